@@ -1,0 +1,37 @@
+"""FleetGP: Gaussian-process regression for fleets.
+
+Every agent keeps its own data, talks only to its neighbours, and all agents end with one model.
+"""
+
+from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
+from fleetgp.errors import FleetGPError, GraphError, InputError, NetworkError, NumericalError
+from fleetgp.fleet import Fleet
+from fleetgp.graph import Graph, GraphSequence
+from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.network import InProcess, Ledger, Loopback, Network
+from fleetgp.training import TRAINING_METHODS, Fit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PAPER_THETA",
+    "PAPER_THETA0",
+    "TRAINING_METHODS",
+    "Field",
+    "Fit",
+    "Fleet",
+    "FleetGPError",
+    "Graph",
+    "GraphError",
+    "GraphSequence",
+    "Hyperparameters",
+    "InProcess",
+    "InputError",
+    "Ledger",
+    "Loopback",
+    "Network",
+    "NetworkError",
+    "NumericalError",
+    "partition",
+    "synthetic_field",
+]

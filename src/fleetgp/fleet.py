@@ -1,0 +1,196 @@
+"""Fleet: the front door. Agents with their data, a graph between them, training and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.data.partition import Shard
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.expert import duplicate_rows
+from fleetgp.graph import as_topology
+from fleetgp.hyperparameters import check_theta
+from fleetgp.kernels import Kernel, as_kernel
+from fleetgp.network import InProcess
+from fleetgp.progress import Listener, Progress, listening
+from fleetgp.training import Fit, TrainingOptions, train, training_method
+
+ENGINES = ("auto", "dense")
+
+
+class Fleet:
+    """M agents, each with its own data, linked by a graph.
+
+    shards: a list of (X_i, y_i), one per agent; sizes may differ.
+    graph: "path", "cycle", "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency
+        matrix, or a list of any of them, which repeats over the rounds (time-varying).
+    theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
+    kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
+
+    >>> from fleetgp import partition, synthetic_field
+    >>> field = synthetic_field(240, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), graph="path")
+    >>> fit = fleet.train("dec-apx-gp", theta0=[2, 0.5, 1, 1])
+    >>> fit.status, fit.thetas.shape, fit.disagreement < 1e-3
+    ('converged', (4, 4), True)
+    >>> fit.ledger.kinds
+    ('hyperparameters', 'statistics', 'stopping')
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[tuple[Any, Any]],
+        graph: object = "path",
+        *,
+        theta: Sequence[float] | Array | None = None,
+        kernel: str | Kernel = "se",
+        seed: int = 0,
+    ) -> None:
+        self.shards = check_shards(shards)
+        self.graph = as_topology(graph, len(self.shards), seed=seed)
+        self.kernel = as_kernel(kernel)
+        self.seed = seed
+        self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
+        self.fit: Fit | None = None
+
+    @property
+    def agents(self) -> int:
+        return len(self.shards)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.shards[0][0].shape[1])
+
+    def train(
+        self,
+        method: str = "dec-gapx-gp",
+        *,
+        theta0: Sequence[float] | Array | None = None,
+        rounds: int = 2000,
+        tol: float = 1e-4,
+        rho: float | None = None,
+        kappa: float | None = None,
+        lipschitz: float | None = None,
+        nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs",
+        step: float = 1e-5,
+        nested_iterations: int | None = None,
+        seed: int | None = None,
+        engine: str = "auto",
+        progress: bool | Listener = False,
+    ) -> Fit:
+        """Agree on the hyperparameters; the result stays on the fleet as `theta` and `fit`.
+
+        theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
+            None takes three starts from the size of the data.
+        rounds, tol: stop when the agents agree within tol in log theta and no more than tol of gradient is
+            left at any of them, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly
+            `rounds` rounds. With a central node tol is the paper's: the largest |theta_i - z|.
+        rho: the ADMM penalty. kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of
+            the linearized step. None chooses them from measured curvature and keeps them safe.
+        nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
+            `step` and `nested_iterations` iterations a round.
+        seed: draws the samples of the g- methods, per agent.
+        progress: True for a bar on the terminal, or a callable that gets a `Progress`.
+
+        Options that a method does not have are ignored, so that one set can serve a comparison.
+        """
+        row = training_method(method)
+        if engine not in ENGINES:
+            raise unknown_name("engine", engine, ENGINES)
+        if nested not in ("l-bfgs", "gradient-descent"):
+            raise unknown_name("nested solver", nested, ("l-bfgs", "gradient-descent"))
+        for name, value in {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "step": step}.items():
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise InputError(f"{name} must be a positive number or None for automatic, but {value!r} came")
+        if not (np.isfinite(tol) and tol >= 0):
+            raise InputError(f"tol must be zero or positive, but {tol!r} came")
+        if not (isinstance(rounds, int | np.integer) and rounds >= 1):
+            raise InputError(f"rounds must be a whole number of at least 1, but {rounds!r} came")
+        options = TrainingOptions(
+            starts=None if theta0 is None else self._check_starts(theta0),
+            rounds=int(rounds),
+            tol=float(tol),
+            rho=rho,
+            kappa=kappa,
+            lipschitz=lipschitz,
+            nested=nested,
+            step=step,
+            nested_iterations=nested_iterations,
+            seed=self.seed if seed is None else seed,
+        )
+        with listening(progress) as listener:
+
+            def report(start: int, done: int, thetas: Array) -> None:
+                if listener is not None:
+                    spread = float(np.ptp(np.log(thetas), axis=0).max())
+                    label = (
+                        method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
+                    )
+                    listener(Progress(label, done, options.rounds, f"disagreement {spread:.1e}"))
+
+            fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
+        self.fit, self.theta = fit, fit.theta
+        return fit
+
+    # ---- checks ---------------------------------------------------------------------------------------
+
+    def _check_starts(self, theta0: object) -> Array:
+        array = np.asarray(theta0, dtype=object)
+        rows = array if array.ndim == 2 else [theta0]
+        return np.log([self._check_theta(row, "theta0") for row in rows])
+
+    def _check_theta(self, theta: object, name: str) -> Array:
+        values = np.asarray(theta)
+        if values.shape == (self.dimension + 2,) and np.issubdtype(values.dtype, np.number) and values[-1] == 0:
+            for agent, (inputs, _) in enumerate(self.shards):
+                pair = duplicate_rows(inputs)
+                if pair is not None:
+                    raise InputError(
+                        f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {name} has sigma_eps = 0, "
+                        "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
+                    )
+        return check_theta(theta, self.dimension, name)
+
+    def __repr__(self) -> str:
+        points = sum(len(y) for _, y in self.shards)
+        return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"
+
+
+def check_shards(shards: Sequence[tuple[Any, Any]]) -> list[Shard]:
+    """Every agent's data as float arrays, or one error that names the agent."""
+    if not isinstance(shards, Sequence) or not len(shards):
+        raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
+    checked = [_check_shard(shard, agent) for agent, shard in enumerate(shards)]
+    dimension = checked[0][0].shape[1]
+    for agent, (inputs, _) in enumerate(checked):
+        if inputs.shape[1] != dimension:
+            raise InputError(
+                f"agent {agent}: X has {inputs.shape[1]} columns, but agent 0 has {dimension}: they must be the same inputs"
+            )
+    return checked
+
+
+def _check_shard(shard: object, agent: int) -> Shard:
+    if not isinstance(shard, list | tuple) or len(shard) != 2:
+        raise InputError(f"agent {agent}: a pair (X, y) was expected, but {type(shard).__name__} came")
+    try:
+        inputs, observations = (np.array(part, dtype=float) for part in shard)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"agent {agent}: X and y must be numeric arrays, but conversion failed: {error}") from error
+    if inputs.ndim != 2 or observations.shape != inputs.shape[:1] or inputs.shape[1] == 0:
+        raise InputError(
+            f"agent {agent}: X must be (N, D) and y (N,), but shapes {inputs.shape} and {observations.shape} came"
+        )
+    if not len(inputs):
+        raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
+    for name, array in (("X", inputs), ("y", observations)):
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+        if bad.size:
+            raise InputError(
+                f"agent {agent}: {name} has NaN or infinite values in {bad.size} of {len(array)} rows "
+                f"(first: row {bad[0]}): remove or fill these rows"
+            )
+    return inputs, observations

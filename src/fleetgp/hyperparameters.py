@@ -1,0 +1,77 @@
+"""The hyperparameters as named fields, and the log vector that every optimizer works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import InputError
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    r"""theta = (l_1, ..., l_D, sigma_f, sigma_eps), in natural units and in the paper's order.
+
+    All training acts on log theta, which needs no positivity constraint (the paper's Remark 1; with the
+    paper's constants the raw theta diverges).
+
+    >>> h = Hyperparameters.from_theta([1.2, 0.3, 1.3, 0.1])
+    >>> h.signal, h.noise
+    (1.3, 0.1)
+    >>> Hyperparameters.from_log(h.log).theta.round(12).tolist()
+    [1.2, 0.3, 1.3, 0.1]
+    """
+
+    length_scales: tuple[float, ...]
+    signal: float
+    noise: float
+
+    @classmethod
+    def from_theta(cls, theta: Array | Sequence[float]) -> Hyperparameters:
+        values = [float(v) for v in theta]
+        return cls(tuple(values[:-2]), values[-2], values[-1])
+
+    @classmethod
+    def from_log(cls, log_theta: Array) -> Hyperparameters:
+        return cls.from_theta(np.exp(log_theta))
+
+    @property
+    def theta(self) -> Array:
+        return np.array([*self.length_scales, self.signal, self.noise])
+
+    @property
+    def log(self) -> Array:
+        return np.log(self.theta)
+
+
+def names(dimension: int) -> tuple[str, ...]:
+    """The names of the D + 2 hyperparameters, in order.
+
+    >>> names(2)
+    ('l_1', 'l_2', 'sigma_f', 'sigma_eps')
+    """
+    return (*(f"l_{d + 1}" for d in range(dimension)), "sigma_f", "sigma_eps")
+
+
+def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
+    """theta as a float vector of length D + 2, all positive and finite, or one clear error.
+
+    >>> check_theta([1.2, 0.3, 1.3, -0.1], 2, "theta0")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: theta0 must be positive and finite, but sigma_eps is -0.1
+    """
+    labels = names(dimension)
+    expected = f"{name} must be {dimension + 2} positive numbers ({', '.join(labels)})"
+    try:
+        vector = np.array(theta, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{expected}, but {theta!r} is not numeric") from error
+    if vector.shape != (dimension + 2,):
+        raise InputError(f"{expected}, but an array of shape {vector.shape} came")
+    for label, value in zip(labels, vector.tolist(), strict=True):
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")
+    return vector

@@ -1,0 +1,105 @@
+"""Any split of the agents over threads, with real frames between them. For tests."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.graph import Topology
+from fleetgp.network.frames import Edge, FrameNetwork
+from fleetgp.network.ledger import Ledger
+from fleetgp.network.wire import Frame, decode, encode
+
+Result = TypeVar("Result")
+
+
+class Loopback:
+    """A fleet whose agents are hosted in groups, one thread per group.
+
+    >>> from fleetgp.graph import Graph
+    >>> import numpy as np
+    >>> fleet = Loopback(Graph.path(3), hosting=[[0], [1, 2]])
+    >>> fleet.run(lambda network: network.neighbour_sum(np.ones(len(network.hosted)), "statistics").tolist())
+    [[1.0], [2.0, 1.0]]
+    """
+
+    def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 30.0) -> None:
+        if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
+            raise InputError(f"hosting must name each of the agents 0 .. {topology.agents - 1} once, not {hosting}")
+        host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
+        mailboxes: list[queue.Queue[bytes | None]] = [queue.Queue() for _ in hosting]
+        self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
+        self._mailboxes = mailboxes
+
+    def run(self, function: Callable[[LoopbackNetwork], Result]) -> list[Result]:
+        """function(network) in every group's thread; the results in the hosting's order.
+
+        If one group fails, the others are woken and stop; the first failure is raised.
+        """
+        failures: list[BaseException] = []
+        lock = threading.Lock()
+
+        def guarded(network: LoopbackNetwork) -> Result:
+            try:
+                return function(network)
+            except BaseException as error:
+                with lock:
+                    failures.append(error)
+                for mailbox in self._mailboxes:
+                    mailbox.put(None)
+                raise
+
+        with ThreadPoolExecutor(len(self.networks)) as pool:
+            futures = [pool.submit(guarded, network) for network in self.networks]
+        if failures:
+            raise failures[0]
+        return [future.result() for future in futures]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The whole fleet's ledger."""
+        return Ledger.merged(network.ledger for network in self.networks)
+
+
+class LoopbackNetwork(FrameNetwork):
+    """One group's end: frames are encoded, put into the receiving group's mailbox, and decoded there."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        hosted: Sequence[int],
+        mailboxes: list[queue.Queue[bytes | None]],
+        host_of: dict[int, int],
+        timeout: float,
+    ) -> None:
+        super().__init__(topology, hosted)
+        self._mailboxes = mailboxes
+        self._host_of = host_of
+        self._own = mailboxes[host_of[self.hosted[0]]]
+        self._timeout = timeout
+        self._early: dict[tuple[int, Edge], Frame] = {}
+
+    def _swap(self, frames: list[Frame], expected: list[Edge]) -> dict[Edge, Frame]:
+        for frame in frames:
+            self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
+        if not expected:
+            return {}
+        round = frames[0].round
+        missing = {edge for edge in expected if (round, edge) not in self._early}
+        while missing:
+            try:
+                data = self._own.get(timeout=self._timeout)
+            except queue.Empty:
+                raise NetworkError(f"round {round}: nothing came on edges {sorted(missing)} in time") from None
+            if data is None:
+                raise NetworkError("another group of the fleet failed")
+            frame = decode(data)
+            edge = (frame.sender, frame.receiver)
+            self._early[frame.round, edge] = frame
+            if frame.round == round:
+                missing.discard(edge)
+        return {edge: self._early.pop((round, edge)) for edge in expected}

@@ -1,0 +1,86 @@
+"""The conformance suite: what every network must do, whatever carries its messages.
+
+`check_network(run, topology)` raises AssertionError at the first difference from a plain reference.
+`run(function)` must call function(network) once per group of hosted agents and return the list of results;
+for `InProcess` that is `lambda function: [function(network)]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.graph import Topology
+from fleetgp.network.base import Network
+from fleetgp.network.inprocess import InProcess
+from fleetgp.network.ledger import Ledger
+
+Run = Callable[[Callable[[Network], Any]], list[Any]]
+
+
+def check_network(run: Run, topology: Topology) -> None:
+    """Run every check, on one topology, through one open network."""
+    transcript = run(lambda network: (network.hosted, _transcript(network), network.ledger))
+    hosted = [agent for group, _, _ in transcript for agent in group]
+    assert sorted(hosted) == list(range(topology.agents)), "the groups must host every agent once"
+    reference = InProcess(topology)
+    expected = _transcript(reference)
+    for group, observed, _ in transcript:
+        for name, value in expected.items():
+            wanted = value[list(group)]
+            assert np.array_equal(observed[name], wanted), f"{name} at agents {group}: {observed[name]} != {wanted}"
+    ledger = Ledger.merged(part for _, _, part in transcript)
+    assert ledger.as_dict() == reference.ledger.as_dict(), "the ledger differs from the reference"
+    _check_against_definition(expected, topology)
+
+
+def _values(network: Network, *shape: int) -> Array:
+    """Each agent's own numbers, seeded by its id: the same in every hosting."""
+    return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in network.hosted])
+
+
+def _transcript(network: Network) -> dict[str, Array]:
+    """What the hosted agents see of every verb, several rounds each; axis 0 is the hosted agents."""
+    x = _values(network, 3)
+    seen: dict[str, Array] = {}
+    with network.phase("verbs"):
+        for step in range(2 * network.topology.period + 1):
+            seen[f"sum {step}"] = network.neighbour_sum(x, "hyperparameters")
+            seen[f"max {step}"] = network.neighbour_max(x, "predictions")
+            seen[f"min {step}"] = network.neighbour_min(x, "statistics")
+            x = x + 0.1 * seen[f"sum {step}"]
+    with network.phase("parts"):
+        incoming = network.incoming
+        parts = network.exchange_parts({"hyperparameters": x, "stopping": x[:, :1]})
+        for kind, values in parts.items():
+            seen[f"part {kind}"] = incoming.reduce(np.add, values, 0.0)
+    for attempt in range(2):
+        with network.phase(f"flood {attempt}"):
+            rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in network.hosted]
+            ragged = network.flood_parts({"inputs": rows, "observations": [row[:, 0] for row in rows]})
+            everyone = np.concatenate([v.ravel() for kind in ragged for v in ragged[kind]])
+            seen[f"flood {attempt}"] = np.tile(everyone, (len(network.hosted), 1))
+    seen["rounds"] = np.full((len(network.hosted), 1), float(network.round))
+    return seen
+
+
+def _check_against_definition(seen: dict[str, Array], topology: Topology) -> None:
+    """The reference itself, against adjacency matrices."""
+    x = np.stack([np.random.default_rng([7, agent]).standard_normal(3) for agent in range(topology.agents)])
+    round = 0
+    for step in range(2 * topology.period + 1):
+        adjacency = topology.at(round).adjacency
+        assert np.allclose(seen[f"sum {step}"], adjacency @ x, rtol=1e-12, atol=1e-12), f"sum {step}"
+        linked = topology.at(round + 1).adjacency > 0
+        upper = np.where(linked[..., None], x, -np.inf).max(axis=1)
+        assert np.array_equal(seen[f"max {step}"], upper), f"max {step}"
+        linked = topology.at(round + 2).adjacency > 0
+        lower = np.where(linked[..., None], x, np.inf).min(axis=1)
+        assert np.array_equal(seen[f"min {step}"], lower), f"min {step}"
+        x, round = x + 0.1 * seen[f"sum {step}"], round + 3
+    rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in range(topology.agents)]
+    everyone = np.concatenate([row.ravel() for row in rows] + [row[:, 0] for row in rows])
+    assert np.array_equal(seen["flood 1"], np.tile(everyone, (topology.agents, 1))), "flood"

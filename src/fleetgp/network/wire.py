@@ -1,0 +1,130 @@
+"""Wire frames: versioned, self-describing, size-limited, and free of pickle.
+
+A frame is a header and a list of parts. A part is one array with its kind of content and its origin, the
+agent whose value it is (the sender itself, or another agent whose value is relayed in a flood).
+All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import NetworkError
+from fleetgp.network.ledger import KINDS
+
+MAGIC = b"FGPF"
+VERSION = 1
+#: A frame larger than this is refused on both sides.
+MAX_FRAME_BYTES = 256 * 2**20
+MAX_NDIM = 4
+
+#: magic, version, reserved, parts, run, epoch, phase, round, sender, receiver
+_HEADER = struct.Struct("<4sBBHQIIIII")
+#: kind, ndim, reserved, origin; then ndim sizes
+_PART = struct.Struct("<BBHI")
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(frozen=True)
+class Part:
+    kind: str
+    origin: int
+    value: Array
+
+
+@dataclass(frozen=True)
+class Frame:
+    sender: int
+    receiver: int
+    round: int
+    parts: tuple[Part, ...]
+    phase: int = 0
+    run: int = 0
+    epoch: int = 0
+
+
+def phase_number(phase: str) -> int:
+    """A phase's name as the 32-bit number that frames carry."""
+    return zlib.crc32(phase.encode())
+
+
+def part_bytes(ndim: int, scalars: int) -> int:
+    """The size of one part on the wire."""
+    return _PART.size + 4 * ndim + 8 * scalars
+
+
+def encode(frame: Frame) -> bytes:
+    """A frame as bytes.
+
+    >>> frame = Frame(0, 1, 7, (Part("hyperparameters", 0, np.array([1.0, 2.0])),))
+    >>> decode(encode(frame)).parts[0].value.tolist()
+    [1.0, 2.0]
+    >>> len(encode(frame)) == HEADER_BYTES + part_bytes(ndim=1, scalars=2)
+    True
+    """
+    chunks = [
+        _HEADER.pack(
+            MAGIC,
+            VERSION,
+            0,
+            len(frame.parts),
+            frame.run,
+            frame.epoch,
+            frame.phase,
+            frame.round,
+            frame.sender,
+            frame.receiver,
+        )
+    ]
+    for part in frame.parts:
+        chunks.append(_PART.pack(KINDS.index(part.kind), part.value.ndim, 0, part.origin))
+        chunks.append(struct.pack(f"<{part.value.ndim}I", *part.value.shape))
+        chunks.append(np.ascontiguousarray(part.value, dtype="<f8").tobytes())
+    data = b"".join(chunks)
+    if len(data) > MAX_FRAME_BYTES:
+        raise NetworkError(f"a frame of {len(data)} bytes is over the limit of {MAX_FRAME_BYTES}: send it in pieces")
+    return data
+
+
+def decode(data: bytes) -> Frame:
+    """Bytes as a frame, or a NetworkError that says what is wrong; nothing else can come out."""
+    if len(data) > MAX_FRAME_BYTES:
+        raise NetworkError(f"a frame of {len(data)} bytes is over the limit of {MAX_FRAME_BYTES}")
+    if len(data) < HEADER_BYTES:
+        raise NetworkError(f"a frame has at least {HEADER_BYTES} bytes, but {len(data)} came")
+    magic, version, _, count, run, epoch, phase, round_, sender, receiver = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise NetworkError(f"not a frame: it starts with {magic!r} instead of {MAGIC!r}")
+    if version != VERSION:
+        raise NetworkError(f"frame version {version} came, but this side speaks version {VERSION}")
+    parts, offset = [], HEADER_BYTES
+    for _ in range(count):
+        part, offset = _decode_part(data, offset)
+        parts.append(part)
+    if offset != len(data):
+        raise NetworkError(f"a frame has {len(data) - offset} bytes after its last part")
+    return Frame(sender, receiver, round_, tuple(parts), phase, run, epoch)
+
+
+def _decode_part(data: bytes, offset: int) -> tuple[Part, int]:
+    if offset + _PART.size > len(data):
+        raise NetworkError("a frame ends inside a part header")
+    kind, ndim, _, origin = _PART.unpack_from(data, offset)
+    offset += _PART.size
+    if kind >= len(KINDS):
+        raise NetworkError(f"a frame part has the unknown kind number {kind}")
+    if ndim > MAX_NDIM or offset + 4 * ndim > len(data):
+        raise NetworkError(f"a frame part with {ndim} dimensions does not fit")
+    shape = struct.unpack_from(f"<{ndim}I", data, offset)
+    offset += 4 * ndim
+    size = math.prod(shape)
+    if offset + 8 * size > len(data):
+        raise NetworkError(f"a frame part of shape {shape} is longer than its frame")
+    value = np.frombuffer(data, dtype="<f8", count=size, offset=offset).reshape(shape).astype(float)
+    return Part(KINDS[kind], origin, value), offset + 8 * size

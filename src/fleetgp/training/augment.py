@@ -1,0 +1,45 @@
+"""The communication data set of the generalized (g-) methods: D_+i = D_i U D_c."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fleetgp.data.partition import Shard
+from fleetgp.network import Network
+
+
+def sample(shard: Shard, agent: int, agents: int, seed: int) -> Shard:
+    """An agent's share of D_c: N_i / M rows, at least one, drawn without replacement from (seed, agent).
+
+    >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+    >>> sample((X, y), agent=0, agents=3, seed=0)[0].shape
+    (2, 2)
+    """
+    inputs, observations = shard
+    count = max(1, len(observations) // agents)
+    rows = np.sort(np.random.default_rng([seed, agent]).choice(len(observations), count, replace=False))
+    return inputs[rows], observations[rows]
+
+
+def communication_data(network: Network, shards: Sequence[Shard], seed: int, *, central: bool) -> list[Shard]:
+    """Every agent's sample, by agent id, at every agent: by flooding, or over the central node."""
+    samples = [sample(s, i, network.agents, seed) for s, i in zip(shards, network.hosted, strict=True)]
+    parts = {"inputs": [x for x, _ in samples], "observations": [y for _, y in samples]}
+    if not central:
+        everyone = network.flood_parts(parts)
+    else:
+        everyone = network.gather(parts)
+        network.scatter(np.concatenate(everyone["inputs"]), "inputs")
+        network.scatter(np.concatenate(everyone["observations"]), "observations")
+    return list(zip(everyone["inputs"], everyone["observations"], strict=True))
+
+
+def augmented(shard: Shard, agent: int, communication: Sequence[Shard]) -> Shard:
+    """An agent's own data and the samples of the others; its own sample is not repeated."""
+    others = [communication[j] for j in range(len(communication)) if j != agent]
+    return (
+        np.concatenate([shard[0], *(x for x, _ in others)]),
+        np.concatenate([shard[1], *(y for _, y in others)]),
+    )

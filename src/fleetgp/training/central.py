@@ -1,0 +1,88 @@
+"""full-gp, fact-gp and g-fact-gp: one minimization by L-BFGS at a central node. Baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Outcome, Status
+from fleetgp.network import Network
+from fleetgp.training.curvature import Curvature
+from fleetgp.training.objective import Objective, Values
+from fleetgp.training.primal import Local
+
+#: The search stays within exp(-12) .. exp(12) of its start.
+REACH = 12.0
+
+
+@dataclass(frozen=True)
+class CentralState:
+    local: Local
+
+
+class _OutOfRoundsError(Exception):
+    """Raised inside the minimizer to end it."""
+
+
+class CentralTrainer:
+    """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
+
+    A round is one evaluation: theta to every agent, the likelihoods and gradients back. With `share=False`
+    the data are at the centre already and nothing is sent.
+    """
+
+    def __init__(self, network: Network, objective: Objective, *, share: bool) -> None:
+        self.network = network
+        self.objective = objective
+        self.share = share
+
+    def start(self, x: Array) -> CentralState:
+        nothing = Values(np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)))
+        return CentralState(Local(x, nothing, Curvature.constant(1.0, x)))
+
+    def run(
+        self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
+    ) -> Outcome[CentralState]:
+        best, done, gradient = state, 0, np.array(np.inf)
+        experts = len(state.local.x)
+
+        def value_and_gradient(x: Array) -> tuple[float, Array]:
+            nonlocal best, done, gradient
+            if done == rounds:
+                raise _OutOfRoundsError
+            done += 1
+            if self.share:
+                self.network.scatter(x, "hyperparameters")
+            values = self.objective(np.tile(x, (experts, 1)))
+            if self.share:
+                self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
+            total = float(values.nll.sum())
+            if not np.isfinite(total):
+                return 1e100, np.zeros_like(x)
+            slope = values.gradient.sum(axis=0)
+            if total <= best.local.values.nll.sum():
+                best = CentralState(replace(state.local, x=np.tile(x, (experts, 1)), values=values))
+                gradient = np.array(np.abs(slope).max())
+            record(done, best)
+            return total, slope
+
+        status: Status = "round limit"
+        start = state.local.x[0]
+        bounds = np.stack([start - REACH, start + REACH], axis=1)
+        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol, "ftol": 1e-15}
+        try:
+            found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        except _OutOfRoundsError:
+            return Outcome(best, done, status, gradient)
+        # L-BFGS also ends when rounding hides any further progress; that is the optimum to rounding only
+        # if hardly any gradient is left.
+        at_bound = bool((np.abs(found.x - start) >= REACH - 1e-9).any())
+        if not np.isfinite(best.local.values.nll).all() or at_bound:
+            status = "diverged"
+        elif gradient <= max(tol, 1e-6 * np.abs(best.local.values.nll).sum()):
+            status = "converged"
+        return Outcome(best, done, status, gradient)

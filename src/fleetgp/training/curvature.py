@@ -1,0 +1,58 @@
+"""Curvature of the local likelihoods: one positive definite P x P matrix per agent, measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.training.objective import Objective, Values
+
+#: Step of the forward differences, and the smallest eigenvalue relative to the largest.
+STEP = 1e-4
+FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """matrix: (A, P, P) positive definite, |Hessian|.  concavity: (A, P), the diagonal of its negative part.
+
+    measured_at: (A, P), the log theta at which it was measured.
+    """
+
+    matrix: Array
+    concavity: Array
+    measured_at: Array
+
+    @classmethod
+    def constant(cls, value: float, x: Array) -> Curvature:
+        """value * I for every agent: nothing is measured."""
+        width = x.shape[1]
+        return cls(np.tile(value * np.eye(width), (len(x), 1, 1)), np.zeros_like(x), np.full_like(x, np.inf))
+
+    def replaced(self, where: BoolArray, other: Curvature) -> Curvature:
+        return Curvature(
+            np.where(where[:, None, None], other.matrix, self.matrix),
+            np.where(where[:, None], other.concavity, self.concavity),
+            np.where(where[:, None], other.measured_at, self.measured_at),
+        )
+
+
+def measure_curvature(objective: Objective, x: Array, values: Values, where: BoolArray) -> Curvature:
+    """The Hessians at x (A, P) by forward differences of the gradient, made positive.
+
+    P evaluations for the agents in `where`; the others hold no meaning. Eigenvalues are taken by magnitude,
+    so that a saddle direction counts as stiff as it is, and floored. (Secant updates would be free, but on
+    this likelihood they overshoot the true curvature by factors of a hundred before they settle.)
+    """
+    columns = [(objective(x + STEP * e, where).gradient - values.gradient) / STEP for e in np.eye(x.shape[1])]
+    hessian = np.stack(columns, axis=2)
+    usable = where & np.isfinite(hessian).all(axis=(1, 2))
+    hessian = np.where(usable[:, None, None], 0.5 * (hessian + np.swapaxes(hessian, 1, 2)), np.eye(x.shape[1]))
+    eigenvalues, vectors = np.linalg.eigh(hessian)
+    magnitude = np.abs(eigenvalues)
+    bounded = np.maximum(magnitude, np.maximum(FLOOR * magnitude.max(axis=1, keepdims=True), 1e-6))
+    matrix = (vectors * bounded[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    concavity = (vectors**2 * np.maximum(-eigenvalues, 0.0)[:, None, :]).sum(axis=2)
+    return Curvature(matrix, concavity, x)

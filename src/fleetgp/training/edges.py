@@ -1,0 +1,113 @@
+r"""Decentralized ADMM over the edges of the graph: DEC-c-GP and DEC-apx-GP, eqs. (dec_c_admm), (dec_apx_admm)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Maximin, NeighbourRule, Outcome, Watch, iterate, maximum
+from fleetgp.graph import Graph
+from fleetgp.network import Incoming, Network
+from fleetgp.training.primal import Local, Primal, Pull
+
+
+@dataclass(frozen=True)
+class EdgeState:
+    """Local state (A, ..), sums of duals p (A, P), edge midpoints (E, P) and the penalty rho (P,)."""
+
+    local: Local
+    dual: Array
+    middle: Array
+    rho: Array
+
+
+class EdgeTrainer(NeighbourRule[EdgeState]):
+    r"""One round of edge-based ADMM on x = log theta:
+
+        p_i <- p_i + rho sum_j (x_i - x_j)
+        x_i <- argmin l_i(x) + p_i'x + rho sum_j |x - (x_i + x_j)/2|^2
+
+    On a time-varying graph only the edges of the round act: their midpoints and duals are renewed, those of
+    the other edges of the union are remembered, and an agent without a link waits (the edge-wise
+    asynchronous ADMM). On a fixed graph this is the paper's scheme. The duals always sum to zero over the
+    fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum.
+
+    Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wanted_rho`. The
+    maximum over the fleet rides along with the stopping messages, and all agents change rho in one round.
+    """
+
+    kind = "hyperparameters"
+
+    def __init__(self, network: Network, primal: Primal, rho: float | None) -> None:
+        self.network = network
+        self.primal = primal
+        self.rho = rho
+        self._edges = network.union_incoming
+        self._degrees = self._edges.degrees[:, None].astype(float)
+        self._pace = best_pace(network.topology.union)
+
+    def start(self, x: Array) -> EdgeState:
+        local = self.primal.start(x)
+        if self.rho is not None:
+            rho = np.full(x.shape[1], float(self.rho))
+        else:
+            rho = maximum(self.network, self._wanted_rho(local))[0]
+        return EdgeState(local, np.zeros_like(x), x[self._edges.receivers], rho)
+
+    def run(
+        self, state: EdgeState, *, rounds: int, tol: float, record: Callable[[int, EdgeState], None]
+    ) -> Outcome[EdgeState]:
+        """Iterate to agreement and stationarity within tol; with tol = 0 for exactly `rounds` rounds."""
+        watching = tol > 0 or self.rho is None
+        stopping = Maximin(self.network.diameter, tol, relative=False) if watching else None
+        outcome = iterate(self, state, self.network, rounds=rounds, stopping=stopping, record=record)
+        broken = not np.isfinite(outcome.state.local.values.nll).all()
+        return replace(outcome, status="diverged") if broken else outcome
+
+    # ---- the rule that the consensus driver runs ------------------------------------------------------
+
+    def message(self, state: EdgeState) -> Array:
+        return state.local.x
+
+    def update(self, state: EdgeState, received: Array, incoming: Incoming) -> EdgeState:
+        own = state.local.x[incoming.receivers]
+        dual = state.dual + state.rho * incoming.reduce(np.add, own - received, 0.0)
+        middle = state.middle.copy()
+        middle[incoming.slots] = 0.5 * (own + received)
+        centre = self._edges.reduce(np.add, middle, 0.0) / np.maximum(self._degrees, 1.0)
+        pull = Pull(dual, centre, 2.0 * state.rho * self._degrees)
+        active = (incoming.degrees > 0) | (self._edges.degrees == 0)
+        return EdgeState(self.primal.step(state.local, state.local, pull, active), dual, middle, state.rho)
+
+    def watch(self, state: EdgeState) -> Watch:
+        """x must agree, and |grad l_i + p_i|, in nats per unit of log theta, must be small at every agent."""
+        left = np.abs(state.local.values.gradient + state.dual).max(axis=1, keepdims=True)
+        broken = ~np.isfinite(state.local.values.nll)
+        left = np.where(broken[:, None], np.nan, left)
+        return Watch(state.local.x, left, None if self.rho is not None else self._wanted_rho(state.local))
+
+    def learn(self, state: EdgeState, largest: Array) -> EdgeState:
+        """Renew rho where the curvature has moved by more than a factor of two."""
+        moved = (largest > 2.0 * state.rho) | (largest < 0.5 * state.rho)
+        return replace(state, rho=np.where(moved, largest, state.rho))
+
+    def _wanted_rho(self, local: Local) -> Array:
+        """(A, P): at the best pace where the likelihood is convex, and enough to outweigh it where it is not."""
+        stiffness = np.diagonal(local.curvature.matrix, axis1=1, axis2=2)
+        outweigh = self.primal.convexify * local.curvature.concavity / np.maximum(2.0 * self._degrees, 1.0)
+        return np.maximum(self._pace * stiffness, outweigh)
+
+
+def best_pace(graph: Graph) -> float:
+    r"""rho over the curvature h for the fastest agreement on a graph: 1 / sqrt(8 d lambda_2).
+
+    For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, the mode with Laplacian eigenvalue lambda obeys
+    z^2 - z (1 + 2r(d - lambda)/(1 + 2rd)) + r(2d - lambda)/(1 + 2rd) = 0 with r = rho/h. The slowest mode,
+    lambda_2, is critically damped at 1/(2rd) = sqrt(2 lambda_2 / d), to first order in lambda_2.
+    """
+    if graph.agents == 1:
+        return 1.0
+    return float(1.0 / np.sqrt(8.0 * graph.degrees.mean() * graph.algebraic_connectivity))

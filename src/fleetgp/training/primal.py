@@ -1,0 +1,191 @@
+r"""The local step that all ADMM trainers share.
+
+In every round each agent minimizes over its own log theta
+
+    l_i(x) + b_i'x + (1/2) sum_j w_ij (x_j - c_ij)^2
+
+where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node.
+`Nested` minimizes it; `Linearized` replaces l_i by a quadratic model around an anchor, one evaluation a
+round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six ADMM
+trainers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.training.curvature import Curvature, measure_curvature
+from fleetgp.training.objective import Objective, Values
+
+#: No hyperparameter changes by more than this factor's logarithm in one round.
+TRUST = 1.0
+#: A measured curvature serves as long as no hyperparameter has moved by more than this in log.
+DRIFT = 0.3
+#: The gradient at which a nested minimization by L-BFGS ends, in nats per unit of log theta.
+NESTED_GRADIENT = 1e-6
+#: How often a step may be taken back in one round.
+MOST_TRIES = 25
+
+
+@dataclass(frozen=True)
+class Pull:
+    """linear b, centre c and weight w of the local problem, each (A, P)."""
+
+    linear: Array
+    centre: Array
+    weight: Array
+
+    def value(self, x: Array) -> Array:
+        return np.asarray((self.linear * x + 0.5 * self.weight * (x - self.centre) ** 2).sum(axis=-1))
+
+    def gradient(self, x: Array) -> Array:
+        return self.linear + self.weight * (x - self.centre)
+
+
+@dataclass(frozen=True)
+class Local:
+    """Where the hosted agents stand: log theta (A, P), the likelihood there, and the model's curvature."""
+
+    x: Array
+    values: Values
+    curvature: Curvature
+
+
+def remeasured(objective: Objective, local: Local) -> Local:
+    """Measure the curvature again at the agents that have moved away from where it was measured."""
+    moved = ~(np.abs(local.x - local.curvature.measured_at).max(axis=1) <= DRIFT)
+    moved &= np.isfinite(local.values.nll)
+    if not moved.any():
+        return local
+    renewed = measure_curvature(objective, local.x, local.values, moved)
+    return replace(local, curvature=local.curvature.replaced(moved, renewed))
+
+
+class Primal(Protocol):
+    """Solves the local problems of the agents in `active`; the others stay where they are.
+
+    convexify: an automatic rho makes the pull outweigh the likelihood's concavity by this factor. The exact
+    step needs more of it, since it follows the true, concave likelihood.
+    """
+
+    objective: Objective
+    convexify: float
+
+    def start(self, x: Array) -> Local: ...
+
+    def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local: ...
+
+
+class Nested:
+    """The exact step of c-GP and DEC-c-GP, by L-BFGS or, with a step size, by the paper's gradient descent.
+
+    With `measure` the curvature is kept up to date; the step does not use it, but an automatic rho does.
+    """
+
+    convexify = 6.0
+
+    def __init__(
+        self, objective: Objective, *, measure: bool, step_size: float | None = None, iterations: int = 200
+    ) -> None:
+        self.objective = objective
+        self.measure = measure
+        self.step_size = step_size
+        self.iterations = iterations
+
+    def start(self, x: Array) -> Local:
+        return self._kept(Local(x, self.objective(x), Curvature.constant(1.0, x)))
+
+    def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
+        x = local.x.copy()
+        for i in np.flatnonzero(active):
+            one = Pull(pull.linear[i], pull.centre[i], pull.weight[i])
+            solve = self._descend if self.step_size is not None else self._lbfgs
+            x[i] = solve(int(i), local.x[i], one)
+        return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
+
+    def _kept(self, local: Local) -> Local:
+        return remeasured(self.objective, local) if self.measure else local
+
+    def _lbfgs(self, i: int, start: Array, pull: Pull) -> Array:
+        def value_and_gradient(x: Array) -> tuple[float, Array]:
+            nll, gradient, _ = self.objective.one(i, x)
+            if not np.isfinite(nll):
+                return 1e100, np.zeros_like(x)
+            return nll + float(pull.value(x)), gradient + pull.gradient(x)
+
+        bounds = np.stack([start - 3.0 * TRUST, start + 3.0 * TRUST], axis=1)
+        options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": 1e-15}
+        return np.asarray(
+            minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        )
+
+    def _descend(self, i: int, start: Array, pull: Pull) -> Array:
+        """Plain gradient descent with a fixed step: the paper's nested solver."""
+        assert self.step_size is not None
+        x = start
+        for _ in range(self.iterations):
+            move = self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x))
+            x = x - move
+            if not np.isfinite(x).all() or np.abs(move).max() < 1e-6:
+                break
+        return x
+
+
+class Linearized:
+    """The closed-form step of apx-GP and DEC-apx-GP.
+
+    With a number for kappa it is the paper's: l_i ~ g'(x - a) + (kappa/2) |x - a|^2 around the anchor a, so
+    x = (kappa a + w c - g - b) / (kappa + w).
+
+    With kappa=None the model's curvature is a matrix per agent, measured where the agent stands and again
+    when it has moved on, and safe: a step after which the local problem has not come down as the model promised is taken
+    back, the model is stiffened and the step tried again. No communication is needed for that. A number has to be as large as
+    the stiffest direction (the noise, about 2 N_i) and then crawls along the softest (a length-scale); a
+    matrix fits both.
+
+    `at_anchor`: the anchor is not where the agent goes next (it is the central node's z), so with a fixed
+    kappa the likelihood is evaluated there alone.
+    """
+
+    convexify = 3.0
+
+    def __init__(self, objective: Objective, kappa: float | None, *, at_anchor: bool = False) -> None:
+        self.objective = objective
+        self.kappa = kappa
+        self.at_anchor = at_anchor
+
+    def start(self, x: Array) -> Local:
+        values = self.objective(x)
+        if self.kappa is None:
+            return remeasured(self.objective, Local(x, values, Curvature.constant(1.0, x)))
+        return Local(x, values, Curvature.constant(self.kappa, x))
+
+    def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
+        gradient = anchor.values.gradient + pull.gradient(anchor.x)
+        if self.kappa is not None:
+            x = np.where(active[:, None], anchor.x - gradient / (self.kappa + pull.weight), local.x)
+            values = anchor.values if self.at_anchor else self.objective(x, active)
+            return replace(local, x=x, values=local.values.replaced(active, values))
+        return self._safe_step(local, anchor, pull, gradient, active)
+
+    def _safe_step(self, local: Local, anchor: Local, pull: Pull, gradient: Array, active: BoolArray) -> Local:
+        x, values, matrix = local.x, local.values, local.curvature.matrix
+        before = anchor.values.nll + pull.value(anchor.x)
+        pending = active.copy()
+        for _ in range(MOST_TRIES):
+            system = matrix + pull.weight[..., None] * np.eye(x.shape[1])
+            move = -np.linalg.solve(system, gradient[..., None])[..., 0]
+            move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
+            x = np.where(pending[:, None], anchor.x + move, x)
+            values = values.replaced(pending, self.objective(x, pending))
+            wanted = before + 0.1 * (gradient * move).sum(axis=1) + 1e-10 * np.abs(before)
+            pending &= ~(values.nll + pull.value(x) <= wanted)
+            if not pending.any():
+                break
+            matrix = np.where(pending[:, None, None], 4.0 * matrix, matrix)
+        return remeasured(self.objective, Local(x, values, replace(local.curvature, matrix=matrix)))

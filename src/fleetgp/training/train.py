@@ -1,0 +1,186 @@
+"""Training from end to end, on the agents hosted here: augment, start, run, choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Outcome
+from fleetgp.data.partition import Shard
+from fleetgp.expert import DenseExpert
+from fleetgp.kernels import Kernel
+from fleetgp.network import Network
+from fleetgp.training.augment import augmented, communication_data
+from fleetgp.training.central import CentralTrainer
+from fleetgp.training.edges import EdgeTrainer
+from fleetgp.training.fit import Fit, Start
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import Objective
+from fleetgp.training.primal import Linearized, Nested, Primal
+from fleetgp.training.reductions import Alone, ByConsensus, ByServer, Reduction
+from fleetgp.training.server import ServerTrainer
+from fleetgp.training.starts import best_start, default_starts
+
+#: With several starts, each is first followed to this many times the tolerance, then the best one to its end.
+COARSE = 100.0
+
+Report = Callable[[int, int, Array], None]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Settings known to every agent. None means automatic.
+
+    starts: (S, P) log theta, or None for the default starts.
+    """
+
+    starts: Array | None = None
+    rounds: int = 2000
+    tol: float = 1e-4
+    rho: float | None = None
+    kappa: float | None = None
+    lipschitz: float | None = None
+    nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
+    step: float = 1e-5
+    nested_iterations: int | None = None
+    seed: int = 0
+
+
+class Trainer(Protocol):
+    def start(self, x: Array) -> Any: ...
+
+    def run(self, state: Any, *, rounds: int, tol: float, record: Callable[[int, Any], None]) -> Outcome[Any]: ...
+
+
+def train(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None = None,
+) -> Fit:
+    """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
+
+    report(start, round, thetas) is called after every round.
+    """
+    data = _prepared(method, shards, network, options.seed)
+    ids = (0,) if method.meet == "pool" else network.hosted
+    experts = [DenseExpert(x, y, kernel, agent) for (x, y), agent in zip(data, ids, strict=True)]
+    reduction = _reduction(method, network)
+    starts = options.starts
+    if starts is None:
+        with network.phase("starts"):
+            starts = default_starts(reduction, data)
+    trainer = _trainer(method, Objective(experts), network, options)
+    runs = [_Run(trainer, np.tile(x, (len(experts), 1)), k, report) for k, x in enumerate(starts)]
+    best = 0
+    with network.phase("training"):
+        if len(runs) > 1:
+            for run in runs:
+                run.go(options.rounds, options.tol * COARSE)
+            with network.phase("choice"):
+                best, _ = best_start(reduction, np.stack([run.nll for run in runs], axis=1))
+        runs[best].go(options.rounds, options.tol)
+    return _fit(method, network, runs, best)
+
+
+class _Run:
+    """One start: it can be followed to a coarse tolerance first and taken up again."""
+
+    def __init__(self, trainer: Trainer, x: Array, number: int, report: Report | None) -> None:
+        self.trainer, self.x0, self.number, self.report = trainer, x, number, report
+        self.history = [x]
+        self.outcome: Outcome[Any] | None = None
+
+    def go(self, rounds: int, tol: float) -> None:
+        before = self.outcome
+        done = 0 if before is None else before.rounds
+        if before is not None and (before.status == "diverged" or done >= rounds):
+            return
+
+        def record(_: int, state: Any) -> None:
+            self.history.append(state.local.x)
+            if self.report is not None:
+                self.report(self.number, len(self.history) - 1, np.exp(state.local.x))
+
+        state = self.trainer.start(self.x0) if before is None else before.state
+        outcome = self.trainer.run(state, rounds=rounds - done, tol=tol, record=record)
+        self.outcome = Outcome(outcome.state, done + outcome.rounds, outcome.status, outcome.residual)
+
+    @property
+    def nll(self) -> Array:
+        assert self.outcome is not None
+        nll: Array = self.outcome.state.local.values.nll
+        return np.full_like(nll, np.inf) if self.outcome.status == "diverged" else nll
+
+    def summary(self) -> Start:
+        assert self.outcome is not None
+        return Start(np.exp(self.x0[0]), float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
+
+
+def _prepared(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
+    """The data each expert will hold."""
+    if method.meet == "pool":
+        with network.phase("pool"):
+            sent = network.gather({"inputs": [x for x, _ in shards], "observations": [y for _, y in shards]})
+        return [(np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))]
+    if method.augmented:
+        with network.phase("augment"):
+            samples = communication_data(network, shards, seed, central=not method.decentralized)
+        return [augmented(s, i, samples) for s, i in zip(shards, network.hosted, strict=True)]
+    return list(shards)
+
+
+def _trainer(method: TrainingMethod, objective: Objective, network: Network, options: TrainingOptions) -> Trainer:
+    if method.meet in ("pool", "minimize"):
+        return CentralTrainer(network, objective, share=method.meet == "minimize")
+    if method.step == "nested":
+        descent = options.nested == "gradient-descent"
+        iterations = options.nested_iterations or (10 if descent else 200)
+        primal: Primal = Nested(
+            objective,
+            measure=options.rho is None,
+            step_size=options.step if descent else None,
+            iterations=iterations,
+        )
+    elif method.meet == "server":
+        primal = Linearized(objective, options.lipschitz, at_anchor=True)
+    else:
+        primal = Linearized(objective, options.kappa)
+    return (EdgeTrainer if method.decentralized else ServerTrainer)(network, primal, options.rho)
+
+
+def _reduction(method: TrainingMethod, network: Network) -> Reduction:
+    if method.meet == "pool":
+        return Alone()
+    return ByConsensus(network) if method.decentralized else ByServer(network)
+
+
+def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: int) -> Fit:
+    chosen = runs[best]
+    assert chosen.outcome is not None
+    state, hosted = chosen.outcome.state, len(network.hosted)
+    history = np.exp(np.stack(chosen.history))
+    if method.meet == "pool":
+        history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
+        with network.phase("pool"):
+            network.scatter(history[-1, 0], "hyperparameters")
+    return Fit(
+        method=method.name,
+        thetas=history[-1],
+        history=history,
+        rounds=chosen.outcome.rounds,
+        status=chosen.outcome.status,
+        residual=float(chosen.outcome.residual),
+        nll=float(chosen.nll.sum()),
+        jitter=np.broadcast_to(state.local.values.jitter, hosted),
+        rho=getattr(state, "rho", np.empty(0)),
+        starts=tuple(run.summary() for run in runs),
+        engine=("dense",) * hosted,
+        ledger=network.ledger,
+    )
