@@ -33,7 +33,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-tools

@@ -28,6 +28,8 @@ class Fleet:
     graph: "path", "cycle", "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency
         matrix, or a list of any of them, which repeats over the rounds (time-varying).
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
+    normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
+        consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
 
     >>> from fleetgp import partition, synthetic_field
@@ -46,11 +48,13 @@ class Fleet:
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
+        normalize: bool = False,
         kernel: str | Kernel = "se",
         seed: int = 0,
     ) -> None:
         self.shards = check_shards(shards)
         self.graph = as_topology(graph, len(self.shards), seed=seed)
+        self.normalize = normalize
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
@@ -120,6 +124,7 @@ class Fleet:
             step=step,
             nested_iterations=nested_iterations,
             seed=self.seed if seed is None else seed,
+            normalize=self.normalize,
         )
         with listening(progress) as listener:
 
@@ -168,7 +173,8 @@ def check_shards(shards: Sequence[tuple[Any, Any]]) -> list[Shard]:
     for agent, (inputs, _) in enumerate(checked):
         if inputs.shape[1] != dimension:
             raise InputError(
-                f"agent {agent}: X has {inputs.shape[1]} columns, but agent 0 has {dimension}: they must be the same inputs"
+                f"agent {agent}: X has {inputs.shape[1]} columns, but agent 0 has {dimension}: "
+                "all agents must have the same inputs"
             )
     return checked
 

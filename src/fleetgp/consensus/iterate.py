@@ -93,7 +93,8 @@ def iterate(
         if stopping is not None:
             parts["stopping"] = stopping.carried
         received = network.exchange_parts(parts)
-        state = rule.update(state, received[rule.kind], incoming)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever overflows is judged, not warned about
+            state = rule.update(state, received[rule.kind], incoming)
         if record is not None:
             record(done, state)
         if stopping is None:
@@ -116,10 +117,11 @@ def iterate_flooded(
     verdict: Verdict | None = None
     for done in range(1, rounds + 1):
         everyone = np.stack(network.flood(rule.message(state), rule.kind))
-        state = rule.update(state, everyone)
-        if stopping is None:
-            continue
-        verdict = stopping.hear(rule.settling(everyone)) or verdict
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = rule.update(state, everyone)
+            if stopping is None:
+                continue
+            verdict = stopping.hear(rule.settling(everyone)) or verdict
         if verdict is not None and (verdict.converged.all() or verdict.diverged.any()):
             return _outcome(state, done, verdict)
     return _outcome(state, rounds, verdict)

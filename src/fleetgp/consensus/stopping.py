@@ -15,6 +15,9 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 
+#: Relative changes below this are rounding, not movement.
+ROUNDING = 1e-14
+
 Status = Literal["converged", "round limit", "diverged"]
 
 
@@ -120,7 +123,7 @@ class Settled:
         scale = np.abs(values).max(axis=axes)
         self._changes = [*self._changes[-3:], np.abs(values - last).max(axis=axes)]
         steps = np.stack(self._changes)
-        still = steps[-1] == 0.0
+        still = steps[-1] <= ROUNDING * scale
         ratio = np.full_like(scale, np.inf)
         if len(steps) == 4:
             ratio = (steps[1:] / np.where(steps[:-1] == 0.0, np.inf, steps[:-1])).max(axis=0)

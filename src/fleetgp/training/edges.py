@@ -102,12 +102,15 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
 
 
 def best_pace(graph: Graph) -> float:
-    r"""rho over the curvature h for the fastest agreement on a graph: 1 / sqrt(8 d lambda_2).
+    r"""rho over the curvature h for the fastest agreement on a graph.
 
-    For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, the mode with Laplacian eigenvalue lambda obeys
-    z^2 - z (1 + 2r(d - lambda)/(1 + 2rd)) + r(2d - lambda)/(1 + 2rd) = 0 with r = rho/h. The slowest mode,
-    lambda_2, is critically damped at 1/(2rd) = sqrt(2 lambda_2 / d), to first order in lambda_2.
+    For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, with r = rho/h and b = 2rd/(1 + 2rd), the mode
+    with Laplacian eigenvalue lambda = mu d obeys z^2 - z (1 + b(1 - mu)) + b(1 - mu/2) = 0. The slowest mode,
+    lambda_2, is critically damped at 1 - 2b + b^2 (1 - mu)^2 = 0.
     """
     if graph.agents == 1:
         return 1.0
-    return float(1.0 / np.sqrt(8.0 * graph.degrees.mean() * graph.algebraic_connectivity))
+    degree = float(graph.degrees.mean())
+    rest = min((1.0 - graph.algebraic_connectivity / degree) ** 2, 1.0 - 1e-12)
+    b = 0.5 if rest < 1e-8 else (1.0 - float(np.sqrt(1.0 - rest))) / rest
+    return b / (1.0 - b) / (2.0 * degree)

@@ -9,6 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.network import Ledger
+from fleetgp.training.normalize import Scaling
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Fit:
     residual: what the stopping rule last saw; infinite if it never judged.
     nll: the sum of the local likelihoods at the end, of augmented data for the g- methods.
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
+    scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
+        likelihood is of the scaled observations, theta is in the units of the data.
     rho: (P,) the penalty at the end; empty for the methods that have none.
     """
 
@@ -45,6 +48,7 @@ class Fit:
     jitter: Array
     rho: Array
     starts: tuple[Start, ...]
+    scaling: Scaling
     engine: tuple[str, ...]
     ledger: Ledger
 

@@ -143,10 +143,10 @@ class Linearized:
     x = (kappa a + w c - g - b) / (kappa + w).
 
     With kappa=None the model's curvature is a matrix per agent, measured where the agent stands and again
-    when it has moved on, and safe: a step after which the local problem has not come down as the model promised is taken
-    back, the model is stiffened and the step tried again. No communication is needed for that. A number has to be as large as
-    the stiffest direction (the noise, about 2 N_i) and then crawls along the softest (a length-scale); a
-    matrix fits both.
+    when it has moved on, and safe: a step after which the local problem has not come down as the model
+    promised is taken back, the model is stiffened and the step tried again, without any communication. A
+    number has to be as large as the stiffest direction (the noise, about 2 N_i) and then crawls along the
+    softest (a length-scale); a matrix fits both.
 
     `at_anchor`: the anchor is not where the agent goes next (it is the central node's z), so with a fixed
     kappa the likelihood is evaluated there alone.
@@ -188,4 +188,9 @@ class Linearized:
             if not pending.any():
                 break
             matrix = np.where(pending[:, None, None], 4.0 * matrix, matrix)
-        return remeasured(self.objective, Local(x, values, replace(local.curvature, matrix=matrix)))
+        # Whoever found no way down stays; whoever had to stiffen its model measures it again where it is now.
+        x = np.where(pending[:, None], anchor.x, x)
+        values = values.replaced(pending, anchor.values)
+        stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
+        measured_at = np.where(stiffened[:, None], np.inf, local.curvature.measured_at)
+        return remeasured(self.objective, Local(x, values, replace(local.curvature, measured_at=measured_at)))

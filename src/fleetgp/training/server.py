@@ -15,7 +15,7 @@ from fleetgp.training.primal import Local, Nested, Primal, Pull
 
 @dataclass(frozen=True)
 class ServerState:
-    """Local state (A, ..), duals psi (A, P), the last z (A, P), penalty rho (P,), and how far each agent still is (A,)."""
+    """Local state (A, ..), duals psi (A, P), the last z (A, P), penalty rho (P,), and each agent's gap (A,)."""
 
     local: Local
     dual: Array

@@ -19,6 +19,7 @@ from fleetgp.training.central import CentralTrainer
 from fleetgp.training.edges import EdgeTrainer
 from fleetgp.training.fit import Fit, Start
 from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.objective import Objective
 from fleetgp.training.primal import Linearized, Nested, Primal
 from fleetgp.training.reductions import Alone, ByConsensus, ByServer, Reduction
@@ -48,6 +49,7 @@ class TrainingOptions:
     step: float = 1e-5
     nested_iterations: int | None = None
     seed: int = 0
+    normalize: bool = False
 
 
 class Trainer(Protocol):
@@ -69,11 +71,17 @@ def train(
     report(start, round, thetas) is called after every round.
     """
     data = _prepared(method, shards, network, options.seed)
+    reduction = _reduction(method, network)
+    scaling = Scaling()
+    if options.normalize:
+        with network.phase("normalize"):
+            scaling = agree_on_scaling(reduction, data)
+        data = scaling.apply(data)
     ids = (0,) if method.meet == "pool" else network.hosted
     experts = [DenseExpert(x, y, kernel, agent) for (x, y), agent in zip(data, ids, strict=True)]
-    reduction = _reduction(method, network)
-    starts = options.starts
-    if starts is None:
+    if options.starts is not None:
+        starts = options.starts - scaling.shift(options.starts)
+    else:
         with network.phase("starts"):
             starts = default_starts(reduction, data)
     trainer = _trainer(method, Objective(experts), network, options)
@@ -86,7 +94,7 @@ def train(
             with network.phase("choice"):
                 best, _ = best_start(reduction, np.stack([run.nll for run in runs], axis=1))
         runs[best].go(options.rounds, options.tol)
-    return _fit(method, network, runs, best)
+    return _fit(method, network, runs, best, scaling)
 
 
 class _Run:
@@ -118,9 +126,10 @@ class _Run:
         nll: Array = self.outcome.state.local.values.nll
         return np.full_like(nll, np.inf) if self.outcome.status == "diverged" else nll
 
-    def summary(self) -> Start:
+    def summary(self, scaling: Scaling) -> Start:
         assert self.outcome is not None
-        return Start(np.exp(self.x0[0]), float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
+        theta0 = np.exp(self.x0[0] + scaling.shift(self.x0))
+        return Start(theta0, float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
 
 
 def _prepared(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
@@ -161,11 +170,11 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     return ByConsensus(network) if method.decentralized else ByServer(network)
 
 
-def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: int) -> Fit:
+def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: int, scaling: Scaling) -> Fit:
     chosen = runs[best]
     assert chosen.outcome is not None
     state, hosted = chosen.outcome.state, len(network.hosted)
-    history = np.exp(np.stack(chosen.history))
+    history = np.exp(np.stack(chosen.history) + scaling.shift(chosen.x0))
     if method.meet == "pool":
         history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
         with network.phase("pool"):
@@ -180,7 +189,8 @@ def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: i
         nll=float(chosen.nll.sum()),
         jitter=np.broadcast_to(state.local.values.jitter, hosted),
         rho=getattr(state, "rho", np.empty(0)),
-        starts=tuple(run.summary() for run in runs),
+        starts=tuple(run.summary(scaling) for run in runs),
+        scaling=scaling,
         engine=("dense",) * hosted,
         ledger=network.ledger,
     )

@@ -1,0 +1,55 @@
+"""Shared data and graphs. Every random thing is seeded."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.data import Shard
+from fleetgp.graph import Topology
+
+
+@cache
+def paper_shards(n: int, agents: int, seed: int = 0) -> tuple[Shard, ...]:
+    """The paper's field, cut into stripes along x."""
+    field = fg.synthetic_field(n, seed=seed)
+    return tuple(fg.partition(field.inputs, field.observations, agents=agents))
+
+
+def alternating_path(agents: int) -> fg.GraphSequence:
+    """A path whose even edges, odd edges, and no edges at all take turns: never connected, jointly so."""
+    edges = [(i, i + 1) for i in range(agents - 1)]
+    turns = (edges[::2], edges[1::2], [])
+    return fg.GraphSequence([fg.Graph(agents, turn, connected=False) for turn in turns])
+
+
+def every_graph(agents: int) -> dict[str, Topology]:
+    return {
+        "path": fg.Graph.path(agents),
+        "cycle": fg.Graph.cycle(agents),
+        "star": fg.Graph.star(agents),
+        "grid": fg.Graph.grid(agents),
+        "complete": fg.Graph.complete(agents),
+        "geometric": fg.Graph.geometric(agents, seed=3),
+        "alternating": alternating_path(agents),
+    }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first, so that two processes end together."""
+    items.sort(key=lambda item: "test_paper" not in item.nodeid)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20240607)
+
+
+def positive_definite(rng: np.random.Generator, *shape: int) -> Array:
+    """Well-conditioned symmetric matrices, (..., n, n)."""
+    a = rng.standard_normal((*shape, shape[-1]))
+    return np.asarray(a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1]))

@@ -1,0 +1,207 @@
+"""Consensus algorithms against closed forms, on fixed and time-varying graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.consensus import (
+    Maximin,
+    Settled,
+    Watch,
+    average,
+    dale,
+    jor,
+    maximum,
+    minimum,
+    optimal_relaxation,
+    power_method,
+    total,
+)
+from fleetgp.errors import InputError
+from fleetgp.network import Network
+from tests.conftest import alternating_path, every_graph, positive_definite
+
+AGENTS = 6
+ALL = list(every_graph(AGENTS))
+
+
+def network(name: str, agents: int = AGENTS) -> fg.InProcess:
+    return fg.InProcess(every_graph(agents)[name])
+
+
+@pytest.mark.parametrize("weights", ["metropolis", "perron"])
+@pytest.mark.parametrize("name", ALL)
+def test_average_is_the_mean(name: str, weights: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((AGENTS, 4, 3)) * 10.0 ** rng.integers(-3, 4, (4, 3))
+    outcome = average(network(name), x, weights=weights, tol=1e-9)  # type: ignore[arg-type]
+    assert outcome.status == "converged"
+    assert np.allclose(outcome.state, x.mean(axis=0), rtol=1e-7, atol=1e-8 * np.abs(x).max(axis=0))
+    assert (outcome.residual <= 1e-9).all()
+
+
+def test_average_near_zero_still_ends(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(AGENTS)
+    outcome = average(network("path"), x - x.mean())
+    assert outcome.status == "converged"
+    assert np.abs(outcome.state).max() < 1e-9
+
+
+def test_the_even_cycle_converges_where_the_papers_epsilon_never_does() -> None:
+    x = np.array([1.0, -1.0] * 3)
+    assert average(network("cycle"), x, weights="perron").status == "converged"
+    with pytest.raises(InputError, match="strictly between"):
+        average(network("cycle"), x, weights="perron", epsilon=0.5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_extrema_are_exact_after_the_diameter(name: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((AGENTS, 3))
+    net = network(name)
+    assert np.array_equal(maximum(net, x), np.tile(x.max(axis=0), (AGENTS, 1)))
+    assert net.round == net.diameter
+    assert np.array_equal(minimum(net, x), np.tile(x.min(axis=0), (AGENTS, 1)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_totals_are_exact_and_alike(name: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((AGENTS, 2))
+    hostings = fg.Loopback(every_graph(AGENTS)[name], [[0, 5], [1], [2, 3, 4]])
+    answers = hostings.run(lambda net: total(net, x[list(net.hosted)]))
+    for answer in answers:
+        assert np.array_equal(answer, answers[0])
+        assert np.allclose(answer, x.sum(axis=0))
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("agents", [1, 2, 6])
+def test_linear_systems(name: str, agents: int, rng: np.random.Generator) -> None:
+    if name == "alternating" and agents == 1:
+        name = "path"
+    systems = positive_definite(rng, 3, agents)
+    right = rng.standard_normal((agents, 3, 2))
+    solution = np.linalg.solve(systems, np.moveaxis(right, 0, 1))
+    rows = np.moveaxis(systems, 1, 0).copy()
+
+    net = network(name, agents)
+    entries = jor(net, rows, right, tol=1e-9)
+    assert entries.status == "converged"
+    assert np.allclose(np.moveaxis(entries.state, 0, 1), solution, atol=1e-8)
+    assert net.ledger.rounds == entries.rounds * net.diameter
+
+    whole = dale(network(name, agents), rows, right, tol=1e-8)
+    assert whole.status == "converged"
+    assert np.allclose(whole.state, solution, atol=1e-6)
+
+    relaxation = optimal_relaxation(network(name, agents), rows)
+    faster = jor(network(name, agents), rows, right, omega=relaxation.omega, tol=1e-9)
+    assert faster.status == "converged"
+    assert np.allclose(np.moveaxis(faster.state, 0, 1), solution, atol=1e-8)
+    assert faster.rounds <= entries.rounds
+
+
+@pytest.mark.parametrize("name", ["complete", "path", "alternating"])
+def test_power_method_finds_both_ends_of_the_spectrum(name: str, rng: np.random.Generator) -> None:
+    systems = positive_definite(rng, 4, AGENTS)
+    rows = np.moveaxis(systems, 1, 0).copy()
+    scaled = systems / np.einsum("tii->ti", systems)[..., None]
+    spectrum = np.sort(np.linalg.eigvals(scaled).real, axis=1)
+    relaxation = optimal_relaxation(network(name), rows, tol=1e-8)
+    assert np.allclose(relaxation.largest.value, spectrum[:, -1], rtol=1e-6)
+    assert np.allclose(relaxation.smallest.value, spectrum[:, 0], rtol=1e-5)
+    assert np.allclose(relaxation.omega, 2.0 / (spectrum[:, 0] + spectrum[:, -1]), rtol=1e-6)
+
+
+def test_power_method_finds_an_antisymmetric_eigenvector() -> None:
+    """The paper's constant start is orthogonal to it for ever."""
+    matrix = np.array([[2.0, -1.0], [-1.0, 2.0]])
+    found = power_method(network("path", 2), matrix[:, None, :], tol=1e-10)
+    assert found.value == pytest.approx(3.0)
+
+
+def test_optimal_relaxation_is_optimal(rng: np.random.Generator) -> None:
+    rows = np.moveaxis(positive_definite(rng, 1, AGENTS), 1, 0).copy()
+    right = rng.standard_normal((AGENTS, 1, 1))
+    best = optimal_relaxation(network("complete"), rows, tol=1e-8).omega
+    rounds = [jor(network("complete"), rows, right, omega=best * f, tol=1e-8).rounds for f in (0.7, 1.0, 1.2)]
+    assert rounds[1] <= min(rounds[0], rounds[2])
+
+
+def test_ill_conditioned_dale_says_that_it_did_not_converge(rng: np.random.Generator) -> None:
+    places = np.linspace(0, 1, AGENTS)
+    system = np.exp(-((places[:, None] - places) ** 2)) + 1e-4 * np.eye(AGENTS)
+    outcome = dale(network("path"), system[:, None, :], rng.standard_normal((AGENTS, 1, 1)), rounds=300)
+    assert outcome.status == "round limit"
+    assert outcome.rounds == 300
+    assert outcome.residual > 1e-6
+
+
+def test_diverging_jor_is_not_converged(rng: np.random.Generator) -> None:
+    system = np.full((AGENTS, AGENTS), 0.9) + 0.1 * np.eye(AGENTS)
+    right = rng.standard_normal((AGENTS, 1, 1))
+    outcome = jor(network("complete"), system[:, None, :], right, omega=1.9, rounds=400)
+    assert outcome.status != "converged"
+
+
+# ---- stopping -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(ALL), st.sampled_from([1e-2, 1e-5]))
+def test_maximin_never_stops_early_and_stops_everyone_at_once(seed: int, name: str, tol: float) -> None:
+    x = np.random.default_rng(seed).standard_normal((AGENTS, 2))
+    topology = every_graph(AGENTS)[name]
+
+    def work(net: Network) -> tuple[int, str, Array]:
+        outcome = average(net, x[list(net.hosted)], tol=tol)
+        return outcome.rounds, outcome.status, outcome.state
+
+    answers = fg.Loopback(topology, [[i] for i in range(AGENTS)]).run(work)
+    assert len({(rounds, status) for rounds, status, _ in answers}) == 1
+    assert answers[0][0] >= topology.diameter
+    assert answers[0][1] == "converged"
+    final = np.concatenate([state for _, _, state in answers])
+    scale = np.abs(final).max(axis=0) + 1e-6 * np.abs(x).max(axis=0)
+    assert (np.ptp(final, axis=0) <= tol * scale * (1 + 1e-9)).all()
+
+
+def test_one_diverging_agent_is_heard_by_all() -> None:
+    x = np.array([1.0, 2.0, np.nan, 3.0, 4.0, 5.0])
+    assert average(network("path"), x).status == "diverged"
+
+
+def test_fixed_rounds_are_exact_and_claim_nothing(rng: np.random.Generator) -> None:
+    net = network("path")
+    outcome = average(net, rng.standard_normal(AGENTS), tol=0, rounds=7)
+    assert (outcome.rounds, net.round, outcome.status) == (7, 7, "round limit")
+    assert net.ledger.kinds == ("statistics",)
+
+
+def test_settled_waits_for_the_tail_of_a_slow_contraction() -> None:
+    """Steps of 1e-5 with a contraction of 0.9999 leave 0.1 to go: a test on the step alone would stop here."""
+    stopping = Settled(1e-4)
+    verdicts = [stopping.hear(np.array([[1.0 + 0.1 * 0.9999**s]])) for s in range(50)]
+    assert not any(v is not None and v.converged.all() for v in verdicts)
+
+
+def test_maximin_reports_maxima_that_it_does_not_judge() -> None:
+    stopping = Maximin(1, 1e-3)
+    stopping.open(Watch(np.ones((1, 1)), np.zeros((1, 1)), np.array([[7.0]])))
+    verdict = stopping.hear(np.array([[1.0, -1.0, 0.0, 9.0]]))
+    assert verdict is not None
+    assert verdict.converged
+    assert verdict.largest is not None
+    assert verdict.largest.tolist() == [9.0]
+
+
+def test_averaging_on_a_sequence_that_is_never_connected(rng: np.random.Generator) -> None:
+    sequence = alternating_path(9)
+    assert all(len(sequence.at(t).components) > 1 for t in range(3))
+    x = rng.standard_normal(9)
+    outcome = average(fg.InProcess(sequence), x, tol=1e-8)
+    assert outcome.status == "converged"
+    assert np.allclose(outcome.state, x.mean(), atol=1e-6)

@@ -1,0 +1,67 @@
+"""Decentralized means decentralized: the same bits, rounds and messages however the agents are hosted.
+
+A reduction over axis 0, a peek at another agent's value or a batch-dependent random number would show here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.data import Shard
+from fleetgp.graph import Topology
+from fleetgp.kernels import KERNELS
+from fleetgp.network import Network
+from fleetgp.training import TrainingOptions, train, training_method
+from tests.conftest import alternating_path, paper_shards
+
+AGENTS = 6
+GRAPHS: dict[str, Topology] = {
+    "path": fg.Graph.path(AGENTS),
+    "geometric": fg.Graph.geometric(AGENTS, seed=2),
+    "alternating": alternating_path(AGENTS),
+}
+SETTINGS = {
+    "automatic": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=60),
+    "paper": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=20, tol=0, rho=500, kappa=5000),
+    "several starts": TrainingOptions(rounds=25, tol=1e-3, normalize=True),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+def test_same_iterates_rounds_and_messages(method: str, graph: str, settings: str) -> None:
+    if method == "dec-c-gp" and settings != "paper" and graph != "path":
+        settings = "paper"  # the nested solver is slow, and the same code in all settings
+    shards: tuple[Shard, ...] = paper_shards(90, AGENTS)
+
+    def work(network: Network) -> fg.Fit:
+        mine = [shards[i] for i in network.hosted]
+        return train(training_method(method), mine, network, KERNELS["se"], SETTINGS[settings])
+
+    whole = work(fg.InProcess(GRAPHS[graph]))
+    for hosting in ([list(range(AGENTS))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(AGENTS)]):
+        loopback = fg.Loopback(GRAPHS[graph], hosting, timeout=120)
+        fits = loopback.run(work)
+        for group, fit in zip(hosting, fits, strict=True):
+            assert np.array_equal(fit.history, whole.history[:, group]), f"iterates of agents {group}"
+            assert (fit.rounds, fit.status) == (whole.rounds, whole.status)
+            assert fit.residual == whole.residual or np.isinf(whole.residual)
+        assert loopback.ledger.as_dict() == whole.ledger.as_dict()
+
+
+def test_centralized_methods_cannot_run_without_a_centre() -> None:
+    shards = paper_shards(60, 2)
+    loopback = fg.Loopback(fg.Graph.path(2), [[0], [1]])
+    with pytest.raises(fg.NetworkError, match="use a dec- method"):
+        loopback.run(
+            lambda network: train(
+                training_method("apx-gp"),
+                [shards[i] for i in network.hosted],
+                network,
+                KERNELS["se"],
+                SETTINGS["paper"],
+            )
+        )

@@ -1,0 +1,200 @@
+"""Every network passes the conformance suite; frames and ledger are checked on their own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetgp as fg
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.graph import Topology
+from fleetgp.network import KINDS, SERVER, Network
+from fleetgp.network.testing import check_network
+from fleetgp.network.wire import HEADER_BYTES, Frame, Part, decode, encode, part_bytes
+from tests.conftest import alternating_path, every_graph
+
+AGENTS = 6
+HOSTINGS = {
+    "1 x M": [list(range(AGENTS))],
+    "2 x M/2": [[0, 2, 4], [1, 3, 5]],
+    "uneven": [[5], [0, 3, 1], [2, 4]],
+    "M x 1": [[i] for i in range(AGENTS)],
+}
+
+
+@pytest.mark.parametrize("name", every_graph(AGENTS))
+def test_in_process_conforms(name: str) -> None:
+    topology = every_graph(AGENTS)[name]
+    network = fg.InProcess(topology)
+    check_network(lambda function: [function(network)], topology)
+
+
+@pytest.mark.parametrize("name", every_graph(AGENTS))
+@pytest.mark.parametrize("hosting", HOSTINGS)
+def test_loopback_conforms(name: str, hosting: str) -> None:
+    topology = every_graph(AGENTS)[name]
+    check_network(fg.Loopback(topology, HOSTINGS[hosting]).run, topology)
+
+
+def test_the_suite_notices_a_network_that_lies() -> None:
+    class Deaf(fg.InProcess):
+        def neighbour_max(self, x: np.ndarray, kind: str) -> np.ndarray:  # type: ignore[type-arg]
+            super().neighbour_max(x, kind)
+            return x
+
+    class Cheap(fg.InProcess):
+        def flood_parts(self, parts):  # type: ignore[no-untyped-def]
+            return {kind: [np.asarray(v) for v in values] for kind, values in parts.items()}
+
+    for broken in (Deaf, Cheap):
+        network = broken(fg.Graph.path(4))
+        with pytest.raises(AssertionError):
+            check_network(lambda function, network=network: [function(network)], fg.Graph.path(4))  # type: ignore[misc]
+
+
+def test_peer_to_peer_networks_refuse_the_server_verbs() -> None:
+    loopback = fg.Loopback(fg.Graph.path(2), [[0], [1]])
+    with pytest.raises(NetworkError, match="use a dec- method"):
+        loopback.run(lambda network: network.gather({"statistics": np.zeros(1)}))
+    with pytest.raises(NetworkError, match="use a dec- method"):
+        loopback.networks[0].scatter(np.zeros(1), "statistics")
+
+
+def test_one_failing_group_ends_all_without_a_hang() -> None:
+    def work(network: Network) -> None:
+        if 2 in network.hosted:
+            raise ValueError("agent 2 broke")
+        network.neighbour_sum(np.zeros(1), "statistics")
+        network.neighbour_sum(np.zeros(1), "statistics")
+
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="agent 2 broke"):
+        fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)], timeout=60).run(work)
+    assert threading.active_count() == before
+
+
+def test_a_silent_neighbour_is_an_error_not_a_hang() -> None:
+    def work(network: Network) -> None:
+        if network.hosted != (1,):
+            network.neighbour_sum(np.zeros(1), "statistics")
+
+    with pytest.raises(NetworkError, match="nothing came on edges"):
+        fg.Loopback(fg.Graph.path(3), [[0], [1], [2]], timeout=0.2).run(work)
+
+
+def test_wrong_use_is_refused() -> None:
+    network = fg.InProcess(fg.Graph.path(3))
+    with pytest.raises(NetworkError, match="3 hosted agents"):
+        network.exchange(np.zeros(2), "statistics")
+    with pytest.raises(InputError, match="unknown kind of content 'secrets'"):
+        network.exchange(np.zeros(3), "secrets")
+    with pytest.raises(NetworkError, match="one value per hosted agent"):
+        network.flood([np.zeros(1)], "statistics")
+    with pytest.raises(InputError, match="hosting must name each"):
+        fg.Loopback(fg.Graph.path(3), [[0], [1]])
+
+
+# ---- the ledger, counted by hand -------------------------------------------------------------------------
+
+
+def test_exchange_is_counted_edge_by_edge() -> None:
+    network = fg.InProcess(fg.Graph.star(4))
+    with network.phase("a"):
+        network.exchange(np.zeros((4, 3)), "hyperparameters")
+        network.exchange_parts({"hyperparameters": np.zeros((4, 3)), "stopping": np.zeros((4, 2))})
+    with network.phase("b"):
+        network.exchange(np.zeros((4, 5)), "predictions")
+    ledger = network.ledger
+    assert (ledger.rounds, ledger.messages, ledger.scalars) == (3, 18, 6 * (3 + 5 + 5))
+    frame = HEADER_BYTES + part_bytes(1, 3)
+    assert ledger.bytes == 6 * (frame + frame + part_bytes(1, 2) + HEADER_BYTES + part_bytes(1, 5))
+    assert ledger.rounds_by_phase == {"a": 2, "b": 1}
+    assert ledger.by_phase()["b"].scalars == 30
+    assert ledger.by_kind()["stopping"].messages == 6
+    assert ledger.total(sender=0, kind="predictions").scalars == 15
+    assert ledger.by_edge()[2, 0].messages == 3
+    assert set(ledger.sent_by(3)) == {"hyperparameters", "predictions", "stopping", "framing"}
+    assert (2, 3) not in ledger.by_edge()
+
+
+@pytest.mark.parametrize(
+    ("topology", "copies"),
+    [
+        (fg.Graph.path(5), 4),  # on a tree every value crosses every edge once
+        (fg.Graph.star(5), 4),
+        (fg.Graph.complete(5), 4),  # one round: straight to each neighbour
+        (alternating_path(5), 4),
+    ],
+)
+def test_flood_carries_every_value_once_per_edge(topology: Topology, copies: int) -> None:
+    network = fg.InProcess(topology)
+    rows = [np.zeros((i + 1, 2)) for i in range(5)]
+    network.flood(rows, "inputs")
+    assert network.ledger.scalars == copies * sum(row.size for row in rows)
+    assert network.ledger.rounds == topology.diameter
+
+
+def test_server_traffic_is_on_the_links_to_the_centre() -> None:
+    network = fg.InProcess(fg.Graph.path(3))
+    network.gather({"inputs": [np.zeros((n, 2)) for n in (1, 2, 3)]})
+    network.scatter(np.zeros(4), "hyperparameters")
+    assert network.ledger.total(receiver=SERVER).scalars == 12
+    assert network.ledger.total(sender=SERVER, kind="hyperparameters").scalars == 12
+    assert network.ledger.total(sender=1).scalars == 4
+    assert network.ledger.rounds == 1
+
+
+# ---- frames -------------------------------------------------------------------------------------------------
+
+parts = st.builds(
+    lambda kind, origin, shape, seed: Part(kind, origin, np.random.default_rng(seed).standard_normal(shape)),
+    st.sampled_from(KINDS),
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(0, 5), max_size=4).map(tuple),
+    st.integers(0, 1000),
+)
+number = st.integers(0, 2**32 - 1)
+frames = st.builds(Frame, number, number, number, st.lists(parts, max_size=4).map(tuple), number, number, number)
+
+
+@settings(max_examples=100, deadline=None)
+@given(frames)
+def test_frames_survive_the_wire_and_have_the_size_the_ledger_books(frame: Frame) -> None:
+    data = encode(frame)
+    assert len(data) == HEADER_BYTES + sum(part_bytes(p.value.ndim, p.value.size) for p in frame.parts)
+    back = decode(data)
+    assert (back.sender, back.receiver, back.round, back.phase, back.run, back.epoch) == (
+        frame.sender,
+        frame.receiver,
+        frame.round,
+        frame.phase,
+        frame.run,
+        frame.epoch,
+    )
+    for got, sent in zip(back.parts, frame.parts, strict=True):
+        assert (got.kind, got.origin) == (sent.kind, sent.origin)
+        assert np.array_equal(got.value, sent.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(frames, st.data())
+def test_damaged_frames_are_refused_and_never_crash(frame: Frame, data: st.DataObject) -> None:
+    raw = bytearray(encode(frame))
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    else:
+        for _ in range(data.draw(st.integers(1, 8))):
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(NetworkError):
+        decode(bytes(raw))
+
+
+@given(st.binary(max_size=400))
+def test_noise_is_refused(noise: bytes) -> None:
+    with pytest.raises(NetworkError):
+        decode(noise)

@@ -1,0 +1,284 @@
+"""One battery for all nine training methods: a new method is one row in the registry and is tested here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.progress import Progress
+from fleetgp.training import training_method
+from fleetgp.training.augment import augmented, sample
+from tests.conftest import alternating_path, paper_shards
+
+THETA0 = fg.PAPER_THETA0
+CONVERGED_TO = {m: ("g-fact-gp" if training_method(m).augmented else "fact-gp") for m in fg.TRAINING_METHODS}
+CONVERGED_TO["full-gp"] = "full-gp"
+
+
+def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: object) -> fg.Fleet:
+    return fg.Fleet(paper_shards(n, agents), graph, **options)  # type: ignore[arg-type]
+
+
+def relative_error(thetas: Array, reference: Array) -> float:
+    return float(np.abs(thetas / reference - 1.0).max())
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_result_is_complete_and_honest(method: str) -> None:
+    f = fleet()
+    fit = f.train(method, theta0=THETA0)
+    assert fit.status == "converged"
+    assert fit.thetas.shape == (6, 4)
+    assert fit.history.shape == (fit.rounds + 1, 6, 4)
+    assert np.allclose(fit.history[0], THETA0)
+    assert np.array_equal(fit.history[-1], fit.thetas)
+    assert fit.disagreement <= 1e-3
+    assert fit.jitter.tolist() == [0.0] * 6
+    assert np.isfinite(fit.nll)
+    assert f.theta is not None
+    assert np.array_equal(f.theta, fit.theta)
+    assert fit.method in repr(fit)
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_reaches_the_optimum_of_its_likelihood(method: str) -> None:
+    f = fleet(400, 5)
+    reference = f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta
+    assert relative_error(f.train(method, theta0=THETA0).thetas, reference) < 1e-3
+
+
+@pytest.mark.parametrize("graph", ["path", "cycle", "geometric", "complete", "star", "grid"])
+@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+def test_decentralized_methods_reach_the_centralized_optimum(method: str, graph: str) -> None:
+    f = fleet(500, 8, graph)
+    fit = f.train(method, theta0=THETA0)
+    assert fit.status == "converged"
+    assert relative_error(fit.thetas, f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta) < 1e-3
+
+
+@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+def test_time_varying_graph_that_is_never_connected(method: str) -> None:
+    f = fleet(240, 4, alternating_path(4))
+    fit = f.train(method, theta0=THETA0)
+    assert fit.status == "converged"
+    assert relative_error(fit.thetas, f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta) < 1e-3
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_one_agent_is_the_full_gp(method: str) -> None:
+    f = fleet(120, 1)
+    full = f.train("full-gp", theta0=THETA0, tol=1e-6).theta
+    assert relative_error(f.train(method, theta0=THETA0).thetas, full) < 1e-4
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_default_starts_find_the_same_optimum(method: str) -> None:
+    f = fleet(300, 3)
+    reference = f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta
+    fit = f.train(method)
+    assert len(fit.starts) == 3
+    assert fit.nll == pytest.approx(min(s.nll for s in fit.starts))
+    assert relative_error(fit.thetas, reference) < 1e-3
+
+
+@pytest.mark.parametrize("method", ["full-gp", "fact-gp", "apx-gp", "dec-apx-gp"])
+def test_the_best_of_several_starts_wins(method: str) -> None:
+    """From a start that explains everything as noise the likelihood has an optimum of its own."""
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 10, 45))[:, None]
+    y = np.sin(3.0 * x[:, 0]) + 0.1 * rng.standard_normal(45)
+    f = fg.Fleet(fg.partition(x, y, agents=3))
+    noise, signal = [30.0, 0.3, 1.0], [0.7, 1.0, 0.1]
+    alone = {name: f.train(method, theta0=t) for name, t in (("noise", noise), ("signal", signal))}
+    assert alone["noise"].nll > alone["signal"].nll + 5.0, "the example must have two optima"
+    for order in ([noise, signal], [signal, noise]):
+        both = f.train(method, theta0=np.array(order))
+        assert both.nll == pytest.approx(alone["signal"].nll, abs=1e-2)
+        assert [s.nll for s in both.starts] == pytest.approx(
+            [alone["noise" if t is noise else "signal"].nll for t in order], abs=1.0
+        )
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_unequal_and_tiny_shards(method: str) -> None:
+    field = fg.synthetic_field(200, seed=2)
+    cuts = np.split(np.argsort(field.inputs[:, 0]), [1, 3, 20, 90])
+    f = fg.Fleet([(field.inputs[c], field.observations[c]) for c in cuts], graph="cycle")
+    fit = f.train(method, theta0=THETA0)
+    assert fit.status == "converged"
+    assert relative_error(fit.thetas, f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta) < 2e-3
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+@pytest.mark.parametrize("method", ["full-gp", "g-fact-gp", "apx-gp", "dec-c-gp", "dec-gapx-gp"])
+def test_any_dimension(method: str, dimension: int) -> None:
+    theta = [*[1.0, 0.7, 0.5][:dimension], 1.2, 0.2]
+    field = fg.synthetic_field(200, theta, seed=4)
+    f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3))
+    start = [1.5] * dimension + [1.0, 0.5]
+    fit = f.train(method, theta0=start)
+    assert fit.thetas.shape == (3, dimension + 2)
+    assert relative_error(fit.thetas, f.train(CONVERGED_TO[method], theta0=start, tol=1e-6).theta) < 1e-3
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52"])
+def test_other_kernels(kernel: str) -> None:
+    f = fleet(240, 4, kernel=kernel)
+    reference = f.train("fact-gp", theta0=THETA0, tol=1e-6).theta
+    assert relative_error(f.train("dec-apx-gp", theta0=THETA0).thetas, reference) < 1e-3
+
+
+def test_full_gp_is_the_maximum_likelihood_of_all_data() -> None:
+    """By scipy on the pooled density, without any of our gradients."""
+    from scipy.optimize import minimize
+    from scipy.stats import multivariate_normal
+
+    from fleetgp.hyperparameters import Hyperparameters
+    from fleetgp.kernels import KERNELS
+
+    shards = paper_shards(80, 4)
+    x, y = np.concatenate([s[0] for s in shards]), np.concatenate([s[1] for s in shards])
+
+    def nll(log_theta: Array) -> float:
+        h = Hyperparameters.from_log(log_theta)
+        covariance = KERNELS["se"](x, x, h) + h.noise**2 * np.eye(80)
+        return -float(multivariate_normal.logpdf(y, cov=covariance))
+
+    options = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000}
+    best = np.exp(minimize(nll, np.log(fg.PAPER_THETA), method="Nelder-Mead", options=options).x)
+    assert relative_error(fleet(80, 4).train("full-gp", theta0=THETA0).thetas, best) < 1e-4
+
+
+# ---- the truth about how it ended -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+def test_fixed_rounds_are_exact(method: str) -> None:
+    fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, rho=500, kappa=5000, lipschitz=5000)
+    assert (fit.rounds, fit.status) == (7, "round limit")
+    assert fit.history.shape[0] == 8
+    assert fit.ledger.total(kind="stopping").scalars == 0 or not training_method(method).decentralized
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_a_round_limit_is_not_called_converged(method: str) -> None:
+    fit = fleet(120, 3).train(method, theta0=THETA0, rounds=3)
+    assert fit.status == "round limit"
+    assert fit.rounds == 3
+
+
+@pytest.mark.parametrize("method", ["apx-gp", "dec-apx-gp"])
+@pytest.mark.parametrize("tol", [0.0, 1e-3])
+def test_divergence_is_said(method: str, tol: float) -> None:
+    """Steps that are far too long throw theta out of any range."""
+    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, rho=0.01, kappa=0.01, lipschitz=0.01)
+    assert fit.status == "diverged"
+
+
+def test_jitter_is_reported() -> None:
+    x = np.linspace(0, 1, 8)[:, None]
+    shards = [(np.concatenate([x, x]), np.zeros(16) + i) for i in range(2)]
+    fit = fg.Fleet(shards).train("dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14)
+    assert (fit.jitter > 0).all()
+
+
+def test_normalization_by_consensus() -> None:
+    """Data near 290 K: the agreed mean and deviation are the pooled ones, and theta is in Kelvin."""
+    plain = paper_shards(300, 4)
+    kelvin = [(x, 290.0 + 3.0 * y) for x, y in plain]
+    pooled = np.concatenate([y for _, y in kelvin])
+    f = fg.Fleet(kelvin, normalize=True)
+    fit = f.train("dec-apx-gp", theta0=[2.0, 0.5, 3.0, 3.0])
+    assert fit.scaling.offset == pytest.approx(pooled.mean(), rel=1e-12)
+    assert fit.scaling.scale == pytest.approx(pooled.std(), rel=1e-12)
+    centred = [(x, y - pooled.mean()) for x, y in kelvin]
+    reference = fg.Fleet(centred).train("fact-gp", theta0=[2.0, 0.5, 3.0, 3.0], tol=1e-6).theta
+    assert relative_error(fit.thetas, reference) < 1e-3
+    assert np.allclose(fit.starts[0].theta0, [2.0, 0.5, 3.0, 3.0])
+    assert fit.ledger.by_phase()["normalize"].scalars > 0
+
+
+# ---- what left the agents -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp"])
+@pytest.mark.parametrize("theta0", [THETA0, None])
+def test_no_data_leave_an_agent(method: str, theta0: object) -> None:
+    fit = fleet(90, 3).train(method, theta0=theta0)  # type: ignore[arg-type]
+    assert not {"inputs", "observations"} & set(fit.ledger.kinds)
+    for agent in range(3):
+        assert not {"inputs", "observations"} & set(fit.ledger.sent_by(agent))
+
+
+def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
+    shards = paper_shards(200, 5)
+    fit = fleet(200, 5).train("dec-gapx-gp", theta0=THETA0, rounds=2, tol=0)
+    rows = sum(max(1, len(y) // 5) for _, y in shards)
+    # On a path of five every row crosses every one of the four edges once.
+    assert fit.ledger.total(kind="inputs").scalars == 4 * rows * 2
+    assert fit.ledger.total(kind="observations").scalars == 4 * rows
+    assert set(fit.ledger.rounds_by_phase) == {"augment", "training"}
+
+
+@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
+def test_paper_faithful_traffic_is_the_complexity_table(method: str) -> None:
+    """O(s_end (D + 2)) per agent and neighbour, and nothing else."""
+    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, rho=500, kappa=5000)
+    directed_edges = 2 * 3
+    assert fit.ledger.scalars == 10 * directed_edges * 4
+    assert fit.ledger.messages == 10 * directed_edges
+    assert fit.ledger.rounds == 10
+
+
+@pytest.mark.parametrize("method", ["apx-gp", "gapx-gp", "c-gp", "fact-gp", "full-gp", "g-fact-gp"])
+def test_centralized_methods_use_no_edges_of_the_graph(method: str) -> None:
+    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=5)
+    assert all(fg.network.SERVER in edge for edge in fit.ledger.by_edge())
+
+
+def test_samples_are_seeded_per_agent_and_not_repeated() -> None:
+    shards = paper_shards(60, 3)
+    samples = [sample(s, i, 3, seed=5) for i, s in enumerate(shards)]
+    assert all(
+        np.array_equal(a[0], sample(s, i, 3, 5)[0]) for i, (a, s) in enumerate(zip(samples, shards, strict=True))
+    )
+    assert not np.array_equal(samples[0][0], sample(shards[0], 0, 3, seed=6)[0])
+    for i, shard in enumerate(shards):
+        x, y = augmented(shard, i, samples)
+        assert len(np.unique(x, axis=0)) == len(x) == len(y)
+        assert len(x) == 20 + sum(len(samples[j][1]) for j in range(3) if j != i)
+        assert np.array_equal(x[:20], shard[0])
+
+
+# ---- using it -------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_and_an_interrupt_leaves_the_fleet_as_it_was() -> None:
+    seen: list[Progress] = []
+
+    def listener(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.round == 4:
+            raise KeyboardInterrupt
+
+    f = fleet(90, 3, theta=fg.PAPER_THETA)
+    with pytest.raises(KeyboardInterrupt):
+        f.train("dec-apx-gp", theta0=THETA0, progress=listener)
+    assert [p.round for p in seen] == [1, 2, 3, 4]
+    assert f.theta is not None
+    assert f.theta.tolist() == list(fg.PAPER_THETA)
+    assert f.fit is None
+
+
+def test_a_bar_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(60, 2).train("dec-apx-gp", theta0=THETA0, rounds=3, progress=True)
+    assert "dec-apx-gp" in capsys.readouterr().out
+
+
+def test_same_seed_same_bits() -> None:
+    one, two = (fleet(120, 4).train("dec-gapx-gp", theta0=THETA0, seed=3) for _ in range(2))
+    assert np.array_equal(one.history, two.history)
+    other = fleet(120, 4).train("dec-gapx-gp", theta0=THETA0, seed=4)
+    assert not np.array_equal(one.thetas, other.thetas)
