@@ -23,7 +23,7 @@ def paper_shards(n: int, agents: int, seed: int = 0) -> tuple[Shard, ...]:
 def alternating_path(agents: int) -> fg.GraphSequence:
     """A path whose even edges, odd edges, and no edges at all take turns: never connected, jointly so."""
     edges = [(i, i + 1) for i in range(agents - 1)]
-    turns = (edges[::2], edges[1::2], [])
+    turns: list[list[tuple[int, int]]] = [edges[::2], edges[1::2], []]
     return fg.GraphSequence([fg.Graph(agents, turn, connected=False) for turn in turns])
 
 

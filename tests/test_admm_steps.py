@@ -105,7 +105,18 @@ def test_c_gp_with_the_papers_gradient_descent() -> None:
     assert np.allclose(fit.thetas, np.exp(theta), rtol=1e-9)
 
 
-@pytest.mark.parametrize("graph", [fg.Graph.path(6), fg.Graph.cycle(10), fg.Graph.complete(8), fg.Graph.path(25)])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        fg.Graph.path(6),
+        fg.Graph.cycle(10),
+        fg.Graph.complete(8),
+        fg.Graph.path(25),
+        fg.Graph.star(9),
+        fg.Graph.grid(16),
+        fg.Graph.geometric(40),
+    ],
+)
 def test_best_pace_is_close_to_the_best(graph: fg.Graph) -> None:
     """The spectral radius of the ADMM map on quadratics, over a scan of rho: ours needs at most 1.4 x the rounds."""
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.data import Shard
 from fleetgp.errors import InputError
 from tests.conftest import paper_shards
 
 GOOD = (np.zeros((3, 2)) + np.arange(3.0)[:, None], np.zeros(3))
 
 
-def with_nan(part: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def with_nan(part: int) -> Shard:
     x, y = GOOD[0].copy(), GOOD[1].copy()
     (x if part == 0 else y)[1] = np.nan
     return x, y

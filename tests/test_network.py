@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetgp as fg
+from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network import KINDS, SERVER, Network
@@ -43,7 +44,7 @@ def test_loopback_conforms(name: str, hosting: str) -> None:
 
 def test_the_suite_notices_a_network_that_lies() -> None:
     class Deaf(fg.InProcess):
-        def neighbour_max(self, x: np.ndarray, kind: str) -> np.ndarray:  # type: ignore[type-arg]
+        def neighbour_max(self, x: Array, kind: str) -> Array:
             super().neighbour_max(x, kind)
             return x
 
@@ -152,7 +153,9 @@ def test_server_traffic_is_on_the_links_to_the_centre() -> None:
 # ---- frames -------------------------------------------------------------------------------------------------
 
 parts = st.builds(
-    lambda kind, origin, shape, seed: Part(kind, origin, np.random.default_rng(seed).standard_normal(shape)),
+    lambda kind, origin, shape, seed: Part(
+        kind, origin, np.asarray(np.random.default_rng(seed).standard_normal(shape))
+    ),
     st.sampled_from(KINDS),
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(0, 5), max_size=4).map(tuple),

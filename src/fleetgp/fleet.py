@@ -89,9 +89,9 @@ class Fleet:
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
             None takes three starts from the size of the data.
-        rounds, tol: stop when the agents agree within tol in log theta and no more than tol of gradient is
-            left at any of them, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly
-            `rounds` rounds. With a central node tol is the paper's: the largest |theta_i - z|.
+        rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary
+            point, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds`
+            rounds. With a central node and a fixed rho it is the paper's rule, |theta_i - z| < tol.
         rho: the ADMM penalty. kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of
             the linearized step. None chooses them from measured curvature and keeps them safe.
         nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
@@ -127,16 +127,19 @@ class Fleet:
             normalize=self.normalize,
         )
         with listening(progress) as listener:
+            known = options.rounds if tol == 0 else None
+
+            def label(start: int) -> str:
+                return method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
 
             def report(start: int, done: int, thetas: Array) -> None:
                 if listener is not None:
                     spread = float(np.ptp(np.log(thetas), axis=0).max())
-                    label = (
-                        method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
-                    )
-                    listener(Progress(label, done, options.rounds, f"disagreement {spread:.1e}"))
+                    listener(Progress(label(start), done, known, f"disagreement {spread:.1e}"))
 
             fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
+            for number, start in enumerate(fit.starts if listener is not None else ()):
+                listener(Progress(label(number), start.rounds, start.rounds, start.status))  # type: ignore[misc]
         self.fit, self.theta = fit, fit.theta
         return fit
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback gets after every round; `rounds` is the most there can be."""
+    """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet."""
 
     task: str
     round: int
-    rounds: int
+    rounds: int | None
     detail: str
 
 
@@ -30,24 +30,24 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
         yield None
     else:
         try:
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bars
         except ImportError:
             yield _plain
             sys.stderr.write("\n")
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Bars(*columns, TextColumn("{task.fields[detail]}")) as bars:
-            tasks: dict[str, object] = {}
+        columns = (TextColumn("{task.description:<14}"), BarColumn(24), TextColumn("round {task.completed:>4}"))
+        with Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[detail]}")) as bars:
+            tasks: dict[str, TaskID] = {}
 
             def show(p: Progress) -> None:
                 if p.task not in tasks:
                     tasks[p.task] = bars.add_task(p.task, total=p.rounds, detail="")
-                bars.update(tasks[p.task], completed=p.round, detail=p.detail)  # type: ignore[arg-type]
+                bars.update(tasks[p.task], completed=p.round, total=p.rounds, detail=p.detail)
 
             yield show
 
 
 def _plain(p: Progress) -> None:
-    sys.stderr.write(f"\r{p.task}: round {p.round} of at most {p.rounds}, {p.detail}   ")
+    sys.stderr.write(f"\r{p.task}: round {p.round}, {p.detail}   ")
     sys.stderr.flush()

@@ -31,6 +31,15 @@ class Curvature:
         width = x.shape[1]
         return cls(np.tile(value * np.eye(width), (len(x), 1, 1)), np.zeros_like(x), np.full_like(x, np.inf))
 
+    def distance(self, gradient: Array) -> Array:
+        """How far (A,), in log theta, a gradient (A, P) is from its zero: the Newton step where measured.
+
+        Where nothing was measured, the gradient itself, in nats per unit of log theta, has to do.
+        """
+        step = np.linalg.solve(self.matrix, gradient[..., None])[..., 0]
+        measured = np.isfinite(self.measured_at)
+        return np.asarray(np.abs(np.where(measured, step, gradient)).max(axis=1))
+
     def replaced(self, where: BoolArray, other: Curvature) -> Curvature:
         return Curvature(
             np.where(where[:, None, None], other.matrix, self.matrix),

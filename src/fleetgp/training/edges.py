@@ -13,6 +13,9 @@ from fleetgp.graph import Graph
 from fleetgp.network import Incoming, Network
 from fleetgp.training.primal import Local, Primal, Pull
 
+#: How far above critical damping an automatic rho goes.
+OVERDAMP = 1.15
+
 
 @dataclass(frozen=True)
 class EdgeState:
@@ -83,10 +86,9 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         return EdgeState(self.primal.step(state.local, state.local, pull, active), dual, middle, state.rho)
 
     def watch(self, state: EdgeState) -> Watch:
-        """x must agree, and |grad l_i + p_i|, in nats per unit of log theta, must be small at every agent."""
-        left = np.abs(state.local.values.gradient + state.dual).max(axis=1, keepdims=True)
-        broken = ~np.isfinite(state.local.values.nll)
-        left = np.where(broken[:, None], np.nan, left)
+        """x must agree, and every agent must be close to a zero of grad l_i + p_i."""
+        left = state.local.curvature.distance(state.local.values.gradient + state.dual)
+        left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
         return Watch(state.local.x, left, None if self.rho is not None else self._wanted_rho(state.local))
 
     def learn(self, state: EdgeState, largest: Array) -> EdgeState:
@@ -106,11 +108,12 @@ def best_pace(graph: Graph) -> float:
 
     For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, with r = rho/h and b = 2rd/(1 + 2rd), the mode
     with Laplacian eigenvalue lambda = mu d obeys z^2 - z (1 + b(1 - mu)) + b(1 - mu/2) = 0. The slowest mode,
-    lambda_2, is critically damped at 1 - 2b + b^2 (1 - mu)^2 = 0.
+    lambda_2, is critically damped at 1 - 2b + b^2 (1 - mu)^2 = 0. On other graphs the harmonic mean of the
+    degrees serves for d, and a little more than critical, since less costs more rounds than more does.
     """
     if graph.agents == 1:
         return 1.0
-    degree = float(graph.degrees.mean())
+    degree = float(1.0 / (1.0 / graph.degrees).mean())
     rest = min((1.0 - graph.algebraic_connectivity / degree) ** 2, 1.0 - 1e-12)
     b = 0.5 if rest < 1e-8 else (1.0 - float(np.sqrt(1.0 - rest))) / rest
-    return b / (1.0 - b) / (2.0 * degree)
+    return OVERDAMP * b / (1.0 - b) / (2.0 * degree)

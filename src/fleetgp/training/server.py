@@ -32,8 +32,8 @@ class ServerTrainer:
         psi_i <- psi_i + rho (x_i - z)
 
     until |x_i - z|_2 < tol at every agent, the paper's rule. With an automatic rho the gradients that are left,
-    |grad l_i + psi_i| and rho |z - z_before|, must be below tol too: the paper's rule alone can hold long
-    before the optimum.
+    grad l_i + psi_i and rho (z - z_before), must be within tol of zero too: the paper's rule alone can hold
+    long before the optimum.
     """
 
     def __init__(self, network: Network, primal: Primal, rho: float | None) -> None:
@@ -75,9 +75,8 @@ class ServerTrainer:
         dual = state.dual + state.rho * away
         gap = np.sqrt((away**2).sum(axis=1))
         if self.rho is None:
-            slope = np.abs(local.values.gradient + dual).max(axis=1)
-            drift = np.abs(state.rho * (z - state.centre)).max(axis=1)
-            gap = np.maximum(gap, np.maximum(slope, drift))
+            for gradient in (local.values.gradient + dual, state.rho * (z - state.centre)):
+                gap = np.maximum(gap, local.curvature.distance(gradient))
         return ServerState(local, dual, z, state.rho, np.where(np.isfinite(local.values.nll), gap, np.nan))
 
     def _retuned(self, state: ServerState) -> ServerState:

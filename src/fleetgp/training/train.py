@@ -153,7 +153,6 @@ def _trainer(method: TrainingMethod, objective: Objective, network: Network, opt
         iterations = options.nested_iterations or (10 if descent else 200)
         primal: Primal = Nested(
             objective,
-            measure=options.rho is None,
             step_size=options.step if descent else None,
             iterations=iterations,
         )

@@ -1,0 +1,100 @@
+"""Figures. Each function draws one picture and returns it; saving is the caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, FigureBase
+
+from fleetgp.data import Field, Shard, synthetic_field
+from fleetgp.hyperparameters import names
+from fleetgp.training import Fit
+
+SYMBOLS = {"sigma_f": r"$\sigma_f$", "sigma_eps": r"$\sigma_\epsilon$"}
+TRUTH = {"color": "black", "linestyle": "--", "linewidth": 1.2}
+FULL = {"color": "tab:red", "linestyle": ":", "linewidth": 1.6}
+
+
+def symbol(name: str) -> str:
+    """A hyperparameter's name as maths.
+
+    >>> symbol("l_2")
+    '$\\\\ell_2$'
+    """
+    return SYMBOLS.get(name, rf"$\ell_{{{name[2:]}}}$" if len(name) > 3 else rf"$\ell_{name[2:]}$")
+
+
+def agent_colours(agents: int) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps["turbo"](np.linspace(0.05, 0.95, agents))
+
+
+def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed: int) -> Figure:
+    """The field, the agents' stripes, and how every agent's hyperparameters come together."""
+    figure = Figure(figsize=(13, 7.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[1.3, 1.0], squeeze=False).ravel()
+    left, middle, right = above.subplots(1, 3)
+    _draw_field(above, left, field, seed)
+    _draw_stripes(middle, shards)
+    _draw_spread(right, fit)
+    colours = agent_colours(len(shards))
+    rounds = np.arange(len(fit.history))
+    labels = names(field.inputs.shape[1])
+    panels = np.atleast_1d(below.subplots(1, len(labels)))
+    for j, (name, ax) in enumerate(zip(labels, panels, strict=True)):
+        for agent, colour in enumerate(colours):
+            ax.plot(rounds, fit.history[:, agent, j], color=colour, linewidth=1.0, alpha=0.9)
+        ax.axhline(field.theta[j], label="truth", **TRUTH)
+        ax.axhline(full.theta[j], label="full-gp (all data pooled)", **FULL)
+        ax.set(title=f"{symbol(name)} of every agent", xlabel="round", yscale="log")
+        ax.set_xscale("symlog", linthresh=10)
+        ax.set_xlim(0, rounds[-1])
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.grid(alpha=0.25, which="both")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("{x:g}")
+        ax.tick_params(axis="y", which="minor", labelsize=7)
+    panels[0].legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        f"{len(shards)} agents on a path agree by {fit.method}, and no agent hands over all its data", fontsize=13
+    )
+    return figure
+
+
+def _draw_field(figure: FigureBase, ax: Axes, field: Field, seed: int) -> None:
+    side = 140
+    low, high = 0.0, 2.0
+    grid = synthetic_field(side * side, tuple(field.theta), seed=seed, box=(low, high), inputs="grid")
+    image = ax.imshow(
+        grid.truth.reshape(side, side).T, origin="lower", extent=(low, high, low, high), cmap="viridis", aspect="equal"
+    )
+    figure.colorbar(image, ax=ax, shrink=0.85, label="f(x)")
+    ax.set(title="The field", xlabel="$x_1$", ylabel="$x_2$")
+
+
+def _draw_stripes(ax: Axes, shards: list[Shard]) -> None:
+    colours = agent_colours(len(shards))
+    centres = np.array([x.mean(axis=0) for x, _ in shards])
+    for agent, ((x, _), colour) in enumerate(zip(shards, colours, strict=True)):
+        ax.scatter(x[:, 0], x[:, 1], s=4, color=colour, linewidths=0)
+        ax.annotate(
+            str(agent), centres[agent], ha="center", va="center", fontsize=9, fontweight="bold", zorder=4, color="white"
+        )
+    ax.plot(centres[:, 0], centres[:, 1], color="black", linewidth=1.5, zorder=2)
+    ax.scatter(centres[:, 0], centres[:, 1], s=190, color="black", zorder=3)
+    ax.set(title="Each agent's observations, and the graph", xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
+    ax.margins(0.02)
+
+
+def _draw_spread(ax: Axes, fit: Fit) -> None:
+    spread = np.ptp(np.log(fit.history), axis=1)
+    rounds = np.arange(len(spread))
+    for j, name in enumerate(names(spread.shape[1] - 2)):
+        positive = spread[:, j] > 0.0
+        ax.semilogy(rounds[positive], spread[positive, j], label=symbol(name), linewidth=1.4)
+    ax.set(title="Disagreement in $\\log\\theta$ (largest $-$ smallest)", xlabel="round", xlim=(0, rounds[-1]))
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False, ncols=4, fontsize=9)

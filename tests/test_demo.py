@@ -1,0 +1,23 @@
+"""The demo, small: it prints every method and leaves a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import fleetgp as fg
+from fleetgp.experiments.demo import main
+
+
+def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--points", "120", "--out", str(tmp_path / "new")])
+    printed = capsys.readouterr().out
+    for method in fg.TRAINING_METHODS:
+        assert method in printed
+    assert "and none with dec-apx-gp" in printed
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    with Image.open(tmp_path / "new" / "training.png") as picture:
+        assert picture.size[0] > 1000
+        assert len(set(picture.convert("RGB").resize((200, 120)).getdata())) > 200, "an empty picture"
