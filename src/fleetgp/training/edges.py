@@ -87,7 +87,8 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
 
     def watch(self, state: EdgeState) -> Watch:
         """x must agree, and every agent must be close to a zero of grad l_i + p_i."""
-        left = state.local.curvature.distance(state.local.values.gradient + state.dual)
+        weight = 2.0 * state.rho * self._degrees
+        left = state.local.curvature.distance(state.local.values.gradient + state.dual, weight)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
         return Watch(state.local.x, left, None if self.rho is not None else self._wanted_rho(state.local))
 

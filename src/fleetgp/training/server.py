@@ -76,7 +76,7 @@ class ServerTrainer:
         gap = np.sqrt((away**2).sum(axis=1))
         if self.rho is None:
             for gradient in (local.values.gradient + dual, state.rho * (z - state.centre)):
-                gap = np.maximum(gap, local.curvature.distance(gradient))
+                gap = np.maximum(gap, local.curvature.distance(gradient, pull.weight))
         return ServerState(local, dual, z, state.rho, np.where(np.isfinite(local.values.nll), gap, np.nan))
 
     def _retuned(self, state: ServerState) -> ServerState:

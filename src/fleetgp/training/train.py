@@ -41,7 +41,7 @@ class TrainingOptions:
 
     starts: Array | None = None
     rounds: int = 2000
-    tol: float = 1e-4
+    tol: float = 1e-5
     rho: float | None = None
     kappa: float | None = None
     lipschitz: float | None = None
