@@ -108,6 +108,7 @@ def test_c_gp_with_the_papers_gradient_descent() -> None:
 @pytest.mark.parametrize(
     "graph",
     [
+        fg.Graph.path(2),
         fg.Graph.path(6),
         fg.Graph.cycle(10),
         fg.Graph.complete(8),

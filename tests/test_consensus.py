@@ -44,6 +44,15 @@ def test_average_is_the_mean(name: str, weights: str, rng: np.random.Generator) 
     assert (outcome.residual <= 1e-9).all()
 
 
+def test_integers_are_averaged_too() -> None:
+    assert np.allclose(average(network("path", 3), np.array([1, 2, 6])).state, 3.0)
+
+
+def test_a_disconnected_graph_is_refused() -> None:
+    with pytest.raises(fg.GraphError, match=r"\{0, 1\}; \{2, 3\}"):
+        fg.InProcess(fg.Graph(4, [(0, 1), (2, 3)], connected=False))
+
+
 def test_average_near_zero_still_ends(rng: np.random.Generator) -> None:
     x = rng.standard_normal(AGENTS)
     outcome = average(network("path"), x - x.mean())
@@ -91,7 +100,7 @@ def test_linear_systems(name: str, agents: int, rng: np.random.Generator) -> Non
     entries = jor(net, rows, right, tol=1e-9)
     assert entries.status == "converged"
     assert np.allclose(np.moveaxis(entries.state, 0, 1), solution, atol=1e-8)
-    assert net.ledger.rounds == entries.rounds * net.diameter
+    assert net.ledger.rounds == entries.rounds.max() * net.diameter
 
     whole = dale(network(name, agents), rows, right, tol=1e-8)
     assert whole.status == "converged"
@@ -101,7 +110,7 @@ def test_linear_systems(name: str, agents: int, rng: np.random.Generator) -> Non
     faster = jor(network(name, agents), rows, right, omega=relaxation.omega, tol=1e-9)
     assert faster.status == "converged"
     assert np.allclose(np.moveaxis(faster.state, 0, 1), solution, atol=1e-8)
-    assert faster.rounds <= entries.rounds
+    assert (faster.rounds <= entries.rounds).all()
 
 
 @pytest.mark.parametrize("name", ["complete", "path", "alternating"])
@@ -113,7 +122,7 @@ def test_power_method_finds_both_ends_of_the_spectrum(name: str, rng: np.random.
     relaxation = optimal_relaxation(network(name), rows, tol=1e-8)
     assert np.allclose(relaxation.largest.value, spectrum[:, -1], rtol=1e-6)
     assert np.allclose(relaxation.smallest.value, spectrum[:, 0], rtol=1e-5)
-    assert np.allclose(relaxation.omega, 2.0 / (spectrum[:, 0] + spectrum[:, -1]), rtol=1e-6)
+    assert np.allclose(relaxation.omega, 2.0 / (spectrum[:, 0] + spectrum[:, -1]), rtol=1e-5)
 
 
 def test_power_method_finds_an_antisymmetric_eigenvector() -> None:
@@ -127,8 +136,16 @@ def test_optimal_relaxation_is_optimal(rng: np.random.Generator) -> None:
     rows = np.moveaxis(positive_definite(rng, 1, AGENTS), 1, 0).copy()
     right = rng.standard_normal((AGENTS, 1, 1))
     best = optimal_relaxation(network("complete"), rows, tol=1e-8).omega
-    rounds = [jor(network("complete"), rows, right, omega=best * f, tol=1e-8).rounds for f in (0.7, 1.0, 1.2)]
+    rounds = [jor(network("complete"), rows, right, omega=best * f, tol=1e-8).rounds.max() for f in (0.7, 1.0, 1.2)]
     assert rounds[1] <= min(rounds[0], rounds[2])
+
+
+def test_optimal_relaxation_converges_on_a_stiff_system() -> None:
+    places = np.linspace(0, 1, AGENTS)
+    system = (np.exp(-((places[:, None] - places) ** 2)) + 1e-4 * np.eye(AGENTS))[:, None, :]
+    omega = optimal_relaxation(network("complete"), system).omega
+    spectrum = np.linalg.eigvals(np.eye(AGENTS) - omega * system[:, 0] / np.diagonal(system[:, 0])[:, None])
+    assert np.abs(spectrum).max() < 1.0
 
 
 def test_ill_conditioned_dale_says_that_it_did_not_converge(rng: np.random.Generator) -> None:
@@ -136,8 +153,8 @@ def test_ill_conditioned_dale_says_that_it_did_not_converge(rng: np.random.Gener
     system = np.exp(-((places[:, None] - places) ** 2)) + 1e-4 * np.eye(AGENTS)
     outcome = dale(network("path"), system[:, None, :], rng.standard_normal((AGENTS, 1, 1)), rounds=300)
     assert outcome.status == "round limit"
-    assert outcome.rounds == 300
-    assert outcome.residual > 1e-6
+    assert (outcome.rounds == 300).all()
+    assert (outcome.residual > 1e-6).all()
 
 
 def test_diverging_jor_is_not_converged(rng: np.random.Generator) -> None:
@@ -195,7 +212,7 @@ def test_maximin_reports_maxima_that_it_does_not_judge() -> None:
     assert verdict is not None
     assert verdict.converged
     assert verdict.largest is not None
-    assert verdict.largest.tolist() == [9.0]
+    assert verdict.largest.tolist() == [[9.0]]
 
 
 def test_averaging_on_a_sequence_that_is_never_connected(rng: np.random.Generator) -> None:

@@ -33,6 +33,7 @@ def with_nan(part: int) -> Shard:
         ([GOOD, (np.zeros((3, 1)), np.zeros(3))], "agent 1: X has 1 columns, but agent 0 has 2"),
         ([GOOD, (np.zeros((0, 2)), np.zeros(0))], "agent 1 has no data"),
         ([GOOD, np.zeros((3, 2))], "agent 1: a pair"),
+        ([GOOD, (GOOD[0], np.full(3, 1e160))], "agent 1: y has values beyond 1e100"),
         ([(np.array([["a", "b"]]), np.zeros(1))], "agent 0: X and y must be numeric"),
     ],
 )
@@ -56,6 +57,10 @@ def test_bad_shards(shards: object, message: str) -> None:
         ({"kappa": 0}, "kappa must be a positive number"),
         ({"lipschitz": np.inf}, "lipschitz must be a positive number"),
         ({"tol": -1}, "tol must be zero or positive"),
+        ({"theta0": np.empty((0, 4))}, "at least one start"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"nested_iterations": 0}, "nested_iterations must be a whole number"),
+        ({"nested_iterations": 2.5}, "nested_iterations must be a whole number"),
         ({"rounds": 0}, "rounds must be a whole number"),
         ({"rounds": 1.5}, "rounds must be a whole number"),
     ],

@@ -197,6 +197,13 @@ def test_damaged_frames_are_refused_and_never_crash(frame: Frame, data: st.DataO
         decode(bytes(raw))
 
 
+def test_a_huge_empty_shape_is_refused() -> None:
+    raw = bytearray(encode(Frame(0, 1, 0, (Part("inputs", 0, np.zeros((0, 1, 1))),))))
+    raw[-8:] = b"\xff" * 8
+    with pytest.raises(NetworkError):
+        decode(bytes(raw))
+
+
 @given(st.binary(max_size=400))
 def test_noise_is_refused(noise: bytes) -> None:
     with pytest.raises(NetworkError):

@@ -24,6 +24,7 @@ def test_dec_apx_gp_agrees_after_a_hundred_rounds(agents: int) -> None:
     fit = fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=100, tol=0, rho=500, kappa=5000)
     assert fit.rounds == 100
     assert fit.disagreement < 0.1
+    assert np.allclose(fit.thetas[:, -1], 0.1, rtol=0.05), "the noise has been found, so they did not just stand still"
 
 
 def test_raw_theta_would_diverge() -> None:

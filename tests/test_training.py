@@ -7,8 +7,9 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.kernels import KERNELS
 from fleetgp.progress import Progress
-from fleetgp.training import training_method
+from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.augment import augmented, sample
 from tests.conftest import alternating_path, paper_shards
 
@@ -34,7 +35,7 @@ def test_result_is_complete_and_honest(method: str) -> None:
     assert fit.history.shape == (fit.rounds + 1, 6, 4)
     assert np.allclose(fit.history[0], THETA0)
     assert np.array_equal(fit.history[-1], fit.thetas)
-    assert fit.disagreement <= 1e-3
+    assert fit.disagreement <= (1e-5 if training_method(method).decentralized else 1e-4)
     assert fit.jitter.tolist() == [0.0] * 6
     assert np.isfinite(fit.nll)
     assert f.theta is not None
@@ -74,12 +75,20 @@ def test_one_agent_is_the_full_gp(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_two_agents(method: str) -> None:
+    f = fleet(100, 2)
+    reference = f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta
+    assert relative_error(f.train(method, theta0=THETA0).thetas, reference) < 1e-3
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 def test_default_starts_find_the_same_optimum(method: str) -> None:
     f = fleet(300, 3)
     reference = f.train(CONVERGED_TO[method], theta0=THETA0, tol=1e-6).theta
     fit = f.train(method)
     assert len(fit.starts) == 3
-    assert fit.nll == pytest.approx(min(s.nll for s in fit.starts))
+    # Starts are compared where they stand after a coarse run, in which agents may still differ a little.
+    assert fit.nll == pytest.approx(min(s.nll for s in fit.starts), abs=0.1)
     assert relative_error(fit.thetas, reference) < 1e-3
 
 
@@ -184,6 +193,45 @@ def test_jitter_is_reported() -> None:
     assert (fit.jitter > 0).all()
 
 
+@pytest.mark.parametrize("rho", [500.0, 1e5, 1e7])
+@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
+def test_a_stiff_penalty_does_not_pass_for_convergence(method: str, rho: float) -> None:
+    """With a large rho every step is tiny wherever the agents stand."""
+    f = fleet(120, 3)
+    fit = f.train(method, theta0=THETA0, rounds=40, tol=1e-3, rho=rho)
+    error = relative_error(fit.thetas, f.train("fact-gp", theta0=THETA0).theta)
+    assert fit.status == "round limit" or error < 1e-2
+
+
+def test_an_unsolved_nested_problem_does_not_pass_for_convergence() -> None:
+    """Ten gradient steps of 1e-5 stay close to z without solving anything."""
+    options = {"rho": 500.0, "tol": 1e-3, "nested": "gradient-descent"}
+    assert fleet(300, 3).train("c-gp", theta0=THETA0, rounds=30, **options).status == "round limit"  # type: ignore[arg-type]
+
+
+def test_zero_tolerance_never_says_converged() -> None:
+    fit = fg.Fleet([([[0.5]], [1.0])]).train("dec-apx-gp", theta0=[1.0, 1.0, 1.0], rounds=50, tol=0)
+    assert (fit.rounds, fit.status) == (50, "round limit")
+
+
+def test_a_diverged_training_leaves_the_fleet_its_theta() -> None:
+    f = fleet(200, 4, theta=fg.PAPER_THETA)
+    fit = f.train("dec-apx-gp", theta0=THETA0, rounds=60, rho=0.01, kappa=0.01)
+    assert fit.status == "diverged"
+    assert f.theta is not None
+    assert f.theta.tolist() == list(fg.PAPER_THETA)
+    assert np.isfinite(fit.jitter).all()
+
+
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+def test_every_method_scales_by_the_pooled_moments(method: str) -> None:
+    kelvin = [(x, 290.0 + 3.0 * y) for x, y in paper_shards(90, 3)]
+    pooled = np.concatenate([y for _, y in kelvin])
+    fit = fg.Fleet(kelvin, normalize=True).train(method, theta0=[2.0, 0.5, 3.0, 3.0], rounds=2)
+    assert fit.scaling.offset == pytest.approx(pooled.mean(), rel=1e-12)
+    assert fit.scaling.scale == pytest.approx(pooled.std(), rel=1e-12)
+
+
 def test_normalization_by_consensus() -> None:
     """Data near 290 K: the agreed mean and deviation are the pooled ones, and theta is in Kelvin."""
     plain = paper_shards(300, 4)
@@ -210,6 +258,30 @@ def test_no_data_leave_an_agent(method: str, theta0: object) -> None:
     assert not {"inputs", "observations"} & set(fit.ledger.kinds)
     for agent in range(3):
         assert not {"inputs", "observations"} & set(fit.ledger.sent_by(agent))
+
+
+@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp"])
+def test_no_number_of_the_data_is_in_any_message(method: str) -> None:
+    """Not by its label: by looking at every scalar that is sent. The hardest case is one point per agent."""
+    seen: list[Array] = []
+
+    class Spy(fg.InProcess):
+        def exchange_parts(self, parts, carries=None):  # type: ignore[no-untyped-def]
+            seen.extend(np.abs(x).ravel() for x in parts.values())
+            return super().exchange_parts(parts, carries)
+
+        def flood_parts(self, parts):  # type: ignore[no-untyped-def]
+            seen.extend(np.abs(np.concatenate([np.ravel(v) for v in x])) for x in parts.values())
+            return super().flood_parts(parts)
+
+    field = fg.synthetic_field(5, seed=7)
+    shards = [(field.inputs[i : i + 1], field.observations[i : i + 1]) for i in range(5)]
+    options = TrainingOptions(rounds=5)
+    train(training_method(method), shards, Spy(fg.Graph.path(5)), KERNELS["se"], options)
+    sent = np.concatenate(seen)
+    private = np.concatenate([field.inputs.ravel(), field.observations])
+    for value in np.concatenate([private, private**2, np.exp(private)]):
+        assert not np.isclose(sent, abs(value), rtol=1e-9).any()
 
 
 def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:

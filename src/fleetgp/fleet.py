@@ -85,13 +85,14 @@ class Fleet:
         engine: str = "auto",
         progress: bool | Listener = False,
     ) -> Fit:
-        """Agree on the hyperparameters; the result stays on the fleet as `theta` and `fit`.
+        """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
             None takes three starts from the size of the data.
         rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary
             point, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds`
-            rounds. With a central node and a fixed rho it is the paper's rule, |theta_i - z| < tol.
+            rounds. With a central node and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp,
+            fact-gp and g-fact-gp end when no gradient is left above tol, or above rounding.
         rho: the ADMM penalty. kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of
             the linearized step. None chooses them from measured curvature and keeps them safe.
         nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
@@ -113,6 +114,11 @@ class Fleet:
             raise InputError(f"tol must be zero or positive, but {tol!r} came")
         if not (isinstance(rounds, int | np.integer) and rounds >= 1):
             raise InputError(f"rounds must be a whole number of at least 1, but {rounds!r} came")
+        if nested_iterations is not None and not (isinstance(nested_iterations, int) and nested_iterations >= 1):
+            raise InputError(f"nested_iterations must be a whole number of at least 1, but {nested_iterations!r} came")
+        chosen_seed = self.seed if seed is None else seed
+        if not (isinstance(chosen_seed, int | np.integer) and chosen_seed >= 0):
+            raise InputError(f"seed must be a whole number of at least 0, but {chosen_seed!r} came")
         options = TrainingOptions(
             starts=None if theta0 is None else self._check_starts(theta0),
             rounds=int(rounds),
@@ -123,7 +129,7 @@ class Fleet:
             nested=nested,
             step=step,
             nested_iterations=nested_iterations,
-            seed=self.seed if seed is None else seed,
+            seed=int(chosen_seed),
             normalize=self.normalize,
         )
         with listening(progress) as listener:
@@ -140,7 +146,9 @@ class Fleet:
             fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
             for number, start in enumerate(fit.starts if listener is not None else ()):
                 listener(Progress(label(number), start.rounds, start.rounds, start.status))  # type: ignore[misc]
-        self.fit, self.theta = fit, fit.theta
+        self.fit = fit
+        if fit.status != "diverged":
+            self.theta = fit.theta
         return fit
 
     # ---- checks ---------------------------------------------------------------------------------------
@@ -148,6 +156,8 @@ class Fleet:
     def _check_starts(self, theta0: object) -> Array:
         array = np.asarray(theta0, dtype=object)
         rows = array if array.ndim == 2 else [theta0]
+        if not len(rows):
+            raise InputError("theta0 must hold at least one start, but it is empty")
         return np.log([self._check_theta(row, "theta0") for row in rows])
 
     def _check_theta(self, theta: object, name: str) -> Array:
@@ -195,6 +205,8 @@ def _check_shard(shard: object, agent: int) -> Shard:
         )
     if not len(inputs):
         raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
+    if np.abs(observations, where=np.isfinite(observations), out=np.zeros_like(observations)).max() > 1e100:
+        raise InputError(f"agent {agent}: y has values beyond 1e100: use other units")
     for name, array in (("X", inputs), ("y", observations)):
         bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         if bad.size:

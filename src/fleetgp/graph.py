@@ -19,7 +19,7 @@ from fleetgp.errors import GraphError, InputError, unknown_name
 
 
 class Graph:
-    """An undirected, connected graph without self-loops.
+    """An undirected graph without self-loops; connected, unless it is one of a sequence (`connected=False`).
 
     Directed edges are kept sorted by receiver, then sender: every sum over neighbours runs in this order,
     whichever agents a process hosts, which makes results equal to the last bit.
@@ -43,8 +43,8 @@ class Graph:
             raise GraphError(f"agents {_listed(np.unique(loops))} have an edge to themselves: remove the self-loops")
         self.agents = agents
         self.edges: IntArray = np.unique(np.sort(pairs, axis=1), axis=0)
-        if connected and len(self.components) > 1:
-            raise GraphError(_disconnected(self.components, "the graph"))
+        if connected:
+            require_connected(self)
 
     # ---- structure ------------------------------------------------------------------------------------
 
@@ -247,8 +247,7 @@ class GraphSequence:
         self.agents = graphs[0].agents
         edges = np.concatenate([g.edges for g in graphs])
         self.union = Graph(self.agents, edges, connected=False)
-        if len(self.union.components) > 1:
-            raise GraphError(_disconnected(self.union.components, "the union of the graph sequence"))
+        require_connected(self.union, "the union of the graph sequence")
 
     @property
     def period(self) -> int:
@@ -308,8 +307,8 @@ def as_topology(graph: object, agents: int, *, seed: int = 0) -> Topology:
 
 def _as_graph(graph: object, agents: int, seed: int, *, connected: bool) -> Graph:
     if isinstance(graph, Graph):
-        if connected and len(graph.components) > 1:
-            raise GraphError(_disconnected(graph.components, "the graph"))
+        if connected:
+            require_connected(graph)
         return graph
     if isinstance(graph, str):
         if graph not in GRAPHS:
@@ -327,6 +326,12 @@ def _as_graph(graph: object, agents: int, seed: int, *, connected: bool) -> Grap
 
 def _is_matrix(value: Sequence[object]) -> bool:
     return all(isinstance(row, list | tuple) and all(isinstance(v, int | float) for v in row) for row in value)
+
+
+def require_connected(graph: Graph, what: str = "the graph") -> None:
+    """One clear error, with the components, for a graph on which some agents cannot be reached."""
+    if len(graph.components) > 1:
+        raise GraphError(_disconnected(graph.components, what))
 
 
 def perron_epsilon(graph: Graph, epsilon: float | None) -> float:

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.iterate import NeighbourRule, Outcome, iterate
-from fleetgp.consensus.stopping import Maximin, Watch
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
+from fleetgp.consensus.iterate import Outcome
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, perron_epsilon
 from fleetgp.network import Incoming, Network
@@ -16,7 +16,7 @@ from fleetgp.network import Incoming, Network
 Weights = Literal["metropolis", "perron"]
 
 
-class AverageRule(NeighbourRule[Array]):
+class AverageRule(BatchRule):
     r"""w_i <- w_i + sum_j W_ij (w_j - w_i).
 
     Metropolis weights 1/(1 + max(d_i, d_j)) by default: each agent computes them from its neighbours'
@@ -27,19 +27,20 @@ class AverageRule(NeighbourRule[Array]):
         self.kind = kind
         self.epsilon = epsilon
 
-    def message(self, state: Array) -> Array:
-        return state
-
-    def update(self, state: Array, received: Array, incoming: Incoming) -> Array:
+    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
         if self.epsilon is None:
-            degrees = np.maximum(incoming.degrees[incoming.receivers], incoming.sender_degrees)
-            weights = (1.0 / (1.0 + degrees)).reshape(-1, *[1] * (state.ndim - 1))
+            weights = 1.0 / (1.0 + np.maximum(near.degrees[incoming.receivers], near.sender_degrees))
         else:
-            weights = np.array(self.epsilon)
-        return state + incoming.reduce(np.add, weights * (received - state[incoming.receivers]), 0.0)
+            weights = np.full(near.on.shape, self.epsilon)
+        change = weights[..., None] * (received - state[incoming.receivers])
+        return state + near.reduce(incoming, np.add, change, 0.0)
 
-    def watch(self, state: Array) -> Watch:
-        return Watch(state if state.ndim > 1 else state[:, None])
+
+def average_items(
+    network: Network, x: Array, *, kind: str, tol: float, rounds: int, scope: Scope | None = None
+) -> BatchOutcome:
+    """The averages of T items with K values each, (A, T, K); each over its scope, each until it agrees."""
+    return iterate_batch(AverageRule(kind), x, network, rounds=rounds, tol=tol, scope=scope)
 
 
 def average(
@@ -65,8 +66,9 @@ def average(
     if weights not in ("metropolis", "perron"):
         raise unknown_name("weights", weights, ("metropolis", "perron"))
     rule = AverageRule(kind, _smallest_epsilon(network.topology, epsilon) if weights == "perron" else None)
-    stopping = Maximin(network.diameter, tol) if tol > 0 else None
-    return iterate(rule, x, network, rounds=rounds, stopping=stopping)
+    found = iterate_batch(rule, x.reshape(len(x), -1, 1), network, rounds=rounds, tol=tol)
+    taken = int(found.rounds.max(initial=0))
+    return Outcome(found.state.reshape(x.shape), taken, found.status, found.residual[0].reshape(x.shape[1:]))
 
 
 def _smallest_epsilon(topology: Topology, epsilon: float | None) -> float:

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.consensus.iterate import NeighbourRule, Outcome, iterate
-from fleetgp.consensus.stopping import Maximin, Watch
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
 from fleetgp.network import Incoming, Network
 
 
-class DaleRule(NeighbourRule[Array]):
+class DaleRule(BatchRule):
     r"""q_i <- h_i' b_i / |h_i|^2 + P_i avg_i, with avg_i the mean of q over i itself and its neighbours.
 
     P_i = I - h_i' h_i / |h_i|^2 projects on the kernel of agent i's row, so that every agent's own equation
     always holds. The agent itself belongs to its neighbourhood (as in the algorithm's source): without it,
-    bipartite graphs can fail.
+    bipartite graphs can fail. An agent without an equation (a zero row) only averages: a relay.
     """
 
     def __init__(self, rows: Array, right: Array, kind: str) -> None:
         self.rows, self.right, self.kind = rows, right, kind
-        self._direction = rows / (rows[:, :, None, :] @ rows[..., None])[..., 0]
+        square = (rows[:, :, None, :] @ rows[..., None])[..., 0]
+        self._direction = rows / np.where(square == 0.0, 1.0, square)
 
     def start(self) -> Array:
-        """The smallest q that fulfils the agent's own equation, (A, T, M, K)."""
+        """The smallest q that fulfils the agent's own equation, (A, T, S, K)."""
         return self._direction[..., None] * self.right[:, :, None, :]
 
-    def message(self, state: Array) -> Array:
-        return state
-
-    def update(self, state: Array, received: Array, incoming: Incoming) -> Array:
-        count = (1.0 + incoming.degrees).reshape(-1, 1, 1, 1)
-        mean = (state + incoming.reduce(np.add, received, 0.0)) / count
+    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
+        total = state + near.reduce(incoming, np.add, received, 0.0)
+        mean = total / (1.0 + near.degrees)[..., None, None]
         gap = self.right[:, :, None, :] - self.rows[:, :, None, :] @ mean
         return mean + self._direction[..., None] * gap
 
-    def watch(self, state: Array) -> Watch:
-        return Watch(state.reshape(*state.shape[:2], -1))
+    def narrow(self, keep: BoolArray) -> DaleRule:
+        return DaleRule(self.rows[:, keep], self.right[:, keep], self.kind)
 
 
 def dale(
@@ -47,12 +44,12 @@ def dale(
     kind: str = "predictions",
     tol: float = 1e-6,
     rounds: int = 100_000,
-) -> Outcome[Array]:
-    """The whole solution of T systems at every agent: rows (A, T, M), right (A, T, K) -> (A, T, M, K).
+    scope: Scope | None = None,
+) -> BatchOutcome:
+    """The whole solution of T systems at every agent: rows (A, T, S), right (A, T, K) -> (A, T, S, K).
 
     H must have full row rank. Works on time-varying graphs. It is slow where H is ill-conditioned: see the
     status, and never take a capped answer for a converged one.
     """
     rule = DaleRule(rows, right, kind)
-    stopping = Maximin(network.diameter, tol) if tol > 0 else None
-    return iterate(rule, rule.start(), network, rounds=rounds, stopping=stopping)
+    return iterate_batch(rule, rule.start(), network, rounds=rounds, tol=tol, scope=scope)

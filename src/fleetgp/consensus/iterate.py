@@ -1,7 +1,7 @@
-"""The one driver: it owns rounds, stopping and history; a rule owns only its step.
+"""The driver of a recursion over neighbours: it owns rounds, stopping and history; a rule owns only its step.
 
-A rule says what an agent sends and how it updates from what it hears. A rule that `reaches` its neighbours
-takes one round per iteration, one that reaches everyone a flood of diam(G) rounds.
+A rule says what an agent sends and how it updates from what it hears. `batch` does the same for many
+recursions at once, which end one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
+from fleetgp.consensus.stopping import Maximin, Status, Verdict, Watch
 from fleetgp.network import Incoming, Network
 
 State = TypeVar("State")
@@ -42,29 +42,10 @@ class NeighbourRule(abc.ABC, Generic[State]):
         return state
 
 
-class FloodRule(abc.ABC, Generic[State]):
-    """A recursion that needs everyone's value: state <- update(state, all messages)."""
-
-    kind: str
-
-    @abc.abstractmethod
-    def message(self, state: State) -> Array:
-        """What each hosted agent sends, (A, ...)."""
-
-    @abc.abstractmethod
-    def update(self, state: State, everyone: Array) -> State:
-        """The next state from all messages, (M, ...)."""
-
-    @abc.abstractmethod
-    def settling(self, everyone: Array) -> Array:
-        """What must settle, (M, ..., K), as a function of all messages."""
-
-
 @dataclass(frozen=True)
 class Outcome(Generic[State]):
     """Where an iteration ended, and the truth about why.
 
-    rounds counts iterations (a flooded one takes diam(G) rounds of communication, which the ledger has).
     residual is the last verdict's, (...); infinite when none was reached, NaN when something diverged.
     """
 
@@ -83,8 +64,13 @@ def iterate(
     stopping: Maximin | None = None,
     record: Callable[[int, State], None] | None = None,
 ) -> Outcome[State]:
-    """Run a neighbour rule for at most `rounds` rounds; without `stopping`, for exactly as many."""
+    """Run a neighbour rule for at most `rounds` rounds; without `stopping`, for exactly as many.
+
+    A verdict is about the state at the start of its window. Where it says converged, that state is returned:
+    a recursion need not shrink in every round, and a later state may be worse than what was judged.
+    """
     verdict: Verdict | None = None
+    judged = state
     if stopping is not None:
         stopping.open(rule.watch(state))
     for done in range(1, rounds + 1):
@@ -102,28 +88,14 @@ def iterate(
         latest = stopping.hear(incoming.reduce(np.maximum, received["stopping"], -np.inf))
         if latest is not None:
             verdict = latest
-            if verdict.converged.all() or verdict.diverged.any():
+            if verdict.converged.all():
+                return _outcome(judged, done, verdict)
+            if verdict.diverged.any():
                 return _outcome(state, done, verdict)
             if verdict.largest is not None:
-                state = rule.learn(state, verdict.largest)
+                state = rule.learn(state, verdict.largest[0])  # every hosted agent holds the same maxima
+            judged = state
             stopping.open(rule.watch(state))
-    return _outcome(state, rounds, verdict)
-
-
-def iterate_flooded(
-    rule: FloodRule[State], state: State, network: Network, *, rounds: int, stopping: Settled | None = None
-) -> Outcome[State]:
-    """Run a flooded rule for at most `rounds` iterations; without `stopping`, for exactly as many."""
-    verdict: Verdict | None = None
-    for done in range(1, rounds + 1):
-        everyone = np.stack(network.flood(rule.message(state), rule.kind))
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = rule.update(state, everyone)
-            if stopping is None:
-                continue
-            verdict = stopping.hear(rule.settling(everyone)) or verdict
-        if verdict is not None and (verdict.converged.all() or verdict.diverged.any()):
-            return _outcome(state, done, verdict)
     return _outcome(state, rounds, verdict)
 
 
@@ -135,4 +107,4 @@ def _outcome(state: State, rounds: int, verdict: Verdict | None) -> Outcome[Stat
         status = "diverged"
     elif verdict.converged.all():
         status = "converged"
-    return Outcome(state, rounds, status, verdict.residual)
+    return Outcome(state, rounds, status, verdict.residual[0])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.consensus.iterate import FloodRule, Outcome, iterate_flooded
-from fleetgp.consensus.stopping import Settled
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.batch import BatchOutcome, FloodRule, iterate_flooded
 from fleetgp.network import Network
 
 
-class JorRule(FloodRule[Array]):
+class JorRule(FloodRule):
     r"""q_i <- (1 - w) q_i + (w / h_ii) (b_i - sum_{j != i} h_ij q_j) = q_i + (w / h_ii) (b_i - H_i q).
 
     It needs everyone's entry in every iteration: one round on a complete graph, a flood elsewhere.
@@ -30,6 +29,9 @@ class JorRule(FloodRule[Array]):
     def settling(self, everyone: Array) -> Array:
         return everyone
 
+    def narrow(self, keep: BoolArray) -> JorRule:
+        return JorRule(self.rows[:, keep], self.right[:, keep], self.diagonal[:, keep], self.omega[keep], self.kind)
+
 
 def own_diagonal(network: Network, rows: Array) -> Array:
     """h_ii of each hosted agent, (A, T)."""
@@ -45,7 +47,7 @@ def jor(
     kind: str = "predictions",
     tol: float = 1e-6,
     rounds: int = 100_000,
-) -> Outcome[Array]:
+) -> BatchOutcome:
     """Each agent's entries of the solutions of T systems: rows (A, T, M), right (A, T, K) -> (A, T, K).
 
     The relaxation must stay below 2/M for any positive definite H; the default 2/(M + 1) is strictly
@@ -54,5 +56,4 @@ def jor(
     relaxation = np.broadcast_to(2.0 / (network.agents + 1) if omega is None else omega, rows.shape[1:2])
     diagonal = own_diagonal(network, rows)
     rule = JorRule(rows, right, diagonal, relaxation, kind)
-    stopping = Settled(tol) if tol > 0 else None
-    return iterate_flooded(rule, right / diagonal[..., None], network, rounds=rounds, stopping=stopping)
+    return iterate_flooded(rule, right / diagonal[..., None], network, rounds=rounds, tol=tol)

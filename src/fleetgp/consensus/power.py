@@ -6,24 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.consensus.iterate import FloodRule, iterate_flooded
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.batch import FloodRule, iterate_flooded
 from fleetgp.consensus.jor import own_diagonal
-from fleetgp.consensus.stopping import Settled, Status
+from fleetgp.consensus.stopping import Status
 from fleetgp.network import Network
 
 
-@dataclass(frozen=True)
-class _PowerState:
-    image: Array
-    eigenvalue: Array
-
-
-class PowerRule(FloodRule[_PowerState]):
+class PowerRule(FloodRule):
     r"""g = R e, e = g / g_max, with g_max the entry of largest magnitude, sign included; eq. (pm).
 
     The paper divides by the norm. For the shifted matrix, whose dominant eigenvalue is negative, e then
     flips its sign for ever and never settles; with the signed entry it settles, and g_max is the eigenvalue.
+    The state is (g_i, g_max), (A, T, 2).
     """
 
     kind = "predictions"
@@ -31,25 +26,28 @@ class PowerRule(FloodRule[_PowerState]):
     def __init__(self, rows: Array) -> None:
         self.rows = rows
 
-    def message(self, state: _PowerState) -> Array:
-        return state.image
+    def message(self, state: Array) -> Array:
+        return state[..., 0]
 
-    def update(self, state: _PowerState, everyone: Array) -> _PowerState:
+    def update(self, state: Array, everyone: Array) -> Array:
         direction, largest = _normalized(everyone)
         image = (self.rows[:, :, None, :] @ direction.T[:, :, None])[:, :, 0, 0]
-        return _PowerState(image, largest)
+        return np.stack([image, np.broadcast_to(largest, image.shape)], axis=-1)
 
     def settling(self, everyone: Array) -> Array:
         direction, largest = _normalized(everyone)
         return np.stack([direction, np.broadcast_to(largest, direction.shape)], axis=-1)
 
+    def narrow(self, keep: BoolArray) -> PowerRule:
+        return PowerRule(self.rows[:, keep])
+
 
 @dataclass(frozen=True)
 class Eigenvalue:
-    """value: (T,) the same at every agent."""
+    """value and iterations, (T,), the same at every agent."""
 
     value: Array
-    rounds: int
+    rounds: IntArray
     status: Status
 
 
@@ -62,9 +60,9 @@ def power_method(
     symmetric fleet has, is never found.
     """
     start = np.stack([np.random.default_rng([seed, i]).uniform(0.5, 1.5, rows.shape[1]) for i in network.hosted])
-    state = _PowerState(start, np.full(rows.shape[1], np.nan))
-    outcome = iterate_flooded(PowerRule(rows), state, network, rounds=rounds, stopping=Settled(tol))
-    return Eigenvalue(outcome.state.eigenvalue, outcome.rounds, outcome.status)
+    state = np.stack([start, np.full_like(start, np.nan)], axis=-1)
+    outcome = iterate_flooded(PowerRule(rows), state, network, rounds=rounds, tol=tol)
+    return Eigenvalue(outcome.state[0, :, 1], outcome.rounds[0], outcome.status)
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,8 @@ def optimal_relaxation(
     shifted[np.arange(len(network.hosted)), :, list(network.hosted)] -= largest.value
     second = power_method(network, shifted, tol=tol, rounds=rounds, seed=seed + 1)
     smallest = Eigenvalue(np.maximum(largest.value + second.value, 0.0), second.rounds, second.status)
-    return Relaxation(2.0 / (largest.value + smallest.value), largest, smallest)
+    # The power method comes from below: without the margin a stiff system could be relaxed too far to converge.
+    return Relaxation(2.0 / (largest.value * (1.0 + tol) + smallest.value), largest, smallest)
 
 
 def _normalized(everyone: Array) -> tuple[Array, Array]:

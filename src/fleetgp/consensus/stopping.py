@@ -36,7 +36,10 @@ class Watch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """residual: (...) how far from agreement; infinite: too early to say; NaN: somebody diverged."""
+    """residual: how far from agreement; infinite: too early to say; NaN: somebody diverged.
+
+    (A, ...) from `Maximin`, one copy per hosted agent; (...) from `Settled`.
+    """
 
     residual: Array
     tol: float
@@ -44,7 +47,7 @@ class Verdict:
 
     @property
     def converged(self) -> BoolArray:
-        return np.asarray(self.residual <= self.tol)
+        return np.asarray((self.residual <= self.tol) & (self.tol > 0.0))
 
     @property
     def diverged(self) -> BoolArray:
@@ -78,6 +81,11 @@ class Maximin:
         self.carried = np.concatenate(sections, axis=-1)
         self._age = 0
 
+    def narrow(self, keep: BoolArray) -> None:
+        """Go on with some of the items on axis 1, between windows."""
+        if self._first_scale is not None:
+            self._first_scale = self._first_scale[:, keep]
+
     def hear(self, neighbours_max: Array) -> Verdict | None:
         """Take in one round; a verdict when the window is full."""
         self.carried = np.maximum(self.carried, neighbours_max)
@@ -85,8 +93,7 @@ class Maximin:
         return self._verdict() if self._age == self.window else None
 
     def _verdict(self) -> Verdict:
-        # Every hosted agent holds the same extremes now; the first one's copy is as good as any.
-        own, k = self.carried[0], self._agreeing
+        own, k = self.carried, self._agreeing
         judged = own.shape[-1] - self._informing
         upper, lower, small = own[..., :k], -own[..., k : 2 * k], own[..., 2 * k : judged]
         spread = upper - lower
@@ -114,14 +121,19 @@ class Settled:
         self._last: Array | None = None
         self._changes: list[Array] = []
 
+    def narrow(self, keep: BoolArray) -> None:
+        """Go on with some of the items on axis 1."""
+        self._last = None if self._last is None else self._last[:, keep]
+        self._changes = [change[keep] for change in self._changes]
+
     def hear(self, values: Array) -> Verdict | None:
         """values: (M, ..., K), everyone's, the same at every agent. Leading axes are judged one by one."""
         last, self._last = self._last, values
         if last is None:
             return None
         axes = (0, values.ndim - 1)
-        scale = np.abs(values).max(axis=axes)
-        self._changes = [*self._changes[-3:], np.abs(values - last).max(axis=axes)]
+        scale = np.abs(values).max(axis=axes, initial=0.0)
+        self._changes = [*self._changes[-3:], np.abs(values - last).max(axis=axes, initial=0.0)]
         steps = np.stack(self._changes)
         still = steps[-1] <= ROUNDING * scale
         ratio = np.full_like(scale, np.inf)

@@ -1,8 +1,8 @@
 """Networks: how agents exchange values, and the ledger of what they sent."""
 
-from fleetgp.network.base import Incoming, Network
+from fleetgp.network.base import Cargo, Incoming, Network
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import FRAMING, KINDS, SERVER, Ledger, Traffic
 from fleetgp.network.loopback import Loopback
 
-__all__ = ["FRAMING", "KINDS", "SERVER", "InProcess", "Incoming", "Ledger", "Loopback", "Network", "Traffic"]
+__all__ = ["FRAMING", "KINDS", "SERVER", "Cargo", "InProcess", "Incoming", "Ledger", "Loopback", "Network", "Traffic"]

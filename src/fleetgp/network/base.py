@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NetworkError
-from fleetgp.graph import Graph, Topology
+from fleetgp.graph import Graph, Topology, require_connected
 from fleetgp.network.ledger import FRAMING, SERVER, Ledger, check_kind
 from fleetgp.network.wire import HEADER_BYTES, part_bytes
 
@@ -60,10 +60,23 @@ class Incoming:
         return reduced
 
 
+@dataclass(frozen=True)
+class Cargo:
+    """Which rows of a part go over each edge, (E, n), in `Incoming` order: to the sender, and from it."""
+
+    outgoing: BoolArray
+    incoming: BoolArray
+
+    @classmethod
+    def both_ways(cls, mask: BoolArray) -> Cargo:
+        return cls(mask, mask)
+
+
 class Network(abc.ABC):
     """Base of all networks: verbs and ledger once, transport in the subclass."""
 
     def __init__(self, topology: Topology, hosted: Sequence[int]) -> None:
+        require_connected(topology.union)
         self.topology = topology
         self.hosted = tuple(sorted(hosted))
         self.round = 0
@@ -119,16 +132,31 @@ class Network(abc.ABC):
         """One round: send x to the neighbours, get theirs; (A, ...) -> (E, ...) in `incoming` order."""
         return self.exchange_parts({kind: x})[kind]
 
-    def exchange_parts(self, parts: Mapping[str, Array]) -> dict[str, Array]:
-        """One round whose messages carry several kinds of content."""
+    def exchange_parts(
+        self, parts: Mapping[str, Array], carries: Mapping[str, Cargo] | None = None
+    ) -> dict[str, Array]:
+        """One round whose messages carry several kinds of content.
+
+        carries[kind], for a part of shape (A, n, ...): which of its rows go over each edge. Both ends must
+        know it. The other rows arrive as zeros, a part without rows is left out, and a message without parts
+        is not sent at all.
+        """
         arrays = {check_kind(kind): self._as_hosted(x) for kind, x in parts.items()}
+        masks = {} if carries is None else dict(carries)
         incoming = self.incoming
+        sent = np.zeros(len(incoming.senders), dtype=bool)
         for kind, x in arrays.items():
-            scalars = int(np.prod(x.shape[1:]))
-            self.ledger.record(self._phase, kind, incoming.outgoing, scalars, part_bytes(x.ndim - 1, scalars))
-        self.ledger.record(self._phase, FRAMING, incoming.outgoing, 0, HEADER_BYTES)
+            rows = np.full(len(sent), x.shape[1] if x.ndim > 1 else 1)
+            if kind in masks:
+                rows = masks[kind].outgoing.sum(axis=1)
+            present = np.flatnonzero(rows > 0) if kind in masks else np.arange(len(sent))
+            scalars = rows[present] * int(np.prod(x.shape[2:]))
+            size = part_bytes(x.ndim - 1, 0) + 8 * scalars
+            self.ledger.record(self._phase, kind, incoming.outgoing[present], scalars, size)
+            sent[present] = True
+        self.ledger.record(self._phase, FRAMING, incoming.outgoing[sent], 0, HEADER_BYTES)
         self.ledger.count_rounds(self._phase, 1)
-        received = self._deliver(arrays, incoming)
+        received = self._deliver(arrays, masks, incoming)
         self.round += 1
         return received
 
@@ -172,8 +200,8 @@ class Network(abc.ABC):
     # ---- transport, by subclass -----------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _deliver(self, parts: dict[str, Array], incoming: Incoming) -> dict[str, Array]:
-        """Move one round's values to the incoming edges."""
+    def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
+        """Move one round's values, of masked parts the rows in their mask, to the incoming edges."""
 
     @abc.abstractmethod
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:

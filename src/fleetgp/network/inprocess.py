@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Topology
-from fleetgp.network.base import Incoming, Network
+from fleetgp.network.base import Cargo, Incoming, Network
 from fleetgp.network.ledger import FRAMING, check_kind
 from fleetgp.network.wire import HEADER_BYTES, part_bytes
 
@@ -28,8 +28,11 @@ class InProcess(Network):
         super().__init__(topology, range(topology.agents))
         self._schedules: dict[int, list[tuple[IntArray, BoolArray]]] = {}
 
-    def _deliver(self, parts: dict[str, Array], incoming: Incoming) -> dict[str, Array]:
-        return {kind: x[incoming.senders] for kind, x in parts.items()}
+    def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
+        received = {kind: x[incoming.senders] for kind, x in parts.items()}
+        for kind, mask in masks.items():
+            received[kind][~mask.incoming] = 0.0
+        return received
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the relaying is computed."""

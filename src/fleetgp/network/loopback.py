@@ -83,12 +83,9 @@ class LoopbackNetwork(FrameNetwork):
         self._timeout = timeout
         self._early: dict[tuple[int, Edge], Frame] = {}
 
-    def _swap(self, frames: list[Frame], expected: list[Edge]) -> dict[Edge, Frame]:
+    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         for frame in frames:
             self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
-        if not expected:
-            return {}
-        round = frames[0].round
         missing = {edge for edge in expected if (round, edge) not in self._early}
         while missing:
             try:

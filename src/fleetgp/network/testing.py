@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.graph import Topology
-from fleetgp.network.base import Network
+from fleetgp.network.base import Cargo, Network
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import Ledger
 
@@ -57,6 +57,21 @@ def _transcript(network: Network) -> dict[str, Array]:
         parts = network.exchange_parts({"hyperparameters": x, "stopping": x[:, :1]})
         for kind, values in parts.items():
             seen[f"part {kind}"] = incoming.reduce(np.add, values, 0.0)
+    with network.phase("masked"):
+        incoming = network.incoming
+        block = _values(network, 4, 2)
+        # Both ends know what an edge carries: here, from the ids of the two.
+        ends = np.asarray(network.hosted)[incoming.receivers] + incoming.senders
+        mask = (ends[:, None] + np.arange(4)) % 3 == 0
+        cargo = Cargo.both_ways(mask & (ends[:, None] % 4 > 0))
+        masked = network.exchange_parts({"predictions": block}, {"predictions": cargo})
+        seen["masked"] = incoming.reduce(np.add, masked["predictions"], 0.0)
+        # And one way only: down the ids.
+        incoming = network.incoming
+        own = np.asarray(network.hosted)[incoming.receivers][:, None]
+        down = Cargo(np.repeat(own > incoming.senders[:, None], 4, 1), np.repeat(own < incoming.senders[:, None], 4, 1))
+        one_way = network.exchange_parts({"predictions": block, "stopping": block[:, 0, 0]}, {"predictions": down})
+        seen["one way"] = incoming.reduce(np.add, one_way["predictions"], 0.0)
     for attempt in range(2):
         with network.phase(f"flood {attempt}"):
             rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in network.hosted]

@@ -124,7 +124,7 @@ def _decode_part(data: bytes, offset: int) -> tuple[Part, int]:
     shape = struct.unpack_from(f"<{ndim}I", data, offset)
     offset += 4 * ndim
     size = math.prod(shape)
-    if offset + 8 * size > len(data):
+    if offset + 8 * size > len(data) or max(shape, default=0) > len(data):
         raise NetworkError(f"a frame part of shape {shape} is longer than its frame")
     value = np.frombuffer(data, dtype="<f8", count=size, offset=offset).reshape(shape).astype(float)
     return Part(KINDS[kind], origin, value), offset + 8 * size

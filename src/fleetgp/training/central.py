@@ -61,14 +61,12 @@ class CentralTrainer:
             if self.share:
                 self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
             total = float(values.nll.sum())
-            if not np.isfinite(total):
-                return 1e100, np.zeros_like(x)
             slope = values.gradient.sum(axis=0)
-            if total <= best.local.values.nll.sum():
+            if total < best.local.values.nll.sum():
                 best = CentralState(replace(state.local, x=np.tile(x, (experts, 1)), values=values))
                 gradient = np.array(np.abs(slope).max())
             record(done, best)
-            return total, slope
+            return (total, slope) if np.isfinite(total) else (1e100, np.zeros_like(x))
 
         status: Status = "round limit"
         start = state.local.x[0]

@@ -31,18 +31,6 @@ class Curvature:
         width = x.shape[1]
         return cls(np.tile(value * np.eye(width), (len(x), 1, 1)), np.zeros_like(x), np.full_like(x, np.inf))
 
-    def distance(self, gradient: Array, weight: Array) -> Array:
-        """How far (A,), in log theta, a gradient (A, P) is from its zero.
-
-        It is the Newton step on the agent's own curvature and the pull of the others, weight (A, P), which
-        stands for the fleet's curvature: an agent with one point has hardly any of its own. Where nothing was
-        measured, the gradient itself, in nats per unit of log theta, has to do.
-        """
-        system = self.matrix + weight[..., None] * np.eye(gradient.shape[1])
-        step = np.linalg.solve(system, gradient[..., None])[..., 0]
-        measured = np.isfinite(self.measured_at)
-        return np.asarray(np.abs(np.where(measured, step, gradient)).max(axis=1))
-
     def replaced(self, where: BoolArray, other: Curvature) -> Curvature:
         return Curvature(
             np.where(where[:, None, None], other.matrix, self.matrix),

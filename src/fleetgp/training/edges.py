@@ -19,12 +19,16 @@ OVERDAMP = 1.15
 
 @dataclass(frozen=True)
 class EdgeState:
-    """Local state (A, ..), sums of duals p (A, P), edge midpoints (E, P) and the penalty rho (P,)."""
+    """Local state (A, ..), sums of duals p (A, P), edge midpoints (E, P), the penalty rho (P,).
+
+    stiffness: (P,) the fleet's largest curvature per hyperparameter, as last agreed; NaN if not measured.
+    """
 
     local: Local
     dual: Array
     middle: Array
     rho: Array
+    stiffness: Array
 
 
 class EdgeTrainer(NeighbourRule[EdgeState]):
@@ -38,7 +42,7 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
     asynchronous ADMM). On a fixed graph this is the paper's scheme. The duals always sum to zero over the
     fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum.
 
-    Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wanted_rho`. The
+    Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wanted`. The
     maximum over the fleet rides along with the stopping messages, and all agents change rho in one round.
     """
 
@@ -54,11 +58,12 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
 
     def start(self, x: Array) -> EdgeState:
         local = self.primal.start(x)
-        if self.rho is not None:
-            rho = np.full(x.shape[1], float(self.rho))
-        else:
-            rho = maximum(self.network, self._wanted_rho(local))[0]
-        return EdgeState(local, np.zeros_like(x), x[self._edges.receivers], rho)
+        rho = np.full(x.shape[1], np.nan if self.rho is None else float(self.rho))
+        state = EdgeState(local, np.zeros_like(x), x[self._edges.receivers], rho, np.full(x.shape[1], np.nan))
+        wanted = self._wanted(local)
+        if wanted is None or self.rho is not None:
+            return state  # the curvature, if anybody wants it, comes with the first verdict
+        return self.learn(state, maximum(self.network, wanted)[0])
 
     def run(
         self, state: EdgeState, *, rounds: int, tol: float, record: Callable[[int, EdgeState], None]
@@ -83,38 +88,56 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         centre = self._edges.reduce(np.add, middle, 0.0) / np.maximum(self._degrees, 1.0)
         pull = Pull(dual, centre, 2.0 * state.rho * self._degrees)
         active = (incoming.degrees > 0) | (self._edges.degrees == 0)
-        return EdgeState(self.primal.step(state.local, state.local, pull, active), dual, middle, state.rho)
+        local = self.primal.step(state.local, state.local, pull, active)
+        return replace(state, local=local, dual=dual, middle=middle)
 
     def watch(self, state: EdgeState) -> Watch:
-        """x must agree, and every agent must be close to a zero of grad l_i + p_i."""
-        weight = 2.0 * state.rho * self._degrees
-        left = state.local.curvature.distance(state.local.values.gradient + state.dual, weight)
+        """x must agree, and grad l_i + p_i must be small at every agent: as a distance in log theta where the
+        fleet's curvature is known, else in nats per unit of log theta.
+        """
+        slope = np.abs(state.local.values.gradient + state.dual)
+        known = np.isfinite(state.stiffness)
+        left = (slope / np.where(known, state.stiffness, 1.0)).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
-        return Watch(state.local.x, left, None if self.rho is not None else self._wanted_rho(state.local))
+        return Watch(state.local.x, left, self._wanted(state.local))
 
     def learn(self, state: EdgeState, largest: Array) -> EdgeState:
-        """Renew rho where the curvature has moved by more than a factor of two."""
-        moved = (largest > 2.0 * state.rho) | (largest < 0.5 * state.rho)
-        return replace(state, rho=np.where(moved, largest, state.rho))
+        """Take in the fleet's curvature; renew an automatic rho where it has moved by more than a factor of two."""
+        stiffness, wanted = np.split(largest, 2)
+        if self.rho is not None:
+            return replace(state, stiffness=stiffness)
+        kept = (wanted <= 2.0 * state.rho) & (wanted >= 0.5 * state.rho)
+        return replace(state, stiffness=stiffness, rho=np.where(kept, state.rho, wanted))
 
-    def _wanted_rho(self, local: Local) -> Array:
-        """(A, P): at the best pace where the likelihood is convex, and enough to outweigh it where it is not."""
+    def _wanted(self, local: Local) -> Array | None:
+        """(A, 2P): the curvature, and the rho an agent would have: at the best pace where its likelihood is
+        convex, and enough to outweigh it where it is not. None if nothing is measured and rho is given.
+        """
+        if self.rho is not None and not self.primal.measures:
+            return None
         stiffness = np.diagonal(local.curvature.matrix, axis1=1, axis2=2)
         outweigh = self.primal.convexify * local.curvature.concavity / np.maximum(2.0 * self._degrees, 1.0)
-        return np.maximum(self._pace * stiffness, outweigh)
+        known = stiffness if self.primal.measures else np.full_like(stiffness, np.nan)
+        return np.concatenate([known, np.maximum(self._pace * stiffness, outweigh)], axis=1)
 
 
 def best_pace(graph: Graph) -> float:
     r"""rho over the curvature h for the fastest agreement on a graph.
 
     For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, with r = rho/h and b = 2rd/(1 + 2rd), the mode
-    with Laplacian eigenvalue lambda = mu d obeys z^2 - z (1 + b(1 - mu)) + b(1 - mu/2) = 0. The slowest mode,
-    lambda_2, is critically damped at 1 - 2b + b^2 (1 - mu)^2 = 0. On other graphs the harmonic mean of the
-    degrees serves for d, and a little more than critical, since less costs more rounds than more does.
+    with Laplacian eigenvalue lambda = mu d obeys z^2 - z (1 + b(1 - mu)) + b(1 - mu/2) = 0, and the fleet's mean
+    shrinks by b. We take the b with the smallest root over the mean, the slowest mode lambda_2 and mu = 2, the
+    largest there can be. On other graphs the harmonic mean of the degrees serves for d, and a little more is
+    taken, since less costs more rounds than more does.
     """
     if graph.agents == 1:
         return 1.0
     degree = float(1.0 / (1.0 / graph.degrees).mean())
-    rest = min((1.0 - graph.algebraic_connectivity / degree) ** 2, 1.0 - 1e-12)
-    b = 0.5 if rest < 1e-8 else (1.0 - float(np.sqrt(1.0 - rest))) / rest
-    return OVERDAMP * b / (1.0 - b) / (2.0 * degree)
+    b = np.linspace(0.0, 1.0, 10_001)[1:-1]
+    radius = np.maximum(b, 1.0 - b)
+    mu = min(graph.algebraic_connectivity / degree, 2.0)
+    trace, product = 1.0 + b * (1.0 - mu), b * (1.0 - mu / 2.0)
+    root = np.sqrt((trace**2 - 4.0 * product).astype(complex))
+    radius = np.maximum(radius, np.maximum(np.abs(trace + root), np.abs(trace - root)) / 2.0)
+    best = float(b[int(np.argmin(radius))])
+    return OVERDAMP * best / (1.0 - best) / (2.0 * degree)

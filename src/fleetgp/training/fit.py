@@ -24,7 +24,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a training ended with, and how.
+    """What a training ended with, and how, for the agents hosted here: all of them, for a `Fleet`.
 
     thetas: (A, P) each agent's own hyperparameters, natural units, paper order: l_1 .. l_D, sigma_f, sigma_eps.
     history: (R + 1, A, P) the same after every round, from the start.

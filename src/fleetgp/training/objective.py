@@ -49,5 +49,5 @@ class Objective:
         try:
             evaluation = self.experts[i].evaluate(log_theta)
         except NumericalError:
-            return np.inf, np.full(len(log_theta), np.nan), np.nan
+            return np.inf, np.full(len(log_theta), np.nan), 0.0
         return evaluation.nll, evaluation.gradient, evaluation.jitter

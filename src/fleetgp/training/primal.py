@@ -69,12 +69,16 @@ def remeasured(objective: Objective, local: Local) -> Local:
 class Primal(Protocol):
     """Solves the local problems of the agents in `active`; the others stay where they are.
 
+    measures: whether the curvature of its local states is measured.
     convexify: an automatic rho makes the pull outweigh the likelihood's concavity by this factor. The exact
     step needs more of it, since it follows the true, concave likelihood.
     """
 
     objective: Objective
     convexify: float
+
+    @property
+    def measures(self) -> bool: ...
 
     def start(self, x: Array) -> Local: ...
 
@@ -105,8 +109,12 @@ class Nested:
             x[i] = solve(int(i), local, one)
         return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
 
+    @property
+    def measures(self) -> bool:
+        return self.step_size is None
+
     def _kept(self, local: Local) -> Local:
-        return remeasured(self.objective, local) if self.step_size is None else local
+        return remeasured(self.objective, local) if self.measures else local
 
     def _lbfgs(self, i: int, local: Local, pull: Pull) -> Array:
         """L-BFGS in coordinates u = L'(x - start), LL' = curvature + weight, in which the problem is nearly round."""
@@ -162,6 +170,10 @@ class Linearized:
         self.objective = objective
         self.kappa = kappa
         self.at_anchor = at_anchor
+
+    @property
+    def measures(self) -> bool:
+        return self.kappa is None
 
     def start(self, x: Array) -> Local:
         values = self.objective(x)

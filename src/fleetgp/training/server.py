@@ -15,12 +15,13 @@ from fleetgp.training.primal import Local, Nested, Primal, Pull
 
 @dataclass(frozen=True)
 class ServerState:
-    """Local state (A, ..), duals psi (A, P), the last z (A, P), penalty rho (P,), and each agent's gap (A,)."""
+    """Local state (A, ..), duals psi (A, P), the last z (A, P), rho and the fleet's curvature (P,), gaps (A,)."""
 
     local: Local
     dual: Array
     centre: Array
     rho: Array
+    stiffness: Array
     gap: Array
 
 
@@ -43,8 +44,9 @@ class ServerTrainer:
 
     def start(self, x: Array) -> ServerState:
         local = self.primal.start(x)
-        fixed = np.full(x.shape[1], float(self.rho)) if self.rho is not None else self._agreed_rho(local)
-        return ServerState(local, np.zeros_like(x), x, fixed, np.full(len(x), np.inf))
+        rho = np.full(x.shape[1], np.nan if self.rho is None else float(self.rho))
+        state = ServerState(local, np.zeros_like(x), x, rho, np.ones(x.shape[1]), np.full(len(x), np.inf))
+        return self._retuned(state) if self.rho is None else state
 
     def run(
         self, state: ServerState, *, rounds: int, tol: float, record: Callable[[int, ServerState], None]
@@ -74,28 +76,30 @@ class ServerTrainer:
         away = local.x - z
         dual = state.dual + state.rho * away
         gap = np.sqrt((away**2).sum(axis=1))
-        if self.rho is None:
-            for gradient in (local.values.gradient + dual, state.rho * (z - state.centre)):
-                gap = np.maximum(gap, local.curvature.distance(gradient, pull.weight))
-        return ServerState(local, dual, z, state.rho, np.where(np.isfinite(local.values.nll), gap, np.nan))
+        for gradient in (local.values.gradient + dual, state.rho * (z - state.centre)):
+            if self.rho is None:
+                gap = np.maximum(gap, np.abs(gradient / state.stiffness).max(axis=1))
+            elif isinstance(self.primal, Nested):
+                # The paper's gradient descent may not have solved its problem: then nothing has converged.
+                gap = np.maximum(gap, np.abs((local.values.gradient + dual) / state.rho).max(axis=1))
+        gap = np.where(np.isfinite(local.values.nll), gap, np.nan)
+        return replace(state, local=local, dual=dual, centre=z, gap=gap)
 
     def _retuned(self, state: ServerState) -> ServerState:
-        wanted = self._agreed_rho(state.local)
-        moved = (wanted > 2.0 * state.rho) | (wanted < 0.5 * state.rho)
-        return replace(state, rho=np.where(moved, wanted, state.rho))
-
-    def _agreed_rho(self, local: Local) -> Array:
-        """The mean curvature of the fleet, or what outweighs its largest concavity, per hyperparameter."""
-        stiffness = np.diagonal(local.curvature.matrix, axis1=1, axis2=2)
-        sent = self.network.gather({"statistics": np.stack([stiffness, local.curvature.concavity], axis=1)})
+        """rho: the mean curvature of the fleet, or what outweighs its largest concavity, per hyperparameter."""
+        curvature = state.local.curvature
+        stiffness = np.diagonal(curvature.matrix, axis1=1, axis2=2)
+        sent = self.network.gather({"statistics": np.stack([stiffness, curvature.concavity], axis=1)})
         everyone = np.stack(sent["statistics"])
-        rho = np.maximum(everyone[:, 0].mean(axis=0), self.primal.convexify * everyone[:, 1].max(axis=0))
-        return np.asarray(self.network.scatter(rho, "statistics")[0])
+        wanted = np.maximum(everyone[:, 0].mean(axis=0), self.primal.convexify * everyone[:, 1].max(axis=0))
+        told = self.network.scatter(np.stack([everyone[:, 0].max(axis=0), wanted]), "statistics")[0]
+        kept = (told[1] <= 2.0 * state.rho) & (told[1] >= 0.5 * state.rho)
+        return replace(state, stiffness=told[0], rho=np.where(kept, state.rho, told[1]))
 
 
 def _judged(left: float, tol: float, done: int, rounds: int) -> Status | None:
     if np.isnan(left):
         return "diverged"
-    if left < tol:
+    if left < tol and done > 0:
         return "converged"
     return "round limit" if done == rounds else None

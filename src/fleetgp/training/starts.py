@@ -10,26 +10,33 @@ from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.training.reductions import Reduction
 
-#: Length-scales of the default starts, as fractions of the width of the fleet's box.
-SPANS = (0.5, 0.2, 0.08)
-#: Noise of the default starts, as a fraction of the observations' root mean square.
+#: Length-scales of the default starts, as fractions of the reach of the data.
+SPANS = (0.5, 0.15, 0.05)
+#: Noise of the default starts, as a fraction of the observations' size.
 NOISE = 0.3
 
 
-def default_starts(reduction: Reduction, shards: Sequence[Shard]) -> Array:
-    """log theta of the default starts, (S, P), from the fleet's box and the size of its observations.
+def default_starts(reduction: Reduction, shards: Sequence[Shard], agents: int) -> Array:
+    """log theta of the default starts, (S, P), from how wide the agents' data are and how large.
 
-    Sends the corners of each agent's box and its sum of squares, as statistics; nothing if theta0 is given.
+    Only the fleet's maxima of rounded magnitudes are agreed: the power of two above each agent's width along
+    each axis, and above its root mean square. No coordinate and no observation can be read from them. An
+    agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
+    between the two.
     """
-    corners = np.stack([np.concatenate([x.max(axis=0), -x.min(axis=0)]) for x, _ in shards])
-    squares = np.stack([np.array([(y**2).sum(), float(len(y))]) for _, y in shards])
-    box = reduction.maximum(corners)
-    power, count = reduction.total(squares)
-    dimension = len(box) // 2
-    width = box[:dimension] + box[dimension:]
-    width = np.where(width > 0.0, width, 1.0) * np.sqrt(dimension)
-    size = np.sqrt(power / count) if power > 0.0 else 1.0
-    return np.log([[*(span * width), size, NOISE * size] for span in SPANS])
+    widths = np.stack([np.ptp(x, axis=0) for x, _ in shards])
+    sizes = np.array([[np.sqrt((y**2).mean())] for _, y in shards])
+    powers = reduction.maximum(_power_of_two(np.concatenate([widths, sizes], axis=1)))
+    powers = np.where(np.isfinite(powers), powers, 0.0)
+    *reach, size = np.exp2(powers)
+    dimension = len(reach)
+    reach = np.array(reach) * np.sqrt(np.sqrt(agents) * dimension)
+    return np.log([[*(span * reach), size, NOISE * size] for span in SPANS])
+
+
+def _power_of_two(x: Array) -> Array:
+    """The exponent of the power of two at or above x; minus infinity for zero."""
+    return np.ceil(np.log2(x, out=np.full_like(x, -np.inf), where=x > 0.0))
 
 
 def best_start(reduction: Reduction, nll: Array) -> tuple[int, Array]:

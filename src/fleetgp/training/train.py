@@ -70,20 +70,20 @@ def train(
 
     report(start, round, thetas) is called after every round.
     """
-    data = _prepared(method, shards, network, options.seed)
     reduction = _reduction(method, network)
     scaling = Scaling()
     if options.normalize:
+        # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
-            scaling = agree_on_scaling(reduction, data)
-        data = scaling.apply(data)
+            scaling = agree_on_scaling(reduction, shards)
+    data = scaling.apply(_prepared(method, shards, network, options.seed))
     ids = (0,) if method.meet == "pool" else network.hosted
     experts = [DenseExpert(x, y, kernel, agent) for (x, y), agent in zip(data, ids, strict=True)]
     if options.starts is not None:
         starts = options.starts - scaling.shift(options.starts)
     else:
         with network.phase("starts"):
-            starts = default_starts(reduction, data)
+            starts = default_starts(reduction, data, network.agents)
     trainer = _trainer(method, Objective(experts), network, options)
     runs = [_Run(trainer, np.tile(x, (len(experts), 1)), k, report) for k, x in enumerate(starts)]
     best = 0
@@ -119,6 +119,7 @@ class _Run:
         state = self.trainer.start(self.x0) if before is None else before.state
         outcome = self.trainer.run(state, rounds=rounds - done, tol=tol, record=record)
         self.outcome = Outcome(outcome.state, done + outcome.rounds, outcome.status, outcome.residual)
+        self.history[-1] = outcome.state.local.x  # what the agents stand by, in the round in which they stop
 
     @property
     def nll(self) -> Array:

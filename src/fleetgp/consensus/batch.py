@@ -1,0 +1,221 @@
+"""Many recursions at once, one per item of axis 1 (the queries of a prediction), which end one by one.
+
+One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only
+the edges inside an item's scope carry it.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
+from fleetgp.graph import Graph
+from fleetgp.network import Cargo, Incoming, Network
+
+
+@dataclass(frozen=True)
+class Near:
+    """What each agent has around it, item by item: edges in use (E, T), degrees (A, T), senders' degrees (E, T)."""
+
+    on: BoolArray
+    degrees: IntArray
+    sender_degrees: IntArray
+
+    def reduce(self, incoming: Incoming, operation: np.ufunc, values: Array, empty: float) -> Array:
+        """operation over the edges in use, (E, T, ...) -> (A, T, ...)."""
+        on = self.on.reshape(*self.on.shape, *[1] * (values.ndim - 2))
+        return incoming.reduce(operation, np.where(on, values, empty), empty)
+
+
+class Scope(Protocol):
+    """Which agents an item concerns; the same knowledge at every agent.
+
+    active: (M, T).  window: rounds within which a word crosses any item's agents, and the fleet.
+    """
+
+    active: BoolArray
+    window: int
+
+    def edges(self, graph: Graph) -> BoolArray:
+        """(2E, T), in the order of graph.directed: both ends are active."""
+        ...
+
+    def degrees(self, graph: Graph) -> IntArray:
+        """(M, T): active neighbours of the active agents."""
+        ...
+
+
+class BatchRule(abc.ABC):
+    """A recursion over neighbours for every item; the state is an array (A, T, ...)."""
+
+    kind: str
+
+    @abc.abstractmethod
+    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
+        """The next state from the messages, which are the neighbours' states, (E, T, ...)."""
+
+    def narrow(self, keep: BoolArray) -> BatchRule:
+        """The same rule for some of the items."""
+        return self
+
+
+class FloodRule(abc.ABC):
+    """A recursion that needs everyone's value: one flood of diam(G) rounds per iteration; state (A, T, ...)."""
+
+    kind: str
+
+    @abc.abstractmethod
+    def message(self, state: Array) -> Array:
+        """What each hosted agent sends, (A, T, ...)."""
+
+    @abc.abstractmethod
+    def update(self, state: Array, everyone: Array) -> Array:
+        """The next state from all messages, (M, T, ...)."""
+
+    @abc.abstractmethod
+    def settling(self, everyone: Array) -> Array:
+        """What must settle, (M, T, K), as a function of all messages."""
+
+    @abc.abstractmethod
+    def narrow(self, keep: BoolArray) -> FloodRule:
+        """The same rule for some of the items."""
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """Where each item ended: state (A, T, ...), and rounds, residual, converged and diverged, each (A, T).
+
+    An agent outside an item's scope knows nothing of it: rounds 0, residual 0, converged.
+    For flooded rules rounds counts iterations.
+    """
+
+    state: Array
+    rounds: IntArray
+    residual: Array
+    converged: BoolArray
+    diverged: BoolArray
+
+    @property
+    def status(self) -> Status:
+        """The worst of all items."""
+        if self.diverged.any():
+            return "diverged"
+        return "converged" if self.converged.all() else "round limit"
+
+
+def iterate_batch(
+    rule: BatchRule, state: Array, network: Network, *, rounds: int, tol: float, scope: Scope | None = None
+) -> BatchOutcome:
+    """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds."""
+    state = np.asarray(state, dtype=float)
+    agents, items = state.shape[:2]
+    hosted = np.asarray(network.hosted)
+    alive = np.ones((agents, items), dtype=bool) if scope is None else scope.active[hosted].copy()
+    result = BatchOutcome(
+        state.copy(),
+        np.zeros((agents, items), dtype=np.int64),
+        np.where(alive, np.inf, 0.0),
+        ~alive,
+        np.zeros((agents, items), dtype=bool),
+    )
+    items_left = np.arange(items)
+    stopping = Maximin(network.diameter if scope is None else scope.window, tol) if tol > 0 else None
+    flag = alive.any(axis=1).astype(float)[:, None]
+    if stopping is not None:
+        stopping.open(Watch(_flat(state)))
+    for _ in range(rounds):
+        if scope is None and not alive.any():
+            break
+        incoming = network.incoming
+        near = _near(network, incoming, scope, items_left, alive)
+        cargo = Cargo.both_ways(near.on)
+        parts, carries = {rule.kind: state}, {rule.kind: cargo}
+        if stopping is not None:
+            parts["stopping"], carries["stopping"] = stopping.carried, cargo
+            if scope is not None:
+                parts["statistics"] = flag
+        received = network.exchange_parts(parts, carries)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = rule.update(state, received[rule.kind], incoming, near)
+        state = np.where(alive.reshape(*alive.shape, *[1] * (state.ndim - 2)), moved, state)
+        result.state[:, items_left] = state
+        result.rounds[:, items_left] += alive
+        if stopping is None:
+            continue
+        if scope is not None:
+            flag = np.maximum(flag, incoming.reduce(np.maximum, received["statistics"], 0.0))
+        verdict = stopping.hear(near.reduce(incoming, np.maximum, received["stopping"], -np.inf))
+        if verdict is None:
+            continue
+        if scope is not None and not flag[0, 0]:  # the same at every agent: nobody had anything left to do
+            break
+        alive = _judge(result, verdict, items_left, alive)
+        flag = alive.any(axis=1).astype(float)[:, None]
+        keep = np.asarray(alive.any(axis=0))  # what nobody here still works on; others may
+        items_left, alive, state, rule = items_left[keep], alive[:, keep], state[:, keep], rule.narrow(keep)
+        stopping.narrow(keep)
+        stopping.open(Watch(_flat(state)))
+    return result
+
+
+def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
+    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations."""
+    agents, items = state.shape[:2]
+    result = BatchOutcome(
+        state.copy(),
+        np.zeros((agents, items), dtype=np.int64),
+        np.full((agents, items), np.inf),
+        np.zeros((agents, items), dtype=bool),
+        np.zeros((agents, items), dtype=bool),
+    )
+    items_left = np.arange(items)
+    stopping = Settled(tol) if tol > 0 else None
+    for _ in range(rounds):
+        if not items_left.size:
+            break
+        everyone = np.stack(network.flood(rule.message(state), rule.kind))
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = rule.update(state, everyone)
+            result.state[:, items_left] = state
+            result.rounds[:, items_left] += 1
+            verdict = None if stopping is None else stopping.hear(rule.settling(everyone))
+        if verdict is None or stopping is None:
+            continue
+        spread_out = Verdict(np.tile(verdict.residual, (agents, 1)), verdict.tol)
+        alive = _judge(result, spread_out, items_left, np.ones((agents, len(items_left)), dtype=bool))
+        keep = alive[0]  # everyone saw the same numbers
+        if not keep.all():
+            items_left, state, rule = items_left[keep], state[:, keep], rule.narrow(keep)
+            stopping.narrow(keep)
+    return result
+
+
+def _judge(result: BatchOutcome, verdict: Verdict, items: IntArray, alive: BoolArray) -> BoolArray:
+    """Write the verdicts of the items that were alive; who is alive after them."""
+    residual = np.where(alive, verdict.residual, result.residual[:, items])
+    result.residual[:, items] = residual
+    result.converged[:, items] |= alive & verdict.converged
+    result.diverged[:, items] |= alive & verdict.diverged
+    return alive & ~verdict.converged & ~verdict.diverged
+
+
+def _near(network: Network, incoming: Incoming, scope: Scope | None, items: IntArray, alive: BoolArray) -> Near:
+    # Both ends of an edge have the same items alive: they heard the same verdicts.
+    own = alive[incoming.receivers]
+    if scope is None:
+        degrees = np.broadcast_to(incoming.degrees[:, None], alive.shape)
+        return Near(own, degrees, np.broadcast_to(incoming.sender_degrees[:, None], own.shape))
+    graph = network.topology.at(network.round)
+    hosted = np.isin(graph.directed[:, 0], network.hosted)
+    on = scope.edges(graph)[hosted][:, items] & own
+    degrees = scope.degrees(graph)[:, items]
+    return Near(on, degrees[list(network.hosted)], degrees[incoming.senders])
+
+
+def _flat(state: Array) -> Array:
+    return state.reshape(*state.shape[:2], int(np.prod(state.shape[2:])))
