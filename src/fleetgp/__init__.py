@@ -9,6 +9,7 @@ from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.network import InProcess, Ledger, Loopback, Network
+from fleetgp.prediction import PREDICTION_METHODS, Prediction
 from fleetgp.training import TRAINING_METHODS, Fit
 
 __version__ = "0.1.0"
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PAPER_THETA",
     "PAPER_THETA0",
+    "PREDICTION_METHODS",
     "TRAINING_METHODS",
     "Field",
     "Fit",
@@ -32,6 +34,7 @@ __all__ = [
     "Network",
     "NetworkError",
     "NumericalError",
+    "Prediction",
     "partition",
     "synthetic_field",
 ]

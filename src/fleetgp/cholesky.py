@@ -40,10 +40,11 @@ class Cholesky:
         return np.asarray(inverse, dtype=float)
 
 
-def factorize(covariance: Array, noise_variance: float) -> Cholesky | None:
+def factorize(covariance: Array, noise_variance: float, *, pivot: float = 0.0) -> Cholesky | None:
     """Factorize covariance + noise_variance I, with the smallest jitter that works; None if none does.
 
-    `covariance` (N, N) is symmetric and stays as it is.
+    `covariance` (N, N) is symmetric and stays as it is. A squared pivot below `pivot` times the mean of the
+    diagonal counts as a failure: rounding can let a singular matrix pass.
     """
     size = len(covariance)
     if not (np.isfinite(noise_variance) and np.isfinite(covariance).all()):
@@ -53,6 +54,6 @@ def factorize(covariance: Array, noise_variance: float) -> Cholesky | None:
         work = covariance.copy()
         work.flat[:: size + 1] += noise_variance + relative * scale
         lower, info = lapack.dpotrf(work.T, lower=1, clean=0, overwrite_a=1)
-        if info == 0 and np.isfinite(lower[-1, -1]):
+        if info == 0 and np.isfinite(lower[-1, -1]) and np.diagonal(lower).min() ** 2 >= pivot * scale:
             return Cholesky(lower, relative * scale)
     return None

@@ -1,8 +1,9 @@
-"""Fleet: the front door. Agents with their data, a graph between them, training and results."""
+"""Fleet: the front door. Agents with their data, a graph between them, training and prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +16,10 @@ from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
 from fleetgp.network import InProcess
+from fleetgp.prediction import Prediction, PredictionOptions, predict, prediction_method
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
+from fleetgp.training.normalize import Scaling
 
 ENGINES = ("auto", "dense")
 
@@ -151,6 +154,64 @@ class Fleet:
             self.theta = fit.theta
         return fit
 
+    def predict(
+        self,
+        queries: Any,
+        method: str = "dec-nn-grbcm",
+        *,
+        theta: Sequence[float] | Array | None = None,
+        rounds: int = 20_000,
+        tol: float = 1e-6,
+        eta: float = 1e-3,
+        noisy: bool = False,
+        agent: int = 0,
+        seed: int | None = None,
+    ) -> Prediction:
+        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
+
+        theta: hyperparameters in natural units; without it those of the last training (each agent's own with a
+            dec- method), or those given to the fleet.
+        rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many
+            rounds; `status` says which.
+        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
+        noisy: the variance of an observation instead of that of f.
+        agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
+        seed: draws the samples of grBCM, per agent.
+        """
+        row = prediction_method(method)
+        points = self._check_queries(queries)
+        if not (isinstance(agent, int | np.integer) and 0 <= agent < self.agents):
+            raise InputError(f"agent must lie between 0 and {self.agents - 1}, but {agent!r} came")
+        if not (np.isfinite(tol) and tol > 0):
+            raise InputError(f"tol must be positive, but {tol!r} came")
+        if not (np.isfinite(eta) and eta >= 0):
+            raise InputError(f"eta must be zero or positive, but {eta!r} came")
+        if not (isinstance(rounds, int | np.integer) and rounds >= 1):
+            raise InputError(f"rounds must be a whole number of at least 1, but {rounds!r} came")
+        thetas, scaling = self._model(theta, own=row.decentralized)
+        unscaled = thetas / np.exp(scaling.shift(thetas))
+        options = PredictionOptions(int(rounds), float(tol), float(eta), self.seed if seed is None else seed)
+        shards = scaling.apply(self.shards)
+        found = predict(row, shards, InProcess(self.graph), self.kernel, unscaled, points, options)
+        noise = thetas[:, -1:] ** 2 if noisy else 0.0
+        return replace(
+            found,
+            means=scaling.offset + scaling.scale * found.means,
+            variances=scaling.scale**2 * found.variances + noise,
+            asked=int(agent),
+        )
+
+    def _model(self, theta: Sequence[float] | Array | None, *, own: bool) -> tuple[Array, Scaling]:
+        """Every agent's theta (M, P), and the scaling of the observations that belongs to it."""
+        scaling = Scaling() if self.fit is None else self.fit.scaling
+        if theta is not None:
+            return np.tile(self._check_theta(theta, "theta"), (self.agents, 1)), scaling
+        if own and self.fit is not None and self.fit.status != "diverged":
+            return self.fit.thetas, scaling
+        if self.theta is None:
+            raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
+        return np.tile(self.theta, (self.agents, 1)), scaling
+
     # ---- checks ---------------------------------------------------------------------------------------
 
     def _check_starts(self, theta0: object) -> Array:
@@ -159,6 +220,19 @@ class Fleet:
         if not len(rows):
             raise InputError("theta0 must hold at least one start, but it is empty")
         return np.log([self._check_theta(row, "theta0") for row in rows])
+
+    def _check_queries(self, queries: Any) -> Array:
+        try:
+            points = np.array(queries, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"queries must be a numeric array, but conversion failed: {error}") from error
+        if points.size == 0:
+            points = points.reshape(0, self.dimension)
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise InputError(f"queries must have shape (T, {self.dimension}), but {points.shape} came")
+        if not np.isfinite(points).all():
+            raise InputError("queries hold NaN or infinite values: remove these rows")
+        return points
 
     def _check_theta(self, theta: object, name: str) -> Array:
         values = np.asarray(theta)

@@ -1,0 +1,48 @@
+"""The prediction methods: one row each. A method is a rule, a selection of agents, and where they meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetgp.errors import unknown_name
+
+Solver = Literal["direct", "jor", "jor-star", "dale"]
+
+
+@dataclass(frozen=True)
+class PredictionMethod:
+    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN)."""
+
+    name: str
+    rule: str
+    decentralized: bool = False
+    nearest: bool = False
+    solver: Solver = "direct"
+
+
+AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
+
+_ROWS = (
+    PredictionMethod("full-gp", "full-gp"),
+    *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
+    PredictionMethod("npae", "npae"),
+    *(PredictionMethod(f"dec-{rule}", rule, decentralized=True) for rule in AGGREGATIONS),
+    PredictionMethod("dec-npae", "npae", decentralized=True, solver="jor"),
+    PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),
+    *(PredictionMethod(f"dec-nn-{rule}", rule, decentralized=True, nearest=True) for rule in AGGREGATIONS),
+    PredictionMethod("dec-nn-npae", "npae", decentralized=True, nearest=True, solver="dale"),
+)
+METHODS = {row.name: row for row in _ROWS}
+PREDICTION_METHODS: tuple[str, ...] = tuple(METHODS)
+
+
+def prediction_method(name: str) -> PredictionMethod:
+    """A method by name.
+
+    >>> prediction_method("dec-nn-grbcm").nearest
+    True
+    """
+    if name not in METHODS:
+        raise unknown_name("prediction method", name, PREDICTION_METHODS)
+    return METHODS[name]

@@ -1,0 +1,172 @@
+"""NPAE: nested pointwise aggregation, eqs. (mean_npae), (variance_npae), by a server, JOR or DALE.
+
+mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covariance of the agents' own means. An
+agent's row of C_A needs the others' inputs X_j and weights C_j^-1 k_j*: N_j (D + T) scalars each, flooded. (The
+paper sends C_j^-1 itself, N_j^2.) Rows are scaled to unit diagonal, which conditions them better. An agent with
+nothing to say on a query (k_A below 1e-12 of the prior) has the trivial equation q_i = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.cholesky import factorize
+from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
+from fleetgp.errors import NumericalError
+from fleetgp.expert import Posterior, cross_covariance
+from fleetgp.network import Network
+from fleetgp.prediction.selection import Selection
+
+SILENT = 1e-12
+#: The smallest pivot of a correlation matrix of means that is taken for more than rounding.
+PIVOT = 1e-10
+
+
+@dataclass(frozen=True)
+class Nested:
+    """mean and explained variance k_A (A, T), prior (A,), and the weights C_i^-1 k_i* (N_i, T) of each agent."""
+
+    posteriors: Sequence[Posterior]
+    mean: Array
+    explained: Array
+    prior: Array
+    weights: Sequence[Array]
+
+
+@dataclass(frozen=True)
+class NpaeOutcome:
+    """means and variances (A, T); outcomes of averaging (or DALE) and of JOR; jitter of a direct solution."""
+
+    means: Array
+    variances: Array
+    averaging: BatchOutcome | None = None
+    solving: BatchOutcome | None = None
+    jitter: float = 0.0
+
+
+def covariance_rows(n: Nested, network: Network, inputs: Sequence[Array], weights: Sequence[Array]) -> Array:
+    """Each hosted agent's row of the scaled C_A, (A, T, M), from everyone's inputs and weights (N_j, T)."""
+    agents, queries = n.explained.shape
+    rows = np.zeros((agents, queries, network.agents))
+    for a, agent in enumerate(network.hosted):
+        for j in range(network.agents):
+            if j == agent:
+                rows[a, :, j] = n.explained[a]
+            elif len(inputs[j]):
+                rows[a, :, j] = cross_covariance(n.posteriors[a], n.weights[a], inputs[j], weights[j])
+    return rows
+
+
+def scaled(rows: Array, everyone: Array, ids: Sequence[int], prior: Array) -> tuple[Array, Array]:
+    """D^-1/2 C_A D^-1/2 with D = diag(k_A): rows (A, T, M), and D^-1/2 of every agent, (T, M); 0 for the silent."""
+    heard = everyone > SILENT * prior.max()
+    roots = np.where(heard, 1.0 / np.sqrt(np.where(heard, everyone, 1.0)), 0.0)
+    unit = rows * roots[None] * np.stack([roots[:, i] for i in ids])[..., None]
+    for a, i in enumerate(ids):
+        unit[a, :, i] = 1.0
+    return unit, roots
+
+
+def central(n: Nested, network: Network) -> NpaeOutcome:
+    """All rows at a server, one Cholesky per query, with jitter where C_A is close to singular."""
+    sent = network.gather(
+        {
+            "inputs": [p.expert.inputs for p in n.posteriors],
+            "predictions": [np.vstack([w, m, k]) for w, m, k in zip(n.weights, n.mean, n.explained, strict=True)],
+        }
+    )
+    weights = [block[:-2] for block in sent["predictions"]]
+    mean = np.stack([block[-2] for block in sent["predictions"]])
+    explained = np.stack([block[-1] for block in sent["predictions"]])
+    rows = covariance_rows(n, network, sent["inputs"], weights)
+    unit, roots = scaled(rows, explained.T, network.hosted, n.prior)
+    jitter, answers = 0.0, np.zeros((mean.shape[1], 2))
+    for t in range(mean.shape[1]):
+        matrix = unit[:, t, :]
+        factor = factorize(0.5 * (matrix + matrix.T), 0.0, pivot=PIVOT)
+        if factor is None:
+            raise NumericalError(f"query {t}: the covariance of the agents' means cannot be factorized: use grbcm")
+        jitter = max(jitter, factor.jitter)
+        known = roots[t] * explained[:, t]
+        solved = factor.solve(np.column_stack([roots[t] * mean[:, t], known]))
+        answers[t] = known @ solved
+    told = network.scatter(answers, "predictions")
+    return NpaeOutcome(told[..., 0], _variance(n, told[..., 1]), jitter=jitter)
+
+
+def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds: int, seed: int) -> NpaeOutcome:
+    """DEC-NPAE and DEC-NPAE*: JOR (a flood an iteration), then an average of the summands."""
+    with network.phase("rows"):
+        sent = network.flood_parts(
+            {
+                "inputs": [p.expert.inputs for p in n.posteriors],
+                "predictions": [np.vstack([w, k]) for w, k in zip(n.weights, n.explained, strict=True)],
+            }
+        )
+    everyone = np.stack([block[-1] for block in sent["predictions"]], axis=1)
+    rows = covariance_rows(n, network, sent["inputs"], [block[:-1] for block in sent["predictions"]])
+    unit, roots = scaled(rows, everyone, network.hosted, n.prior)
+    own = np.stack([roots[:, i] for i in network.hosted])
+    known = own * n.explained
+    right = np.stack([own * n.mean, known], axis=-1)
+    omega = None
+    if star:
+        with network.phase("relaxation"):
+            omega = optimal_relaxation(network, unit, seed=seed, rounds=min(rounds, 2000)).omega
+    with network.phase("solve"):
+        # The tail bound of JOR is on the entries: a tenth of the tolerance leaves room for their sum.
+        solving = jor(network, unit, right, omega=omega, tol=0.1 * tol, rounds=rounds)
+    with network.phase("average"):
+        averaging = average_items(network, known[..., None] * solving.state, kind="predictions", tol=tol, rounds=rounds)
+    sums = network.agents * averaging.state
+    return NpaeOutcome(sums[..., 0], _variance(n, sums[..., 1]), averaging, solving)
+
+
+def over_selection(n: Nested, network: Network, selection: Selection, *, tol: float, rounds: int) -> NpaeOutcome:
+    """DEC-NN-NPAE: DALE among the participants of each query, in which the whole solution is agreed on."""
+    hosted = np.asarray(network.hosted)
+    takes: BoolArray = selection.participants[hosted]
+    with network.phase("rows"):
+        sent = network.flood_parts(
+            {
+                "inputs": [
+                    p.expert.inputs[: len(p.expert.inputs) * t.any()] for p, t in zip(n.posteriors, takes, strict=True)
+                ],
+                "predictions": [np.vstack([w, k])[:, t] for w, k, t in zip(n.weights, n.explained, takes, strict=True)],
+            }
+        )
+    queries = takes.shape[1]
+    everyone, weights = np.zeros((queries, network.agents)), []
+    for j, block in enumerate(sent["predictions"]):
+        whole = np.zeros((block.shape[0], queries))
+        whole[:, selection.participants[j]] = block
+        everyone[:, j] = whole[-1]
+        weights.append(whole[:-1])
+    rows = covariance_rows(n, network, sent["inputs"], weights)
+    unit, roots = scaled(rows, everyone, network.hosted, n.prior)
+    known = roots * everyone  # (T, M); zero for those who take no part
+    # Only the participants' entries travel: slot s of a query is its s-th participant.
+    slots = np.argsort(~selection.participants.T, axis=1, kind="stable")[:, : int(selection.count.max(initial=0))]
+    used = np.take_along_axis(selection.participants.T, slots, axis=1)
+    system = np.where(used, np.take_along_axis(unit, np.tile(slots, (len(hosted), 1, 1)), axis=2), 0.0)
+    system = np.where(takes[..., None], system, 0.0)
+    own = np.stack([roots[:, i] for i in hosted])
+    right = np.where(takes[..., None], np.stack([own * n.mean, own * n.explained], axis=-1), 0.0)
+    with network.phase("solve"):
+        found = dale(network, system, right, tol=tol, rounds=rounds, scope=selection)
+    weight = np.where(used, np.take_along_axis(known, slots, axis=1), 0.0)
+    answers = (weight[None, :, None, :] @ found.state)[:, :, 0, :]
+    with network.phase("spread"):
+        answers = selection.spread(network, answers)
+    return NpaeOutcome(answers[..., 0], _variance(n, answers[..., 1]), found)
+
+
+def _variance(n: Nested, explained: Array) -> Array:
+    """k** minus what is explained. Where a capped solution explains too much, the agent's own variance."""
+    prior = n.prior[:, None]
+    variance = np.minimum(prior - explained, prior)
+    return np.where(variance > 0.0, variance, prior - n.explained)

@@ -1,0 +1,65 @@
+"""The result of a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus import Status
+from fleetgp.network import Ledger
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the fleet answers at T queries, and how it came by it, for the agents hosted here.
+
+    means, variances: (A, T) each agent's own answer; of f, or of y where noisy.
+    participants: (M, T) who had a say in which query.
+    query_rounds: (T,) rounds that each query took: of averaging, or of DALE; 0 with a central node.
+    solver_rounds: (T,) iterations of JOR before that; a flood each.
+    residual: (T,) the relative disagreement that was left when it was last judged; infinite if never.
+    status: "converged", "round limit" or "diverged", of the worst query.
+    jitter: the largest that any covariance needed; 0 if none.
+    asked: position of the agent whose answer `mean` and `variance` are.
+    """
+
+    method: str
+    means: Array
+    variances: Array
+    participants: BoolArray
+    query_rounds: IntArray
+    solver_rounds: IntArray
+    residual: Array
+    status: Status
+    jitter: float
+    ledger: Ledger
+    asked: int = 0
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.means[self.asked])
+
+    @property
+    def variance(self) -> Array:
+        return np.asarray(self.variances[self.asked])
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the slowest query, of averaging or of DALE."""
+        return int(self.query_rounds.max(initial=0))
+
+    @property
+    def disagreement(self) -> float:
+        """The largest difference between two agents' means, in units of the largest standard deviation."""
+        if not self.means.size:
+            return 0.0
+        spread = self.means.max(axis=0) - self.means.min(axis=0)
+        return float((spread / max(float(self.variances.max()) ** 0.5, 1e-300)).max())
+
+    def __repr__(self) -> str:
+        return (
+            f"Prediction({self.method}: {self.means.shape[1]} queries, status={self.status!r}, rounds={self.rounds}, "
+            f"disagreement={self.disagreement:.1e})"
+        )

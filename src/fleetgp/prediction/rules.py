@@ -1,0 +1,107 @@
+"""Aggregation rules: what each agent adds to the sums, and how the sums become mean and variance.
+
+A rule is its local summands, (A, T, K), and its finish, which sees their totals over the agents that take
+part. Whether the totals come from a server, from an average consensus over all agents or over a few does not
+matter to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What the agents believe at the queries: mean and variance (A, T) of f, given their (augmented) data.
+
+    prior: (A,) k(x*, x*).  common_mean, common_variance: (A, T) from the communication data alone (grBCM).
+    first: (A, T) whether the agent is the one with beta = 1 (grBCM).
+    """
+
+    mean: Array
+    variance: Array
+    prior: Array
+    common_mean: Array
+    common_variance: Array
+    first: BoolArray
+
+
+@dataclass(frozen=True)
+class Rule:
+    """summands(beliefs) -> (A, T, K); finish(totals (A, T, K), participants (A, T), beliefs) -> mean, variance.
+
+    augmented: the agents' data are D_+i (with the communication data set) instead of D_i.
+    """
+
+    name: str
+    summands: Callable[[Beliefs], Array]
+    finish: Callable[[Array, Array, Beliefs], tuple[Array, Array]]
+    augmented: bool = False
+
+
+def _weighted(beta: Array, b: Beliefs, *more: Array) -> Array:
+    precision = beta / b.variance
+    return np.stack([precision * b.mean, precision, *more], axis=-1)
+
+
+def _product(b: Beliefs) -> Array:
+    return _weighted(np.ones_like(b.mean), b)
+
+
+def _poe(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    """Eqs. (mean_poe), (variance_poe) with beta = 1."""
+    return totals[..., 0] / totals[..., 1], 1.0 / totals[..., 1]
+
+
+def _gpoe(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    """beta = 1 / (number of agents that take part): the mean of PoE, a variance that does not shrink."""
+    return totals[..., 0] / totals[..., 1], participants / totals[..., 1]
+
+
+def _bcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    """Eqs. (mean_bcm), (variance_bcm) with beta = 1; the left side of the second is a precision."""
+    precision = totals[..., 1] + (1.0 - participants) / b.prior[:, None]
+    return totals[..., 0] / precision, 1.0 / precision
+
+
+def _entropy_weighted(b: Beliefs) -> Array:
+    """beta = half the difference in differential entropy between prior and posterior."""
+    beta = np.maximum(0.5 * (np.log(b.prior)[:, None] - np.log(b.variance)), 0.0)
+    return _weighted(beta, b, beta)
+
+
+def _rbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    precision = totals[..., 1] + (1.0 - totals[..., 2]) / b.prior[:, None]
+    return totals[..., 0] / precision, 1.0 / precision
+
+
+def _communication_weighted(b: Beliefs) -> Array:
+    """beta_1 = 1; beta_i = half the entropy difference to the communication data, clipped at 0."""
+    beta = np.maximum(0.5 * (np.log(b.common_variance) - np.log(b.variance)), 0.0)
+    beta = np.where(b.first, 1.0, beta)
+    return _weighted(beta, b, beta)
+
+
+def _grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    """Eqs. (mean_grbcm), (variance_grbcm)."""
+    surplus = totals[..., 2] - 1.0
+    precision = totals[..., 1] - surplus / b.common_variance
+    mean = (totals[..., 0] - surplus * b.common_mean / b.common_variance) / precision
+    return mean, 1.0 / precision
+
+
+RULES = {
+    rule.name: rule
+    for rule in (
+        Rule("poe", _product, _poe),
+        Rule("gpoe", _product, _gpoe),
+        Rule("bcm", _product, _bcm),
+        Rule("rbcm", _entropy_weighted, _rbcm),
+        Rule("grbcm", _communication_weighted, _grbcm, augmented=True),
+    )
+}

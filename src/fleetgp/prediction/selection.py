@@ -1,0 +1,146 @@
+"""CBNN: which agents take part in a query, and who relays between them.
+
+Every agent knows its own correlation with a query, [k_mu*]_i = k_i*' C_i^-1 k_i*, and takes part if it is at
+least eta sigma_f^2. Who takes part is flooded, so every agent knows it. Agents that are needed as bridges
+between the participants relay with zero weight.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus import maximum, minimum
+from fleetgp.graph import Graph, GraphSequence, Topology
+from fleetgp.network import Cargo, Network
+
+
+def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
+    """participants (M, T), the same at every agent, from each agent's own correlation (A, T) and threshold (A,).
+
+    Where nobody reaches the threshold, the most correlated agent answers alone (of equals, the smallest id).
+    """
+    agents, queries = network.agents, correlation.shape[1]
+    chosen = correlation >= threshold[:, None]
+    lists = network.flood([np.flatnonzero(row).astype(float) for row in chosen], "statistics")
+    participants = np.zeros((agents, queries), dtype=bool)
+    for agent, taken in enumerate(lists):
+        participants[agent, taken.astype(int)] = True
+    empty = np.flatnonzero(~participants.any(axis=0))
+    if empty.size:
+        best = maximum(network, correlation[:, empty])
+        ids = np.asarray(network.hosted, dtype=float)[:, None]
+        winner = minimum(network, np.where(correlation[:, empty] == best, ids, float(agents)))[0]
+        participants[winner.astype(int), empty] = True
+    return participants
+
+
+class Selection:
+    """The agents of every query, as a `Scope` for the consensus algorithms.
+
+    participants (M, T) have a say; active (M, T) also holds the bridges between them.
+    """
+
+    def __init__(self, topology: Topology, participants: BoolArray) -> None:
+        self.topology = topology
+        self.participants = participants
+        self.active = participants.copy()
+        self.window = max(topology.diameter, 1)
+        patterns, which = np.unique(participants, axis=1, return_inverse=True)
+        for number in range(patterns.shape[1]):
+            members = bridged(topology.union, np.flatnonzero(patterns[:, number]))
+            self.active[np.ix_(members, np.flatnonzero(which.ravel() == number))] = True
+            self.window = max(self.window, _induced_diameter(topology, members))
+        self._edges: dict[Graph, BoolArray] = {}
+        self._degrees: dict[Graph, IntArray] = {}
+
+    @cached_property
+    def count(self) -> Array:
+        """How many take part in each query, (T,): the paper's M_NN."""
+        return np.asarray(self.participants.sum(axis=0), dtype=float)
+
+    @cached_property
+    def size(self) -> Array:
+        """How many average in each query, bridges included, (T,)."""
+        return np.asarray(self.active.sum(axis=0), dtype=float)
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The smallest id that takes part in each query, (T,)."""
+        return np.asarray(self.participants.argmax(axis=0), dtype=np.int64)
+
+    def edges(self, graph: Graph) -> BoolArray:
+        if graph not in self._edges:
+            receivers, senders = graph.directed.T
+            self._edges[graph] = self.active[receivers] & self.active[senders]
+        return self._edges[graph]
+
+    def degrees(self, graph: Graph) -> IntArray:
+        if graph not in self._degrees:
+            counts = np.zeros(self.active.shape, dtype=np.int64)
+            np.add.at(counts, graph.directed[:, 0], self.edges(graph).astype(np.int64))
+            self._degrees[graph] = counts
+        return self._degrees[graph]
+
+    def spread(self, network: Network, answers: Array) -> Array:
+        """Carry the answers (A, T, K) of the active agents to all others; each hears it once per informed link."""
+        informed = self.active.copy()
+        hosted = np.asarray(network.hosted)
+        while not informed.all():
+            graph, incoming = network.topology.at(network.round), network.incoming
+            own, other = informed[hosted[incoming.receivers]], informed[incoming.senders]
+            cargo = Cargo(outgoing=own & ~other, incoming=other & ~own)
+            heard = network.exchange_parts({"predictions": answers}, {"predictions": cargo})["predictions"]
+            told = cargo.incoming & ~_seen_before(cargo.incoming, incoming.receivers)
+            answers = answers.copy()
+            edge, query = np.nonzero(told)
+            answers[incoming.receivers[edge], query] = heard[edge, query]
+            receivers, senders = graph.directed.T
+            news = informed.copy()
+            np.logical_or.at(news, receivers, informed[senders])
+            informed = news
+        return answers
+
+
+def bridged(graph: Graph, members: IntArray) -> IntArray:
+    """The members, and the agents on shortest paths from the first of them to the others, if they need any.
+
+    >>> bridged(Graph.path(6), np.array([0, 1, 4])).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    adjacency = graph.sparse_adjacency
+    pieces, _ = connected_components(adjacency[members][:, members], directed=False)
+    if pieces <= 1:
+        return members
+    _, parents = breadth_first_order(adjacency, int(members[0]), directed=False)
+    needed = set(members.tolist())
+    for member in members.tolist():
+        step = member
+        while step != members[0]:
+            needed.add(step)
+            step = int(parents[step])
+    return np.array(sorted(needed), dtype=np.int64)
+
+
+def _induced_diameter(topology: Topology, members: IntArray) -> int:
+    """The diameter of the graph, or of the sequence of graphs, among some agents."""
+    if len(members) == topology.agents:
+        return topology.diameter
+    position = np.full(topology.agents, -1, dtype=np.int64)
+    position[members] = np.arange(len(members))
+    graphs = []
+    for t in range(topology.period):
+        pairs = position[topology.at(t).edges]
+        graphs.append(Graph(len(members), pairs[(pairs >= 0).all(axis=1)], connected=False))
+    return GraphSequence(graphs).diameter if topology.period > 1 else graphs[0].diameter
+
+
+def _seen_before(told: BoolArray, receivers: IntArray) -> BoolArray:
+    """Whether an earlier edge of the same receiver tells the same query; edges are sorted by receiver."""
+    counts = np.cumsum(told, axis=0)
+    starts = np.searchsorted(receivers, receivers)
+    before = np.where(starts[:, None] > 0, counts[np.maximum(starts - 1, 0)], 0)
+    return np.asarray(counts - told - before > 0)

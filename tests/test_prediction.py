@@ -1,0 +1,437 @@
+"""One battery for all prediction methods, against formulas written out and against the joint Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.errors import InputError
+from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.kernels import KERNELS
+from fleetgp.network import Network
+from fleetgp.prediction import PredictionOptions, predict, prediction_method
+from fleetgp.prediction.selection import Selection, bridged, select
+from fleetgp.training.augment import augmented, sample
+from tests.conftest import alternating_path, every_graph
+
+THETA = (0.5, 0.4, 1.3, 0.2)
+AGENTS = 5
+DECENTRALIZED = [m for m in fg.PREDICTION_METHODS if m.startswith("dec-")]
+AVERAGED = ["dec-poe", "dec-gpoe", "dec-bcm", "dec-rbcm", "dec-grbcm"]
+SUMMANDS = {"poe": 2, "gpoe": 2, "bcm": 2, "rbcm": 3, "grbcm": 3}
+
+
+@cache
+def shards(n: int = 150, agents: int = AGENTS, seed: int = 0) -> tuple[tuple[Array, Array], ...]:
+    field = fg.synthetic_field(n, THETA, seed=seed)
+    return tuple(fg.partition(field.inputs, field.observations, agents=agents))
+
+
+def fleet(graph: object = "path", n: int = 150, agents: int = AGENTS) -> fg.Fleet:
+    return fg.Fleet(shards(n, agents), graph, theta=THETA)
+
+
+def queries(count: int = 7) -> Array:
+    return np.random.default_rng(3).uniform(0.1, 1.9, (count, 2))
+
+
+def twin(method: str) -> str:
+    return method.replace("dec-nn-", "").replace("dec-", "").replace("-star", "")
+
+
+def posterior(x: Array, y: Array, points: Array) -> tuple[Array, Array]:
+    """The exact GP with plain inverses."""
+    h = Hyperparameters.from_theta(THETA)
+    inverse = np.linalg.inv(KERNELS["se"](x, x, h) + h.noise**2 * np.eye(len(y)))
+    cross = KERNELS["se"](x, points, h)
+    return cross.T @ inverse @ y, h.signal**2 - np.einsum("nt,nm,mt->t", cross, inverse, cross)
+
+
+def pooled(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def by_hand(rule: str, parts: tuple[tuple[Array, Array], ...], points: Array) -> tuple[Array, Array]:
+    """The paper's equations, one query and one agent at a time."""
+    m, prior = len(parts), THETA[2] ** 2
+    data = list(parts)
+    mean_c, var_c = np.zeros(len(points)), np.full(len(points), prior)
+    if rule == "grbcm":
+        samples = [sample(s, i, m, 0) for i, s in enumerate(parts)]
+        data = [augmented(s, i, samples) for i, s in enumerate(parts)]
+        mean_c, var_c = posterior(*pooled(samples), points)
+    local = [posterior(x, y, points) for x, y in data]
+    means, variances = np.zeros(len(points)), np.zeros(len(points))
+    for t in range(len(points)):
+        mu, var = np.array([a[0][t] for a in local]), np.array([a[1][t] for a in local])
+        if rule == "poe":
+            beta = np.ones(m)
+        elif rule == "gpoe":
+            beta = np.full(m, 1 / m)
+        elif rule == "bcm":
+            beta = np.ones(m)
+        elif rule == "rbcm":
+            beta = 0.5 * (np.log(prior) - np.log(var))
+        else:
+            beta = np.maximum(0.5 * (np.log(var_c[t]) - np.log(var)), 0.0)
+            beta[0] = 1.0
+        precision, first = (beta / var).sum(), (beta * mu / var).sum()
+        if rule in ("bcm", "rbcm"):
+            precision += (1 - beta.sum()) / prior
+        if rule == "grbcm":
+            precision += (1 - beta.sum()) / var_c[t]
+            first -= (beta.sum() - 1) * mean_c[t] / var_c[t]
+        means[t], variances[t] = first / precision, 1 / precision
+    return means, variances
+
+
+@pytest.mark.parametrize("rule", ["poe", "gpoe", "bcm", "rbcm", "grbcm"])
+def test_aggregations_are_the_papers_equations(rule: str) -> None:
+    out = fleet().predict(queries(), rule)
+    mean, variance = by_hand(rule, shards(), queries())
+    assert np.allclose(out.mean, mean, rtol=1e-8, atol=1e-10)
+    assert np.allclose(out.variance, variance, rtol=1e-8)
+
+
+def test_full_gp_is_the_pooled_posterior() -> None:
+    mean, variance = posterior(*pooled(shards()), queries())
+    out = fleet().predict(queries(), "full-gp")
+    assert np.allclose(out.means, mean, rtol=1e-8)
+    assert np.allclose(out.variances, variance, rtol=1e-6)
+
+
+def test_npae_is_the_conditional_expectation_given_the_agents_means() -> None:
+    """E[f* | mu_1 .. mu_M] in the joint Gaussian of all observations and f*: no C_A, no k_A of ours."""
+    parts, points = shards(60, 4), queries()
+    h = Hyperparameters.from_theta(THETA)
+    x, y = np.concatenate([s[0] for s in parts]), np.concatenate([s[1] for s in parts])
+    out = fleet(n=60, agents=4).predict(points, "npae")
+    for t, point in enumerate(points):
+        everything = np.concatenate([x, point[None]])
+        joint = KERNELS["se"](everything, everything, h)
+        joint[:-1, :-1] += h.noise**2 * np.eye(60)
+        maps = np.zeros((4, 61))
+        for i in range(4):
+            rows = slice(15 * i, 15 * i + 15)
+            maps[i, rows] = np.linalg.solve(joint[rows, rows], joint[rows, -1])
+        own, cross = maps @ joint @ maps.T, maps @ joint[:, -1]
+        weights = np.linalg.solve(own, cross)
+        assert out.mean[t] == pytest.approx(weights @ maps[:, :-1] @ y, rel=1e-7, abs=1e-9)
+        assert out.variance[t] == pytest.approx(h.signal**2 - weights @ cross, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", every_graph(AGENTS))
+@pytest.mark.parametrize("method", AVERAGED)
+def test_decentralized_equals_centralized_on_every_graph(method: str, name: str) -> None:
+    f = fleet(every_graph(AGENTS)[name])
+    out, reference = f.predict(queries(), method), f.predict(queries(), twin(method))
+    assert out.status == "converged"
+    scale = np.sqrt(reference.variance)
+    assert (np.abs(out.means - reference.mean) < 2e-5 * scale + 1e-6 * np.abs(reference.mean)).all()
+    assert np.allclose(out.variances, reference.variance, rtol=2e-5)
+    assert out.participants.all()
+
+
+@pytest.mark.parametrize("graph", ["complete", "path", "star"])
+@pytest.mark.parametrize("method", ["dec-npae", "dec-npae-star"])
+def test_npae_by_jor(method: str, graph: str) -> None:
+    f = fleet(graph)
+    out, reference = f.predict(queries(4), method), f.predict(queries(4), "npae")
+    assert out.status == "converged"
+    assert np.abs(out.means - reference.mean).max() < 1e-4
+    assert np.abs(out.variances - reference.variance).max() < 1e-4
+    assert (out.solver_rounds > 0).all()
+
+
+def test_the_optimal_relaxation_saves_iterations() -> None:
+    f = fleet("complete")
+    plain, star = (f.predict(queries(4), m) for m in ("dec-npae", "dec-npae-star"))
+    assert star.solver_rounds.sum() < plain.solver_rounds.sum()
+
+
+def test_npae_by_dale_is_right_or_says_that_it_is_not() -> None:
+    f = fleet("path", n=60, agents=3)
+    out, reference = f.predict(queries(3), "dec-nn-npae", eta=0), f.predict(queries(3), "npae")
+    assert out.status == "converged"
+    assert np.abs(out.means - reference.mean).max() < 1e-3
+    capped = f.predict(queries(3), "dec-nn-npae", eta=0, rounds=20)
+    assert capped.status == "round limit"
+    assert (capped.residual > 1e-6).any()
+
+
+@pytest.mark.parametrize("method", ["poe", "bcm", "npae", "dec-poe", "dec-bcm", "dec-npae", "dec-npae-star", "gpoe"])
+def test_one_agent_is_the_exact_gp(method: str) -> None:
+    f = fleet(n=40, agents=1)
+    full, out = f.predict(queries(), "full-gp"), f.predict(queries(), method)
+    assert np.abs(out.mean - full.mean).max() < 1e-8
+    assert np.abs(out.variance - full.variance).max() < 1e-8
+
+
+# ---- CBNN ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["path", "grid", "alternating"])
+@pytest.mark.parametrize("rule", ["poe", "gpoe", "bcm", "rbcm", "grbcm"])
+def test_threshold_zero_keeps_everyone(rule: str, name: str) -> None:
+    f = fleet(every_graph(AGENTS)[name])
+    nearest, everyone = f.predict(queries(), f"dec-nn-{rule}", eta=0), f.predict(queries(), rule)
+    assert nearest.participants.all()
+    assert np.allclose(nearest.means, everyone.mean, atol=1e-4)
+    assert np.allclose(nearest.variances, everyone.variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", every_graph(AGENTS))
+@pytest.mark.parametrize("rule", ["poe", "gpoe", "bcm", "rbcm"])
+def test_only_the_correlated_agents_have_a_say(rule: str, name: str) -> None:
+    """The answer is the centralized one of the participants alone, at every agent, connected or not."""
+    f = fleet(every_graph(AGENTS)[name])
+    points = queries()
+    out = f.predict(points, f"dec-nn-{rule}", eta=0.3)
+    assert out.status == "converged"
+    dropped = 0
+    for t in range(len(points)):
+        chosen = np.flatnonzero(out.participants[:, t])
+        dropped += AGENTS - len(chosen)
+        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA).predict(points[t : t + 1], rule)
+        assert np.allclose(out.means[:, t], some.mean, atol=1e-4)
+        assert np.allclose(out.variances[:, t], some.variance, rtol=1e-4)
+    assert dropped > 0
+
+
+def test_a_selection_that_falls_apart_is_bridged() -> None:
+    """Agents 0 and 4 of a path hold the data around the query; the three between them only relay."""
+    field = fg.synthetic_field(100, THETA, seed=1)
+    left = field.inputs[:, 0] < 1.0
+    near, far = (field.inputs[left], field.observations[left]), (field.inputs[~left] + 100.0, field.observations[~left])
+    parts = [near, far, far, far, (near[0] + 0.01, near[1])]
+    f = fg.Fleet(parts, "path", theta=THETA)
+    out = f.predict([[0.5, 1.0]], "dec-nn-rbcm")
+    assert out.participants[:, 0].tolist() == [True, False, False, False, True]
+    both = fg.Fleet([parts[0], parts[4]], "path", theta=THETA).predict([[0.5, 1.0]], "rbcm")
+    assert np.allclose(out.means[:, 0], both.mean[0], atol=1e-5)
+    assert bridged(fg.Graph.cycle(6), np.array([0, 2])).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", [m for m in DECENTRALIZED if "-nn-" in m])
+def test_where_nobody_is_correlated_the_most_correlated_answers_alone(method: str) -> None:
+    out = fleet().predict([[2.6, 1.0], [-50.0, 0.0]], method, eta=0.9999, rounds=500)
+    assert out.participants.sum(axis=0).tolist() == [1, 1]
+    assert out.participants[AGENTS - 1, 0]
+    if not method.endswith(("grbcm", "npae")):
+        alone = fg.Fleet([shards()[-1]], theta=THETA).predict([[2.6, 1.0]], twin(method))
+        assert np.allclose(out.means[:, 0], alone.mean[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("agents", [10, 20, 40])
+def test_the_default_threshold_drops_a_third_and_keeps_the_accuracy(agents: int) -> None:
+    """Length-scales of a tenth of the box, stripes on a path. (poe and gpoe get better by it: see the docs.)"""
+    theta = (0.2, 0.2, 1.3, 0.1)
+    field = fg.synthetic_field(2500, theta, seed=0)
+    points = np.random.default_rng(1).uniform(0, 2, (100, 2))
+    truth = fg.synthetic_field(theta=theta, seed=0, inputs=points).truth
+    f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), theta=theta)
+    for rule in ("bcm", "rbcm", "grbcm"):
+        nearest, everyone = f.predict(points, f"dec-nn-{rule}"), f.predict(points, rule)
+        assert nearest.participants.mean() < 2 / 3
+        errors = [np.sqrt(((out.mean - truth) ** 2).mean()) for out in (nearest, everyone)]
+        assert abs(errors[0] / errors[1] - 1) < 0.01
+    poe, everyone = f.predict(points, "dec-nn-poe"), f.predict(points, "poe")
+    assert ((poe.mean - truth) ** 2).mean() < ((everyone.mean - truth) ** 2).mean()
+
+
+def test_selection_is_common_knowledge() -> None:
+    rng = np.random.default_rng(2)
+    correlation = rng.uniform(0, 1, (6, 8)) ** 3
+    loopback = fg.Loopback(alternating_path(6), [[i] for i in range(6)])
+    answers = loopback.run(lambda net: select(net, correlation[list(net.hosted)], np.array([0.4])))
+    assert all(np.array_equal(a, answers[0]) for a in answers)
+    expected = correlation >= 0.4
+    for t in np.flatnonzero(~expected.any(axis=0)):
+        expected[correlation[:, t].argmax(), t] = True
+    assert np.array_equal(answers[0], expected)
+    scope = Selection(fg.Graph.path(6), expected)
+    assert (scope.active >= scope.participants).all()
+
+
+# ---- what the paper proves -------------------------------------------------------------------------------
+
+
+def test_poe_and_gpoe_have_the_same_mean() -> None:
+    f = fleet()
+    assert np.allclose(f.predict(queries(), "poe").mean, f.predict(queries(), "gpoe").mean, rtol=1e-12)
+
+
+def test_variances_shrink_with_the_fleet_except_gpoes() -> None:
+    """The same agent M times: PoE and (r)BCM grow sure without reason, gPoE does not."""
+    one = shards(40, 1)[0]
+    spread = {}
+    for m in (1, 4, 16):
+        f = fg.Fleet([one] * m, "complete", theta=THETA)
+        spread[m] = {rule: f.predict(queries(3), rule).variance for rule in ("poe", "gpoe", "bcm", "rbcm")}
+    for rule in ("poe", "bcm", "rbcm"):
+        assert (spread[16][rule] < 0.5 * spread[4][rule]).all()
+    assert np.allclose(spread[16]["gpoe"], spread[1]["gpoe"])
+
+
+def test_grbcm_and_npae_approach_the_full_gp_as_data_grow() -> None:
+    errors: dict[str, list[float]] = {"grbcm": [], "npae": [], "poe": []}
+    for n in (60, 240, 960):
+        field = fg.synthetic_field(n, THETA, seed=5)
+        f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4, by="random"), theta=THETA)
+        full = f.predict(queries(40), "full-gp")
+        for rule, history in errors.items():
+            history.append(float(np.abs(f.predict(queries(40), rule).mean - full.mean).mean()))
+    for rule in ("grbcm", "npae"):
+        assert errors[rule][0] > errors[rule][1] > errors[rule][2]
+        assert errors[rule][2] < 0.3 * errors[rule][0]
+
+
+# ---- the price -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", SUMMANDS)
+def test_scalars_are_those_of_the_complexity_table(rule: str) -> None:
+    """K chi with chi = s_end card(N_i), per query: two averages or three."""
+    out = fleet().predict(queries(), f"dec-{rule}")
+    directed = 2 * (AGENTS - 1)
+    averaged = out.ledger.total(phase="average", kind="predictions").scalars
+    assert averaged == SUMMANDS[rule] * directed * out.query_rounds.sum()
+    if rule != "grbcm":
+        assert not {"inputs", "observations"} & set(out.ledger.kinds)
+
+
+def test_jor_floods_on_graphs_that_are_not_complete() -> None:
+    for graph in ("complete", "path"):
+        f = fleet(graph)
+        out = f.predict(queries(2), "dec-npae", tol=1e-3)
+        rounds = out.ledger.rounds_by_phase["solve"]
+        assert rounds == out.solver_rounds.max() * f.graph.diameter
+        crossings = AGENTS * (AGENTS - 1)  # on a path every entry crosses every edge once, on a complete graph too
+        assert out.ledger.total(phase="solve").scalars == 2 * crossings * out.solver_rounds.sum()
+        inputs = sum(x.size for x, _ in shards())
+        assert out.ledger.total(kind="inputs").scalars == (AGENTS - 1) * inputs
+
+
+def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
+    points = np.array([[0.2, 1.0], [0.25, 0.5]])
+    everyone, nearest = (fleet().predict(points, m, eta=0.3) for m in ("dec-rbcm", "dec-nn-rbcm"))
+    scalars = [o.ledger.total(phase="average", kind="predictions").scalars for o in (everyone, nearest)]
+    assert scalars[1] < 0.5 * scalars[0]
+    used = {edge for edge, t in nearest.ledger.by_edge().items() if t.scalars}
+    assert used
+    assert nearest.ledger.total(phase="average", kind="predictions", sender=4).scalars == 0
+    assert nearest.ledger.total(phase="spread", sender=4).scalars == 0
+    assert np.ptp(nearest.means, axis=0).max() < 1e-5
+
+
+def test_queries_that_have_converged_stop_costing() -> None:
+    points = np.concatenate([queries(5), [[60.0, 60.0]]])
+    out = fleet().predict(points, "dec-poe")
+    assert out.query_rounds[-1] < out.query_rounds[:-1].max()
+
+
+# ---- behaviour -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+def test_edges_of_use(method: str) -> None:
+    parts = [*shards(), (np.array([[1.0, 1.0]]), np.array([0.3]))]  # an agent with one point
+    f = fg.Fleet(parts, "cycle", theta=THETA)
+    assert f.predict(np.empty((0, 2)), method).mean.shape == (0,)
+    out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, rounds=300)
+    assert out.means.shape == out.variances.shape == (6, 2)
+    assert out.participants.shape == (6, 2)
+    assert (out.variances > 0).all()
+    assert np.isfinite(out.means).all()
+    assert np.allclose(out.means[:, 1], 0.0, atol=1e-6)
+    prior = THETA[2] ** 2
+    expected = prior / 6 if method in ("poe", "dec-poe") else prior  # a product of six priors is what PoE says
+    assert np.allclose(out.variances[:, 1], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", AVERAGED)
+def test_a_capped_run_says_so(method: str) -> None:
+    out = fleet().predict(queries(), method, rounds=6)
+    assert out.status == "round limit"
+    assert (out.residual > 1e-6).any()
+    assert (out.variances > 0).all()
+
+
+def test_noisy_adds_the_noise_and_agents_can_be_asked() -> None:
+    f = fleet()
+    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", noisy=True, agent=3)
+    assert np.allclose(noisy.variances - plain.variances, THETA[3] ** 2)
+    assert np.array_equal(noisy.mean, plain.means[3])
+
+
+def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> None:
+    kelvin = [(x, 290.0 + 3.0 * y) for x, y in shards()]
+    f = fg.Fleet(kelvin, normalize=True)
+    f.train("dec-apx-gp", theta0=[0.5, 0.5, 3.0, 1.0])
+    out = f.predict(queries(), "dec-rbcm")
+    pooled = np.concatenate([y for _, y in kelvin])
+    centred = fg.Fleet([(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None)
+    reference = centred.predict(queries(), "rbcm")
+    assert np.allclose(out.mean, pooled.mean() + reference.mean, atol=1e-3)
+    assert np.allclose(out.variance, reference.variance, rtol=1e-3)
+
+
+def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
+    """Five agents with the same data: C_A has rank one."""
+    one = shards(40, 1)[0]
+    f = fg.Fleet([one] * 5, "complete", theta=THETA)
+    out = f.predict(queries(), "npae")
+    single = fg.Fleet([one], theta=THETA).predict(queries(), "full-gp")
+    assert out.jitter > 0.0
+    assert np.allclose(out.mean, single.mean, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
+        ({"queries": [[1.0, 2.0, 3.0]]}, r"shape \(T, 2\), but \(1, 3\)"),
+        ({"queries": [[np.nan, 0.0]]}, "NaN"),
+        ({"queries": "here"}, "queries"),
+        ({"agent": 5}, "agent must lie between 0 and 4"),
+        ({"tol": 0}, "tol must be positive"),
+        ({"eta": -1}, "eta must be zero or positive"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"theta": [1, 1, 1, -1]}, "sigma_eps is -1"),
+    ],
+)
+def test_bad_requests(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fleet().predict(**{"queries": queries(), **arguments})  # type: ignore[arg-type]
+
+
+def test_a_fleet_without_hyperparameters_says_what_to_do() -> None:
+    with pytest.raises(InputError, match="call train first, or give theta"):
+        fg.Fleet(shards()).predict(queries())
+
+
+@pytest.mark.parametrize("graph", ["path", "alternating"])
+@pytest.mark.parametrize("method", DECENTRALIZED)
+def test_same_answers_rounds_and_messages_in_every_hosting(method: str, graph: str) -> None:
+    topology = every_graph(6)[graph]
+    parts = shards(90, 6)
+    options = PredictionOptions(rounds=150, eta=0.2)
+
+    def work(network: Network) -> fg.Prediction:
+        thetas = np.tile(THETA, (len(network.hosted), 1))
+        mine = [parts[i] for i in network.hosted]
+        return predict(prediction_method(method), mine, network, KERNELS["se"], thetas, queries(4), options)
+
+    whole = work(fg.InProcess(topology))
+    for hosting in ([list(range(6))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):
+        loopback = fg.Loopback(topology, hosting, timeout=60)
+        for group, out in zip(hosting, loopback.run(work), strict=True):
+            assert np.array_equal(out.means, whole.means[group])
+            assert np.array_equal(out.variances, whole.variances[group])
+            assert np.array_equal(out.participants, whole.participants)
+        assert loopback.ledger.as_dict() == whole.ledger.as_dict()
