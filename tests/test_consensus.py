@@ -122,7 +122,9 @@ def test_power_method_finds_both_ends_of_the_spectrum(name: str, rng: np.random.
     relaxation = optimal_relaxation(network(name), rows, tol=1e-8)
     assert np.allclose(relaxation.largest.value, spectrum[:, -1], rtol=1e-6)
     assert np.allclose(relaxation.smallest.value, spectrum[:, 0], rtol=1e-5)
-    assert np.allclose(relaxation.omega, 2.0 / (spectrum[:, 0] + spectrum[:, -1]), rtol=1e-5)
+    best = 2.0 / (spectrum[:, 0] + spectrum[:, -1])
+    assert np.allclose(relaxation.omega, best, rtol=0.011)
+    assert (relaxation.omega < best).all()
 
 
 def test_power_method_finds_an_antisymmetric_eigenvector() -> None:

@@ -12,12 +12,17 @@ from fleetgp.experiments.demo import main
 
 
 def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--points", "120", "--out", str(tmp_path / "new")])
+    main(["--points", "120", "--grid", "12", "--out", str(tmp_path / "new")])
     printed = capsys.readouterr().out
-    for method in fg.TRAINING_METHODS:
-        assert method in printed
+    for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
+        assert f" {method} " in printed
     assert "and none with dec-apx-gp" in printed
     assert max(len(line) for line in printed.splitlines()) <= 80
-    with Image.open(tmp_path / "new" / "training.png") as picture:
+    for name in ("training.png", "map.png"):
+        check_picture(tmp_path / "new" / name)
+
+
+def check_picture(path: Path) -> None:
+    with Image.open(path) as picture:
         assert picture.size[0] > 1000
         assert len(picture.convert("RGB").resize((200, 120)).getcolors(24_000) or []) > 200, "an empty picture"

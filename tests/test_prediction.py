@@ -382,13 +382,16 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
 
 
 def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
-    """Five agents with the same data: C_A has rank one."""
-    one = shards(40, 1)[0]
-    f = fg.Fleet([one] * 5, "complete", theta=THETA)
-    out = f.predict(queries(), "npae")
-    single = fg.Fleet([one], theta=THETA).predict(queries(), "full-gp")
+    """Five agents with the same data and hardly any noise between them: C_A has rank one."""
+    field = fg.synthetic_field(25, THETA, seed=0, inputs="grid")
+    one = (field.inputs, field.truth)
+    quiet = (*THETA[:3], 1e-6)
+    out = fg.Fleet([one] * 5, "complete", theta=quiet).predict(queries(), "npae")
+    single = fg.Fleet([one], theta=quiet).predict(queries(), "full-gp")
+    assert single.jitter == 0.0
     assert out.jitter > 0.0
     assert np.allclose(out.mean, single.mean, rtol=1e-3, atol=1e-5)
+    assert (out.variance > 0.0).all()
 
 
 @pytest.mark.parametrize(

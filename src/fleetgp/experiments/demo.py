@@ -1,4 +1,4 @@
-"""The demo: ten agents on a path learn the paper's synthetic field, by every training method."""
+"""The demo: ten agents on a path learn the paper's synthetic field and map it, by every method."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.experiments.figures import training_figure
+from fleetgp.experiments.figures import map_figure, training_figure
+from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.hyperparameters import names
 from fleetgp.training import Fit, training_method
 
 AGENTS = 10
+#: Methods whose messages grow with the agents' data or the rounds of a stiff system: shown on fewer points.
+SLOW = ("dec-npae", "dec-npae-star", "dec-nn-npae")
+FEW = 20
+SLOW_ROUNDS = 3000
+#: An agent takes part in a point if it explains this share of the variance there.
+ETA = 0.3
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train, print the table, and save the picture."""
+    """Train, predict, print the tables, and save the pictures."""
     parser = argparse.ArgumentParser(prog="python -m fleetgp.experiments.demo", description=__doc__)
     parser.add_argument("--points", type=int, default=2000, help="observations of the whole fleet")
     parser.add_argument("--seed", type=int, default=1, help="which field is drawn")
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="where the picture goes")
+    parser.add_argument("--grid", type=int, default=80, help="the map's points along each axis")
+    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="where the pictures go")
     chosen = parser.parse_args(arguments)
 
     console = Console()
@@ -43,7 +51,70 @@ def main(arguments: list[str] | None = None) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     picture = chosen.out / "training.png"
     training_figure(field, shards, fits["dec-gapx-gp"], fits["full-gp"], chosen.seed).savefig(picture, dpi=150)
-    console.print(f"\nThe picture is in [bold]{picture}[/bold].")
+    console.print(f"\nThe picture is in [bold]{picture}[/bold].\n")
+
+    fleet.train("dec-gapx-gp", theta0=fg.PAPER_THETA0)
+    side, tests = chosen.grid, 400
+    unseen = np.random.default_rng([chosen.seed, 9]).uniform(0.0, 2.0, (tests, 2))
+    answers = synthetic_truth(field, unseen, chosen.seed)
+    outputs = {}
+    with console.status("") as spinner:
+        for method in fg.PREDICTION_METHODS:
+            spinner.update(f"predicting by {method} ...")
+            slow = method in SLOW
+            points, most = (unseen[:FEW], SLOW_ROUNDS) if slow else (unseen, 20_000)
+            outputs[method] = fleet.predict(points, method, eta=ETA, rounds=most)
+        spinner.update("drawing the map ...")
+        axis = np.linspace(0.0, 2.0, side)
+        grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        best, full = (fleet.predict(grid, method, eta=ETA) for method in ("dec-nn-grbcm", "full-gp"))
+    console.print(prediction_table(answers, outputs))
+    console.print(_map_note(outputs["dec-nn-grbcm"]), highlight=False)
+    picture = chosen.out / "map.png"
+    map_figure(synthetic_truth(field, grid, chosen.seed), full, best, shards, (0.0, 2.0)).savefig(picture, dpi=150)
+    console.print(f"\nThe map is in [bold]{picture}[/bold].")
+
+
+def synthetic_truth(field: fg.Field, points: Array, seed: int) -> Array:
+    """The noise-free field at other places."""
+    return fg.synthetic_field(theta=tuple(field.theta), seed=seed, inputs=points).truth
+
+
+def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
+    """RMSE, NLPD and coverage per method, all against the noise-free truth."""
+    table = Table(title="Predictions by method, of unseen points", title_justify="left", box=None, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for name in ("RMSE", "NLPD", "95 % cover", "off full", "agents", "rounds", "sent"):
+        table.add_column(name, justify="right", no_wrap=True)
+    full = outputs["full-gp"]
+    for method, out in outputs.items():
+        seen, some = truth[: len(out.mean)], len(out.mean)
+        star = "" if out.status == "converged" else "*"
+        table.add_row(
+            f"[bold]{method}[/bold]" if method.startswith("dec-") else method,
+            f"{rmse(out.mean, seen):.4f}",
+            f"{nlpd(out.mean, out.variance, seen):.2f}",
+            f"{coverage(out.mean, out.variance, seen):.0%}",
+            "" if method == "full-gp" else f"{rmse(out.mean, full.mean[:some]):.4f}",
+            f"{out.participants.sum(axis=0).mean():.1f}",
+            f"{out.rounds}{star}" if method.startswith("dec-") else "",
+            readable_bytes(out.ledger.bytes),
+        )
+    table.caption = (
+        "off full: root mean square difference to the exact GP.\n"
+        "agents: took part in a point, on average. *: not converged within its rounds.\n"
+        f"dec-npae, dec-npae-star and dec-nn-npae: {FEW} of the points."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _map_note(out: fg.Prediction) -> str:
+    return (
+        "\nEvery agent can be asked: with dec-nn-grbcm "
+        f"their means differ by {np.ptp(out.means, axis=0).max():.0e} at most.\n"
+        f"A point needed {out.participants.sum(axis=0).mean():.1f} of the {AGENTS} agents, on average (eta = {ETA})."
+    )
 
 
 def training_table(truth: Array, fits: dict[str, Fit]) -> Table:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
+from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard, synthetic_field
 from fleetgp.hyperparameters import names
+from fleetgp.prediction import Prediction
 from fleetgp.training import Fit
 
 SYMBOLS = {"sigma_f": r"$\sigma_f$", "sigma_eps": r"$\sigma_\epsilon$"}
@@ -60,6 +63,43 @@ def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed
     panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(
         f"{len(shards)} agents on a path agree by {fit.method}, and no agent hands over all its data", fontsize=13
+    )
+    return figure
+
+
+def map_figure(
+    truth: Array, full: Prediction, prediction: Prediction, shards: list[Shard], extent: tuple[float, float]
+) -> Figure:
+    """The predicted mean and standard deviation on a square grid, beside the truth, and who took part."""
+    side = round(len(truth) ** 0.5)
+    figure = Figure(figsize=(13, 7.4), layout="constrained")
+    panels = figure.subplots(2, 3).ravel()
+    low, high = float(truth.min()), float(truth.max())
+    deviation = np.sqrt(prediction.variance)
+    top = float(max(deviation.max(), np.sqrt(full.variance).max()))
+    images: list[tuple[str, Array, dict[str, Any]]] = [
+        ("The truth", truth, {"cmap": "viridis", "vmin": low, "vmax": high}),
+        (f"Mean, {prediction.method}", prediction.mean, {"cmap": "viridis", "vmin": low, "vmax": high}),
+        ("Mean, full-gp (all data pooled)", full.mean, {"cmap": "viridis", "vmin": low, "vmax": high}),
+        (
+            "Agents that took part",
+            prediction.participants.sum(axis=0).astype(float),
+            {"cmap": "Greys", "vmin": 0, "vmax": len(shards)},
+        ),
+        (f"Standard deviation, {prediction.method}", deviation, {"cmap": "magma", "vmin": 0.0, "vmax": top}),
+        ("Standard deviation, full-gp", np.sqrt(full.variance), {"cmap": "magma", "vmin": 0.0, "vmax": top}),
+    ]
+    for ax, (title, values, style) in zip(panels, images, strict=True):
+        image = ax.imshow(
+            values.reshape(side, side).T, origin="lower", extent=(*extent, *extent), aspect="equal", **style
+        )
+        figure.colorbar(image, ax=ax, shrink=0.85)
+        ax.set(title=title, xlabel="$x_1$", ylabel="$x_2$")
+        for left, right in pairwise(shards):
+            border = 0.5 * (left[0][:, 0].max() + right[0][:, 0].min())
+            ax.axvline(border, color="white" if style["cmap"] != "Greys" else "tab:red", linewidth=0.5, alpha=0.6)
+    figure.suptitle(
+        f"What every one of the {len(shards)} agents answers (thin lines: the agents' stripes)", fontsize=13
     )
     return figure
 
