@@ -54,56 +54,78 @@ def predict(
     options: PredictionOptions,
 ) -> Prediction:
     """Mean and variance of f at the queries (T, D), by the hosted agents, each with its own theta (A, P)."""
+    task = _Task(method, shards, network, kernel, thetas, queries, options)
     if method.rule == "full-gp":
-        answer = _pooled(shards, network, kernel, thetas, queries)
+        answer = _pooled(task)
     elif method.rule == "npae":
-        answer = _npae(method, _posteriors(shards, network, kernel, thetas), network, queries, options)
+        answer = _npae(task)
     else:
-        answer = _aggregated(method, shards, network, kernel, thetas, queries, options)
-    return _prediction(method, network, answer)
+        answer = _aggregated(task)
+    return _prediction(task, answer)
 
 
-def _posteriors(shards: Sequence[Shard], network: Network, kernel: Kernel, thetas: Array) -> list[Posterior]:
-    experts = [DenseExpert(x, y, kernel, agent) for (x, y), agent in zip(shards, network.hosted, strict=True)]
-    return [expert.condition(theta) for expert, theta in zip(experts, thetas, strict=True)]
+@dataclass(frozen=True)
+class _Task:
+    """What was asked, and of whom."""
+
+    method: PredictionMethod
+    shards: Sequence[Shard]
+    network: Network
+    kernel: Kernel
+    thetas: Array
+    queries: Array
+    options: PredictionOptions
+
+    @property
+    def prior(self) -> Array:
+        """k(x*, x*) by each hosted agent's theta, (A,)."""
+        return self.thetas[:, -2] ** 2
+
+    @property
+    def everyone(self) -> BoolArray:
+        return np.ones((self.network.agents, len(self.queries)), dtype=bool)
+
+    def posteriors(self, data: Sequence[Shard]) -> list[Posterior]:
+        """Each hosted agent's posterior given some data."""
+        experts = [DenseExpert(x, y, self.kernel, i) for (x, y), i in zip(data, self.network.hosted, strict=True)]
+        return [expert.condition(theta) for expert, theta in zip(experts, self.thetas, strict=True)]
+
+    def at_queries(self, posteriors: Sequence[Posterior]) -> tuple[Array, Array]:
+        """Means and variances (A, T)."""
+        both = np.stack([np.stack(p.mean_and_variance(self.queries)) for p in posteriors])
+        return both[:, 0], both[:, 1]
+
+    def selection(self, explained: Array) -> Selection:
+        """CBNN, from how much of the variance each agent's own data explain, (A, T)."""
+        with self.network.phase("select"):
+            chosen = select(self.network, explained, self.options.eta * self.prior)
+        return Selection(self.network.topology, chosen)
 
 
-def _pooled(shards: Sequence[Shard], network: Network, kernel: Kernel, thetas: Array, queries: Array) -> _Answer:
-    with network.phase("pool"):
-        sent = network.gather({"inputs": [x for x, _ in shards], "observations": [y for _, y in shards]})
-        expert = DenseExpert(np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]), kernel, agent=0)
-        posterior = expert.condition(np.exp(np.log(thetas).mean(axis=0)))
-        told = network.scatter(np.stack(posterior.mean_and_variance(queries)), "predictions")
-    everyone = np.ones((network.agents, len(queries)), dtype=bool)
-    return _Answer(told[:, 0], told[:, 1], everyone, jitter=posterior.jitter)
+def _pooled(task: _Task) -> _Answer:
+    with task.network.phase("pool"):
+        sent = task.network.gather({"inputs": [x for x, _ in task.shards], "observations": [y for _, y in task.shards]})
+        pool = (np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))
+        posterior = DenseExpert(*pool, task.kernel, agent=0).condition(np.exp(np.log(task.thetas).mean(axis=0)))
+        told = task.network.scatter(np.stack(posterior.mean_and_variance(task.queries)), "predictions")
+    return _Answer(told[:, 0], told[:, 1], task.everyone, jitter=posterior.jitter)
 
 
 # ---- products of experts and committee machines ------------------------------------------------------------
 
 
-def _aggregated(
-    method: PredictionMethod,
-    shards: Sequence[Shard],
-    network: Network,
-    kernel: Kernel,
-    thetas: Array,
-    queries: Array,
-    options: PredictionOptions,
-) -> _Answer:
-    rule = RULES[method.rule]
-    everyone = np.ones((network.agents, len(queries)), dtype=bool)
+def _aggregated(task: _Task) -> _Answer:
+    rule, network, options = RULES[task.method.rule], task.network, task.options
     selection = None
-    if method.nearest:
-        with network.phase("select"):
-            own = _posteriors(shards, network, kernel, thetas)
-            correlation = np.stack([p.explained_variance(queries) for p in own])
-            selection = Selection(network.topology, select(network, correlation, options.eta * thetas[:, -2] ** 2))
-    participants = everyone if selection is None else selection.participants
-    beliefs, jitter = _beliefs(rule, method, shards, network, kernel, thetas, queries, participants, options.seed)
+    if task.method.nearest:
+        # The agents' own data count, for grBCM too: with the samples of all, everyone is correlated everywhere.
+        selection = task.selection(np.stack([p.explained_variance(task.queries) for p in task.posteriors(task.shards)]))
+    participants = task.everyone if selection is None else selection.participants
+    beliefs, jitter = _beliefs(task, rule, participants)
     hosted = np.asarray(network.hosted)
     summands = np.where(participants[hosted][..., None], rule.summands(beliefs), 0.0)
     count = np.tile(participants.sum(axis=0).astype(float), (len(hosted), 1))
-    if not method.decentralized:
+    if not task.method.decentralized:
         with network.phase("aggregate"):
             sent = network.gather({"predictions": summands})["predictions"]
             totals = np.tile(np.sum(sent, axis=0), (len(hosted), 1, 1))
@@ -123,35 +145,27 @@ def _aggregated(
     return _Answer(means, variances, participants, averaging, jitter=jitter)
 
 
-def _beliefs(
-    rule: Rule,
-    method: PredictionMethod,
-    shards: Sequence[Shard],
-    network: Network,
-    kernel: Kernel,
-    thetas: Array,
-    queries: Array,
-    participants: BoolArray,
-    seed: int,
-) -> tuple[Beliefs, float]:
+def _beliefs(task: _Task, rule: Rule, participants: BoolArray) -> tuple[Beliefs, float]:
     """The agents' posteriors at the queries; for grBCM from augmented data, with those of the samples alone."""
-    prior = thetas[:, -2] ** 2
-    floor = SMALLEST * prior[:, None]
-    data, common = list(shards), np.zeros((2, len(thetas), len(queries)))
-    jitter = 0.0
+    network, floor = task.network, SMALLEST * task.prior[:, None]
+    posteriors, shared = [], []
     if rule.augmented:
         with network.phase("augment"):
-            samples = communication_data(network, shards, seed, central=not method.decentralized)
-        data = [augmented(s, i, samples) for s, i in zip(shards, network.hosted, strict=True)]
+            samples = communication_data(network, task.shards, task.options.seed, central=not task.method.decentralized)
         pool = (np.concatenate([x for x, _ in samples]), np.concatenate([y for _, y in samples]))
-        shared = _posteriors([pool] * len(thetas), network, kernel, thetas)
-        common = np.stack([np.stack(p.mean_and_variance(queries)) for p in shared], axis=1)
-        jitter = max(p.jitter for p in shared)
-    posteriors = _posteriors(data, network, kernel, thetas)
-    local = np.stack([np.stack(p.mean_and_variance(queries)) for p in posteriors], axis=1)
+        shared = task.posteriors([pool] * len(network.hosted))
+        posteriors = task.posteriors(
+            [augmented(s, i, samples) for s, i in zip(task.shards, network.hosted, strict=True)]
+        )
+    else:
+        posteriors = task.posteriors(task.shards)
+    mean, variance = task.at_queries(posteriors)
+    common_mean, common_variance = task.at_queries(shared) if shared else (mean, variance)
     first = participants.argmax(axis=0)[None, :] == np.asarray(network.hosted)[:, None]
-    beliefs = Beliefs(local[0], np.maximum(local[1], floor), prior, common[0], np.maximum(common[1], floor), first)
-    return beliefs, max(jitter, *(p.jitter for p in posteriors))
+    beliefs = Beliefs(
+        mean, np.maximum(variance, floor), task.prior, common_mean, np.maximum(common_variance, floor), first
+    )
+    return beliefs, max(p.jitter for p in (*posteriors, *shared))
 
 
 def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
@@ -168,34 +182,25 @@ def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tupl
 # ---- NPAE ------------------------------------------------------------------------------------------------------
 
 
-def _npae(
-    method: PredictionMethod,
-    posteriors: Sequence[Posterior],
-    network: Network,
-    queries: Array,
-    options: PredictionOptions,
-) -> _Answer:
-    local = np.stack([np.stack(p.mean_and_variance(queries)) for p in posteriors], axis=1)
-    prior = np.array([p.hyperparameters.signal**2 for p in posteriors])
-    explained = prior[:, None] - local[1]
-    nested = npae.Nested(posteriors, local[0], explained, prior, [p.weights(queries) for p in posteriors])
-    participants = np.ones((network.agents, len(queries)), dtype=bool)
-    if method.solver == "direct":
+def _npae(task: _Task) -> _Answer:
+    network, options = task.network, task.options
+    posteriors = task.posteriors(task.shards)
+    mean, variance = task.at_queries(posteriors)
+    nested = npae.Nested(
+        posteriors, mean, task.prior[:, None] - variance, task.prior, [p.weights(task.queries) for p in posteriors]
+    )
+    participants = task.everyone
+    if task.method.solver == "direct":
         with network.phase("aggregate"):
             outcome = npae.central(nested, network)
-    elif method.solver == "dale":
-        with network.phase("select"):
-            participants = select(network, explained, options.eta * prior)
-            selection = Selection(network.topology, participants)
+    elif task.method.solver == "dale":
+        selection = task.selection(nested.explained)
+        participants = selection.participants
         outcome = npae.over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
     else:
+        star = task.method.solver == "jor-star"
         outcome = npae.over_everyone(
-            nested,
-            network,
-            star=method.solver == "jor-star",
-            tol=options.tol,
-            rounds=options.rounds,
-            seed=options.seed,
+            nested, network, star=star, tol=options.tol, rounds=options.rounds, seed=options.seed
         )
     jitter = max(outcome.jitter, *(p.jitter for p in posteriors))
     return _Answer(outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving, jitter)
@@ -204,7 +209,7 @@ def _npae(
 # ---- the result ------------------------------------------------------------------------------------------------
 
 
-def _prediction(method: PredictionMethod, network: Network, answer: _Answer) -> Prediction:
+def _prediction(task: _Task, answer: _Answer) -> Prediction:
     queries = answer.means.shape[1]
     outcomes = [o for o in (answer.averaging, answer.solving) if o is not None]
     status: Status = "converged"
@@ -216,7 +221,7 @@ def _prediction(method: PredictionMethod, network: Network, answer: _Answer) -> 
     for outcome in outcomes:
         residual = np.maximum(residual, outcome.residual.max(axis=0, initial=0.0))
     return Prediction(
-        method=method.name,
+        method=task.method.name,
         means=answer.means,
         variances=answer.variances,
         participants=answer.participants,
@@ -225,7 +230,7 @@ def _prediction(method: PredictionMethod, network: Network, answer: _Answer) -> 
         residual=residual,
         status=status,
         jitter=answer.jitter,
-        ledger=network.ledger,
+        ledger=task.network.ledger,
     )
 
 
