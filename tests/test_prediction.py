@@ -381,6 +381,33 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
     assert np.allclose(out.variance, reference.variance, rtol=1e-3)
 
 
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+def test_without_noise_no_variance_is_zero_and_all_agents_agree(method: str) -> None:
+    parts = [([[0.0, 0.0], [1.0, 1.0]], [1.0, 2.0]), ([[0.5, 0.5]], [1.5])]
+    out = fg.Fleet(parts, "path", theta=(1, 1, 1, 1e-9)).predict([[0.0, 0.0], [0.5, 0.5]], method)
+    assert (out.variances > 0.0).all()
+    if out.status == "converged":
+        assert np.allclose(out.variances, out.variance, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", AVERAGED)
+def test_agents_answer_alike_after_a_training_that_did_not_finish(method: str) -> None:
+    f = fg.Fleet(shards())
+    fit = f.train("dec-apx-gp", theta0=[2, 0.5, 1, 1], rounds=3)
+    assert fit.disagreement > 0.1
+    out = f.predict(queries(), method)
+    assert out.disagreement < 1e-4
+    assert np.allclose(out.mean, f.predict(queries(), twin(method), theta=fit.theta).mean, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["rbcm", "dec-rbcm"])
+def test_a_fleet_with_given_theta_normalizes_too(method: str) -> None:
+    kelvin = [(x, 290.0 + y) for x, y in shards()]
+    out = fg.Fleet(kelvin, theta=THETA, normalize=True).predict([[50.0, 50.0]], method)
+    assert out.mean == pytest.approx(np.concatenate([y for _, y in kelvin]).mean())
+    assert out.variance == pytest.approx(THETA[2] ** 2)
+
+
 def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     """Five agents with the same data and hardly any noise between them: C_A has rank one."""
     field = fg.synthetic_field(25, THETA, seed=0, inputs="grid")
@@ -402,9 +429,13 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),
         ({"agent": 5}, "agent must lie between 0 and 4"),
-        ({"tol": 0}, "tol must be positive"),
-        ({"eta": -1}, "eta must be zero or positive"),
-        ({"rounds": 0}, "rounds must be"),
+        ({"tol": 0}, "tol must be a number above 0"),
+        ({"eta": -1}, "eta must be a number of at least 0"),
+        ({"rounds": 0}, "rounds must be a whole number"),
+        ({"rounds": True}, "rounds must be a whole number"),
+        ({"eta": "a"}, "eta must be a number"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": 1.5}, "seed must be a whole number"),
         ({"theta": [1, 1, 1, -1]}, "sigma_eps is -1"),
     ],
 )
@@ -437,4 +468,6 @@ def test_same_answers_rounds_and_messages_in_every_hosting(method: str, graph: s
             assert np.array_equal(out.means, whole.means[group])
             assert np.array_equal(out.variances, whole.variances[group])
             assert np.array_equal(out.participants, whole.participants)
+            assert np.array_equal(out.query_rounds, whole.query_rounds)
+            assert (out.status, out.residual.tolist()) == (whole.status, whole.residual.tolist())
         assert loopback.ledger.as_dict() == whole.ledger.as_dict()

@@ -15,11 +15,12 @@ from fleetgp.expert import duplicate_rows
 from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
-from fleetgp.network import InProcess
+from fleetgp.network import InProcess, Network
 from fleetgp.prediction import Prediction, PredictionOptions, predict, prediction_method
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
-from fleetgp.training.normalize import Scaling
+from fleetgp.training.normalize import Scaling, agree_on_scaling
+from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
 
 ENGINES = ("auto", "dense")
 
@@ -111,17 +112,14 @@ class Fleet:
         if nested not in ("l-bfgs", "gradient-descent"):
             raise unknown_name("nested solver", nested, ("l-bfgs", "gradient-descent"))
         for name, value in {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "step": step}.items():
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be a positive number or None for automatic, but {value!r} came")
-        if not (np.isfinite(tol) and tol >= 0):
-            raise InputError(f"tol must be zero or positive, but {tol!r} came")
-        if not (isinstance(rounds, int | np.integer) and rounds >= 1):
-            raise InputError(f"rounds must be a whole number of at least 1, but {rounds!r} came")
-        if nested_iterations is not None and not (isinstance(nested_iterations, int) and nested_iterations >= 1):
-            raise InputError(f"nested_iterations must be a whole number of at least 1, but {nested_iterations!r} came")
+            if value is not None:
+                check_number(name, value, above=0.0)
+        check_number("tol", tol, least=0.0)
+        check_whole("rounds", rounds, least=1)
+        if nested_iterations is not None:
+            check_whole("nested_iterations", nested_iterations, least=1)
         chosen_seed = self.seed if seed is None else seed
-        if not (isinstance(chosen_seed, int | np.integer) and chosen_seed >= 0):
-            raise InputError(f"seed must be a whole number of at least 0, but {chosen_seed!r} came")
+        check_whole("seed", chosen_seed, least=0)
         options = TrainingOptions(
             starts=None if theta0 is None else self._check_starts(theta0),
             rounds=int(rounds),
@@ -169,10 +167,10 @@ class Fleet:
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
-        theta: hyperparameters in natural units; without it those of the last training (each agent's own with a
-            dec- method), or those given to the fleet.
+        theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
+            mean of their estimates), or those given to the fleet.
         rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many
-            rounds; `status` says which.
+            rounds; `status` says which. For NPAE it is relative to what the agents explain of the prior variance.
         eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
         noisy: the variance of an observation instead of that of f.
         agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
@@ -182,17 +180,18 @@ class Fleet:
         points = self._check_queries(queries)
         if not (isinstance(agent, int | np.integer) and 0 <= agent < self.agents):
             raise InputError(f"agent must lie between 0 and {self.agents - 1}, but {agent!r} came")
-        if not (np.isfinite(tol) and tol > 0):
-            raise InputError(f"tol must be positive, but {tol!r} came")
-        if not (np.isfinite(eta) and eta >= 0):
-            raise InputError(f"eta must be zero or positive, but {eta!r} came")
-        if not (isinstance(rounds, int | np.integer) and rounds >= 1):
-            raise InputError(f"rounds must be a whole number of at least 1, but {rounds!r} came")
-        thetas, scaling = self._model(theta, own=row.decentralized)
+        check_number("tol", tol, above=0.0)
+        check_number("eta", eta, least=0.0)
+        check_whole("rounds", rounds, least=1)
+        chosen_seed = self.seed if seed is None else seed
+        check_whole("seed", chosen_seed, least=0)
+        network = InProcess(self.graph)
+        reduction = ByConsensus(network) if row.decentralized else ByServer(network)
+        thetas, scaling = self._model(theta, network, reduction)
         unscaled = thetas / np.exp(scaling.shift(thetas))
-        options = PredictionOptions(int(rounds), float(tol), float(eta), self.seed if seed is None else seed)
+        options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed))
         shards = scaling.apply(self.shards)
-        found = predict(row, shards, InProcess(self.graph), self.kernel, unscaled, points, options)
+        found = predict(row, shards, network, self.kernel, unscaled, points, options)
         noise = thetas[:, -1:] ** 2 if noisy else 0.0
         return replace(
             found,
@@ -201,16 +200,24 @@ class Fleet:
             asked=int(agent),
         )
 
-    def _model(self, theta: Sequence[float] | Array | None, *, own: bool) -> tuple[Array, Scaling]:
-        """Every agent's theta (M, P), and the scaling of the observations that belongs to it."""
+    def _model(
+        self, theta: Sequence[float] | Array | None, network: Network, reduction: Reduction
+    ) -> tuple[Array, Scaling]:
+        """The common theta of all agents (M, P), and the scaling of the observations that belongs to it."""
         scaling = Scaling() if self.fit is None else self.fit.scaling
+        if self.normalize and self.fit is None:
+            with network.phase("normalize"):
+                scaling = agree_on_scaling(reduction, self.shards)
         if theta is not None:
             return np.tile(self._check_theta(theta, "theta"), (self.agents, 1)), scaling
-        if own and self.fit is not None and self.fit.status != "diverged":
-            return self.fit.thetas, scaling
         if self.theta is None:
             raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
-        return np.tile(self.theta, (self.agents, 1)), scaling
+        if self.fit is None or self.fit.status == "diverged":
+            return np.tile(self.theta, (self.agents, 1)), scaling
+        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        with network.phase("model"):
+            log_theta = reduction.total(np.log(self.fit.thetas)) / self.agents
+        return np.tile(np.exp(log_theta), (self.agents, 1)), scaling
 
     # ---- checks ---------------------------------------------------------------------------------------
 
@@ -249,6 +256,20 @@ class Fleet:
     def __repr__(self) -> str:
         points = sum(len(y) for _, y in self.shards)
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"
+
+
+def check_number(name: str, value: object, *, above: float | None = None, least: float | None = None) -> None:
+    """A finite number above or at least a bound, or one clear error."""
+    bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
+    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not numeric or not np.isfinite(value) or (value <= above if above is not None else value < least):  # type: ignore[operator,call-overload]
+        raise InputError(f"{name} must be a number {bound}, but {value!r} came")
+
+
+def check_whole(name: str, value: object, *, least: int) -> None:
+    """A whole number of at least a bound, or one clear error."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, but {value!r} came")
 
 
 def check_shards(shards: Sequence[tuple[Any, Any]]) -> list[Shard]:

@@ -99,6 +99,7 @@ class BatchOutcome:
     residual: Array
     converged: BoolArray
     diverged: BoolArray
+    tol: float
 
     @property
     def status(self) -> Status:
@@ -122,6 +123,7 @@ def iterate_batch(
         np.where(alive, np.inf, 0.0),
         ~alive,
         np.zeros((agents, items), dtype=bool),
+        tol,
     )
     items_left = np.arange(items)
     stopping = Maximin(network.diameter if scope is None else scope.window, tol) if tol > 0 else None
@@ -172,6 +174,7 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
         np.full((agents, items), np.inf),
         np.zeros((agents, items), dtype=bool),
         np.zeros((agents, items), dtype=bool),
+        tol,
     )
     items_left = np.arange(items)
     stopping = Settled(tol) if tol > 0 else None

@@ -19,6 +19,7 @@ from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_re
 from fleetgp.errors import NumericalError
 from fleetgp.expert import Posterior, cross_covariance
 from fleetgp.network import Network
+from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.selection import Selection
 
 SILENT = 1e-12
@@ -63,7 +64,7 @@ def covariance_rows(n: Nested, network: Network, inputs: Sequence[Array], weight
 
 def scaled(rows: Array, everyone: Array, ids: Sequence[int], prior: Array) -> tuple[Array, Array]:
     """D^-1/2 C_A D^-1/2 with D = diag(k_A): rows (A, T, M), and D^-1/2 of every agent, (T, M); 0 for the silent."""
-    heard = everyone > SILENT * prior.max()
+    heard = everyone > SILENT * prior[0]  # all agents have the same theta
     roots = np.where(heard, 1.0 / np.sqrt(np.where(heard, everyone, 1.0)), 0.0)
     unit = rows * roots[None] * np.stack([roots[:, i] for i in ids])[..., None]
     for a, i in enumerate(ids):
@@ -123,7 +124,8 @@ def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds
     with network.phase("average"):
         averaging = average_items(network, known[..., None] * solving.state, kind="predictions", tol=tol, rounds=rounds)
     sums = network.agents * averaging.state
-    return NpaeOutcome(sums[..., 0], _variance(n, sums[..., 1]), averaging, solving)
+    settled = averaging.converged & solving.converged
+    return NpaeOutcome(sums[..., 0], _variance(n, sums[..., 1], settled), averaging, solving)
 
 
 def over_selection(n: Nested, network: Network, selection: Selection, *, tol: float, rounds: int) -> NpaeOutcome:
@@ -159,14 +161,21 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
     with network.phase("solve"):
         found = dale(network, system, right, tol=tol, rounds=rounds, scope=selection)
     weight = np.where(used, np.take_along_axis(known, slots, axis=1), 0.0)
-    answers = (weight[None, :, None, :] @ found.state)[:, :, 0, :]
+    sums = (weight[None, :, None, :] @ found.state)[:, :, 0, :]
     with network.phase("spread"):
-        answers = selection.spread(network, answers)
-    return NpaeOutcome(answers[..., 0], _variance(n, answers[..., 1]), found)
+        means, variances, told = selection.spread(
+            network, sums[..., 0], _variance(n, sums[..., 1], found.converged), found
+        )
+    return NpaeOutcome(means, variances, told)
 
 
-def _variance(n: Nested, explained: Array) -> Array:
-    """k** minus what is explained. Where a capped solution explains too much, the agent's own variance."""
+def _variance(n: Nested, explained: Array, settled: BoolArray | None = None) -> Array:
+    """k** minus what is explained: at least SMALLEST of it, at most all.
+
+    Where an unsettled solution explains more than there is, nothing is known of the variance: the prior.
+    """
     prior = n.prior[:, None]
-    variance = np.minimum(prior - explained, prior)
-    return np.where(variance > 0.0, variance, prior - n.explained)
+    variance = np.clip(prior - explained, SMALLEST * prior, prior)
+    if settled is None:
+        return variance
+    return np.where((explained < prior) | settled, variance, prior)

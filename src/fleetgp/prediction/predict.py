@@ -16,12 +16,9 @@ from fleetgp.network import Network
 from fleetgp.prediction import npae
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.prediction import Prediction
-from fleetgp.prediction.rules import RULES, Beliefs, Rule
+from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
 from fleetgp.prediction.selection import Selection, select
 from fleetgp.training.augment import augmented, communication_data
-
-#: A local variance is never taken for smaller than this fraction of the prior: a precision must stay finite.
-SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,9 @@ def _pooled(task: _Task) -> _Answer:
         sent = task.network.gather({"inputs": [x for x, _ in task.shards], "observations": [y for _, y in task.shards]})
         pool = (np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))
         posterior = DenseExpert(*pool, task.kernel, agent=0).condition(np.exp(np.log(task.thetas).mean(axis=0)))
-        told = task.network.scatter(np.stack(posterior.mean_and_variance(task.queries)), "predictions")
+        mean, variance = posterior.mean_and_variance(task.queries)
+        floor = SMALLEST * posterior.hyperparameters.signal**2
+        told = task.network.scatter(np.stack([mean, np.maximum(variance, floor)]), "predictions")
     return _Answer(told[:, 0], told[:, 1], task.everyone, jitter=posterior.jitter)
 
 
@@ -140,8 +139,7 @@ def _aggregated(task: _Task) -> _Answer:
     means, variances = _finished(rule, averaging.state * size, count, beliefs)
     if selection is not None:
         with network.phase("spread"):
-            answers = selection.spread(network, np.stack([means, variances], axis=-1))
-        means, variances = answers[..., 0], answers[..., 1]
+            means, variances, averaging = selection.spread(network, means, variances, averaging)
     return _Answer(means, variances, participants, averaging, jitter=jitter)
 
 

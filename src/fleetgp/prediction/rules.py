@@ -14,6 +14,9 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 
+#: No variance is taken for smaller than this fraction of the prior: a precision must stay finite.
+SMALLEST = 1e-12
+
 
 @dataclass(frozen=True)
 class Beliefs:

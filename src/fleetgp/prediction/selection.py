@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus import maximum, minimum
+from fleetgp.consensus import BatchOutcome, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
 
@@ -85,8 +85,20 @@ class Selection:
             self._degrees[graph] = counts
         return self._degrees[graph]
 
-    def spread(self, network: Network, answers: Array) -> Array:
-        """Carry the answers (A, T, K) of the active agents to all others; each hears it once per informed link."""
+    def spread(
+        self, network: Network, means: Array, variances: Array, found: BatchOutcome
+    ) -> tuple[Array, Array, BatchOutcome]:
+        """Carry the active agents' answers (A, T), and how they came by them, to all others."""
+        whole = np.stack([means, variances, found.residual, found.rounds.astype(float)], axis=-1)
+        told = self._carried(network, whole)
+        residual = told[..., 2]
+        outcome = BatchOutcome(
+            found.state, told[..., 3].astype(np.int64), residual, residual <= found.tol, np.isnan(residual), found.tol
+        )
+        return told[..., 0], told[..., 1], outcome
+
+    def _carried(self, network: Network, answers: Array) -> Array:
+        """(A, T, K): every agent hears a query's answer from its informed neighbours, and keeps the first."""
         informed = self.active.copy()
         hosted = np.asarray(network.hosted)
         while not informed.all():
