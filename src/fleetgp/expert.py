@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,11 +161,6 @@ def duplicate_rows(inputs: Array) -> tuple[int, int] | None:
         return None
     first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
     return first, second
-
-
-def evaluate_each(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Evaluation]:
-    """Every hosted expert at its own log theta, (A, P)."""
-    return [expert.evaluate(row) for expert, row in zip(experts, log_thetas, strict=True)]
 
 
 def _weighted_product(inverse: Array, weight: Array, alpha: Array, columns: Array) -> Array:

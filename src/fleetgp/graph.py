@@ -81,10 +81,6 @@ class Graph:
         receivers, senders = self.directed.T
         return [int(j) for j in senders[receivers == agent]]
 
-    @property
-    def is_complete(self) -> bool:
-        return len(self.edges) == self.agents * (self.agents - 1) // 2
-
     @cached_property
     def diameter(self) -> int:
         """The longest shortest path; the number of rounds a flood needs.

@@ -135,6 +135,6 @@ def _draw_spread(ax: Axes, fit: Fit) -> None:
     for j, name in enumerate(names(spread.shape[1] - 2)):
         positive = spread[:, j] > 0.0
         ax.semilogy(rounds[positive], spread[positive, j], label=symbol(name), linewidth=1.4)
-    ax.set(title="Disagreement in $\\log\\theta$ (largest $-$ smallest)", xlabel="round", xlim=(0, rounds[-1]))
+    ax.set(title="Disagreement in $\\log\\theta$", xlabel="round", xlim=(0, rounds[-1]))
     ax.grid(alpha=0.25)
     ax.legend(frameon=False, ncols=4, fontsize=9)
