@@ -10,7 +10,9 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
+from fleetgp.expert import ENGINES, Expert
 from fleetgp.graph import Topology
+from fleetgp.kernels import Kernel, SquaredExponential
 
 
 @cache
@@ -37,6 +39,24 @@ def every_graph(agents: int) -> dict[str, Topology]:
         "geometric": fg.Graph.geometric(agents, seed=3),
         "alternating": alternating_path(agents),
     }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=ENGINES, default="auto", help="what engine='auto' means in this run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With --engine=moments or dense, experts that were left to choose take this one."""
+    forced, original = config.getoption("--engine"), Expert.__init__
+
+    def init(
+        self: Expert, inputs: Array, observations: Array, kernel: Kernel, agent: int, engine: str = "auto"
+    ) -> None:
+        able = forced == "dense" or isinstance(kernel, SquaredExponential)
+        original(self, inputs, observations, kernel, agent, forced if engine == "auto" and able else engine)
+
+    if forced != "auto":
+        Expert.__init__ = init  # type: ignore[method-assign]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

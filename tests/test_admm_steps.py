@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.expert import DenseExpert
+from fleetgp.dense import DenseExpert
 from fleetgp.kernels import KERNELS
 from fleetgp.training.edges import best_pace
 from tests.conftest import paper_shards

@@ -27,13 +27,13 @@ def test_draws_have_the_kernels_covariance() -> None:
 
 
 def test_features_reproduce_the_kernel_to_rounding() -> None:
-    from fleetgp.chebyshev import degree_for, polynomials
-    from fleetgp.data.synthetic import _square_root
+    from fleetgp.chebyshev import polynomials
+    from fleetgp.data.synthetic import _feature_count, _square_root
 
     x = np.linspace(-1, 1, 200)
     for ratio in (0.3, 2.0, 7.0, 40.0):
-        root = _square_root(ratio, degree_for(ratio))
-        features = polynomials(x, len(root)) @ root
+        root = _square_root(ratio, _feature_count(ratio))
+        features = polynomials(x, len(root)).T @ root
         exact = np.exp(-(((x[:, None] - x) * ratio / 2) ** 2))
         assert np.abs(features @ features.T - exact).max() < 1e-13
 

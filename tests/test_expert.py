@@ -13,8 +13,8 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
+from fleetgp.dense import DenseExpert, cross_covariance
 from fleetgp.errors import NumericalError
-from fleetgp.expert import DenseExpert, cross_covariance
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import KERNELS
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
 
+from fleetgp import lapack
 from fleetgp.arrays import Array
 
 #: Tried in turn, relative to the mean of the diagonal.
@@ -26,18 +27,20 @@ class Cholesky:
 
     def solve(self, right: Array) -> Array:
         """C^-1 right, for a vector or the columns of a matrix."""
-        solution, _ = lapack.dpotrs(self.lower, right, lower=1)
-        return np.asarray(solution, dtype=float).reshape(right.shape)
+        solution = np.array(right, dtype=float, order="F")
+        lapack.solve_in_place(self.lower, solution)
+        return solution
 
     def half_solve(self, right: Array) -> Array:
         """L^-1 right: squared column norms are quadratic forms with C^-1."""
-        solution, _ = lapack.dtrtrs(self.lower, right, lower=1)
-        return np.asarray(solution, dtype=float).reshape(right.shape)
+        solution = np.array(right, dtype=float, order="F")
+        lapack.half_solve_in_place(self.lower, solution)
+        return solution
 
     def inverse_in_place(self) -> Array:
         """The lower triangle of C^-1, written over the factor, which is lost."""
-        inverse, _ = lapack.dpotri(self.lower, lower=1, overwrite_c=1)
-        return np.asarray(inverse, dtype=float)
+        lapack.inverse_in_place(self.lower)
+        return self.lower
 
 
 def factorize(covariance: Array, noise_variance: float, *, pivot: float = 0.0) -> Cholesky | None:
@@ -46,14 +49,27 @@ def factorize(covariance: Array, noise_variance: float, *, pivot: float = 0.0) -
     `covariance` (N, N) is symmetric and stays as it is. A squared pivot below `pivot` times the mean of the
     diagonal counts as a failure: rounding can let a singular matrix pass.
     """
-    size = len(covariance)
-    if not (np.isfinite(noise_variance) and np.isfinite(covariance).all()):
+    scale = float(np.trace(covariance)) / len(covariance) + noise_variance
+    work = np.empty_like(covariance, order="C")
+    return factorize_in_place(work.T, lambda: np.copyto(work, covariance), noise_variance, scale, pivot=pivot)
+
+
+def factorize_in_place(
+    work: Array, fill: Callable[[], object], noise_variance: float, scale: float, *, pivot: float = 0.0
+) -> Cholesky | None:
+    """As `factorize`, in `work` (Fortran-ordered), which `fill` fills with the covariance before each attempt.
+
+    scale: what jitter is relative to, the mean of the diagonal with noise.
+    """
+    if not np.isfinite(scale):
         return None
-    scale = float(np.trace(covariance)) / size + noise_variance
+    diagonal = work.ravel(order="K")[:: len(work) + 1]
     for relative in JITTERS:
-        work = covariance.copy()
-        work.flat[:: size + 1] += noise_variance + relative * scale
-        lower, info = lapack.dpotrf(work.T, lower=1, clean=0, overwrite_a=1)
-        if info == 0 and np.isfinite(lower[-1, -1]) and np.diagonal(lower).min() ** 2 >= pivot * scale:
-            return Cholesky(lower, relative * scale)
+        fill()
+        diagonal += noise_variance + relative * scale
+        if not lapack.cholesky_in_place(work):
+            continue
+        # A NaN anywhere ends up in the last pivot.
+        if np.isfinite(diagonal[-1]) and diagonal.min() ** 2 >= pivot * scale:
+            return Cholesky(work, relative * scale)
     return None

@@ -10,8 +10,9 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
+from fleetgp.dense import duplicate_rows
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.expert import duplicate_rows
+from fleetgp.expert import ENGINES
 from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
@@ -21,8 +22,6 @@ from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
-
-ENGINES = ("auto", "dense")
 
 
 class Fleet:
@@ -102,13 +101,15 @@ class Fleet:
         nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
             `step` and `nested_iterations` iterations a round.
         seed: draws the samples of the g- methods, per agent.
+        engine: "auto" takes for each agent the cheaper of the two engines that is certified to be exact; "moments"
+            (squared exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK
+            alone. `engine` of the result says what was used.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
         Options that a method does not have are ignored, so that one set can serve a comparison.
         """
         row = training_method(method)
-        if engine not in ENGINES:
-            raise unknown_name("engine", engine, ENGINES)
+        self._check_engine(engine)
         if nested not in ("l-bfgs", "gradient-descent"):
             raise unknown_name("nested solver", nested, ("l-bfgs", "gradient-descent"))
         for name, value in {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "step": step}.items():
@@ -132,6 +133,7 @@ class Fleet:
             nested_iterations=nested_iterations,
             seed=int(chosen_seed),
             normalize=self.normalize,
+            engine=engine,
         )
         with listening(progress) as listener:
             known = options.rounds if tol == 0 else None
@@ -164,6 +166,7 @@ class Fleet:
         noisy: bool = False,
         agent: int = 0,
         seed: int | None = None,
+        engine: str = "auto",
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
@@ -175,8 +178,10 @@ class Fleet:
         noisy: the variance of an observation instead of that of f.
         agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
         seed: draws the samples of grBCM, per agent.
+        engine: as in `train`. With dense experts NPAE sends the agents' inputs, else short vectors alone.
         """
         row = prediction_method(method)
+        self._check_engine(engine)
         points = self._check_queries(queries)
         if not (isinstance(agent, int | np.integer) and 0 <= agent < self.agents):
             raise InputError(f"agent must lie between 0 and {self.agents - 1}, but {agent!r} came")
@@ -189,7 +194,7 @@ class Fleet:
         reduction = ByConsensus(network) if row.decentralized else ByServer(network)
         thetas, scaling = self._model(theta, network, reduction)
         unscaled = thetas / np.exp(scaling.shift(thetas))
-        options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed))
+        options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed), engine)
         shards = scaling.apply(self.shards)
         found = predict(row, shards, network, self.kernel, unscaled, points, options)
         noise = thetas[:, -1:] ** 2 if noisy else 0.0
@@ -220,6 +225,10 @@ class Fleet:
         return np.tile(np.exp(log_theta), (self.agents, 1)), scaling
 
     # ---- checks ---------------------------------------------------------------------------------------
+
+    def _check_engine(self, engine: str) -> None:
+        if engine not in ENGINES:
+            raise unknown_name("engine", engine, ENGINES)
 
     def _check_starts(self, theta0: object) -> Array:
         array = np.asarray(theta0, dtype=object)

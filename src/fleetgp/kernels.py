@@ -39,6 +39,8 @@ class Kernel(abc.ABC):
     r"""k(x, x') = sigma_f^2 phi(s), with s the scaled squared distance."""
 
     name: ClassVar[str]
+    #: Whether profile and slope are one function, as for the squared exponential.
+    slope_is_value: ClassVar[bool] = False
 
     @abc.abstractmethod
     def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
@@ -76,6 +78,7 @@ class SquaredExponential(Kernel):
     """
 
     name = "se"
+    slope_is_value = True
 
     def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
         np.negative(s, out=s)

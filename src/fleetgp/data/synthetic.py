@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.chebyshev import coefficients, degree_for, nodes, polynomials
+from fleetgp.chebyshev import coefficients, nodes, polynomials
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.hyperparameters import Hyperparameters, check_theta
 
@@ -53,7 +53,7 @@ def synthetic_field(
     h = Hyperparameters.from_theta(check_theta(theta, dimension))
     places = _places(n, dimension, box, inputs, seed)
     width = box[1] - box[0]
-    counts = [degree_for(width / scale) for scale in h.length_scales]
+    counts = [_feature_count(width / scale) for scale in h.length_scales]
     if np.prod(np.array(counts, dtype=float)) > MAX_FEATURES:
         raise InputError(
             f"a draw with length-scales {list(h.length_scales)} on a box of width {width:g} needs "
@@ -86,6 +86,11 @@ def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, se
     raise unknown_name("inputs", inputs, ("uniform", "grid"))
 
 
+def _feature_count(width_over_scale: float) -> int:
+    """How many polynomials carry exp(-(x - x')^2 / l^2) to rounding. A field's draw depends on it: leave it."""
+    return int(np.ceil(24 + 7.5 * width_over_scale))
+
+
 def _square_root(width_over_scale: float, count: int) -> Array:
     """S with T S S' T' = exp(-(x - x')^2 / l^2) on the interval, (count, rank)."""
     x = nodes(count) * width_over_scale / 2.0
@@ -99,7 +104,7 @@ def _chunks(scaled: Array) -> list[Array]:
 
 
 def _evaluate(scaled: Array, roots: list[Array], weights: Array) -> Array:
-    features = [polynomials(scaled[:, d], len(root)) @ root for d, root in enumerate(roots)]
+    features = [polynomials(scaled[:, d], len(root)).T @ root for d, root in enumerate(roots)]
     values = np.tensordot(features[0], weights, axes=1)
     for feature in features[1:]:
         values = np.einsum("na,na...->n...", feature, values)

@@ -1,14 +1,14 @@
 """NPAE: nested pointwise aggregation, eqs. (mean_npae), (variance_npae), by a server, JOR or DALE.
 
-mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covariance of the agents' own means. An
-agent's row of C_A needs the others' inputs X_j and weights C_j^-1 k_j*: N_j (D + T) scalars each, flooded. (The
-paper sends C_j^-1 itself, N_j^2.) Rows are scaled to unit diagonal, which conditions them better. An agent with
+mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covariance of the agents' own means. What
+an agent needs from the others for its row of C_A is flooded, see `cross`. (The paper sends C_j^-1 itself, N_j^2
+scalars, and X_j.) Rows are scaled to unit diagonal, which conditions them better. An agent with
 nothing to say on a query (k_A below 1e-12 of the prior) has the trivial equation q_i = 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.cholesky import factorize
 from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
 from fleetgp.errors import NumericalError
-from fleetgp.expert import Posterior, cross_covariance
 from fleetgp.network import Network
+from fleetgp.prediction.cross import Carrier
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.selection import Selection
 
@@ -29,13 +29,12 @@ PIVOT = 1e-10
 
 @dataclass(frozen=True)
 class Nested:
-    """mean and explained variance k_A (A, T), prior (A,), and the weights C_i^-1 k_i* (N_i, T) of each agent."""
+    """mean and explained variance k_A (A, T), prior (A,), and what the agents need for cross-covariances."""
 
-    posteriors: Sequence[Posterior]
     mean: Array
     explained: Array
     prior: Array
-    weights: Sequence[Array]
+    carrier: Carrier
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,14 @@ class NpaeOutcome:
     jitter: float = 0.0
 
 
-def covariance_rows(n: Nested, network: Network, inputs: Sequence[Array], weights: Sequence[Array]) -> Array:
-    """Each hosted agent's row of the scaled C_A, (A, T, M), from everyone's inputs and weights (N_j, T)."""
+def covariance_rows(n: Nested, network: Network, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
+    """Each hosted agent's row of C_A, (A, T, M), from what everyone sent, and their blocks (K_j, T)."""
     agents, queries = n.explained.shape
     rows = np.zeros((agents, queries, network.agents))
-    for a, agent in enumerate(network.hosted):
-        for j in range(network.agents):
-            if j == agent:
-                rows[a, :, j] = n.explained[a]
-            elif len(inputs[j]):
-                rows[a, :, j] = cross_covariance(n.posteriors[a], n.weights[a], inputs[j], weights[j])
+    for j, block in enumerate(blocks):
+        other = {kind: parts[j] for kind, parts in sent.items()}
+        for a, agent in enumerate(network.hosted):
+            rows[a, :, j] = n.explained[a] if j == agent else n.carrier.between(a, other, block)
     return rows
 
 
@@ -76,14 +73,15 @@ def central(n: Nested, network: Network) -> NpaeOutcome:
     """All rows at a server, one Cholesky per query, with jitter where C_A is close to singular."""
     sent = network.gather(
         {
-            "inputs": [p.expert.inputs for p in n.posteriors],
-            "predictions": [np.vstack([w, m, k]) for w, m, k in zip(n.weights, n.mean, n.explained, strict=True)],
+            **n.carrier.parts(),
+            "predictions": [
+                np.vstack([b, m, k]) for b, m, k in zip(n.carrier.blocks, n.mean, n.explained, strict=True)
+            ],
         }
     )
-    weights = [block[:-2] for block in sent["predictions"]]
     mean = np.stack([block[-2] for block in sent["predictions"]])
     explained = np.stack([block[-1] for block in sent["predictions"]])
-    rows = covariance_rows(n, network, sent["inputs"], weights)
+    rows = covariance_rows(n, network, sent, [block[:-2] for block in sent["predictions"]])
     unit, roots = scaled(rows, explained.T, network.hosted, n.prior)
     jitter, answers = 0.0, np.zeros((mean.shape[1], 2))
     for t in range(mean.shape[1]):
@@ -104,12 +102,12 @@ def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds
     with network.phase("rows"):
         sent = network.flood_parts(
             {
-                "inputs": [p.expert.inputs for p in n.posteriors],
-                "predictions": [np.vstack([w, k]) for w, k in zip(n.weights, n.explained, strict=True)],
+                **n.carrier.parts(),
+                "predictions": [np.vstack([b, k]) for b, k in zip(n.carrier.blocks, n.explained, strict=True)],
             }
         )
     everyone = np.stack([block[-1] for block in sent["predictions"]], axis=1)
-    rows = covariance_rows(n, network, sent["inputs"], [block[:-1] for block in sent["predictions"]])
+    rows = covariance_rows(n, network, sent, [block[:-1] for block in sent["predictions"]])
     unit, roots = scaled(rows, everyone, network.hosted, n.prior)
     own = np.stack([roots[:, i] for i in network.hosted])
     known = own * n.explained
@@ -135,20 +133,20 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
     with network.phase("rows"):
         sent = network.flood_parts(
             {
-                "inputs": [
-                    p.expert.inputs[: len(p.expert.inputs) * t.any()] for p, t in zip(n.posteriors, takes, strict=True)
+                **n.carrier.parts(takes),
+                "predictions": [
+                    np.vstack([b, k])[:, t] for b, k, t in zip(n.carrier.blocks, n.explained, takes, strict=True)
                 ],
-                "predictions": [np.vstack([w, k])[:, t] for w, k, t in zip(n.weights, n.explained, takes, strict=True)],
             }
         )
     queries = takes.shape[1]
-    everyone, weights = np.zeros((queries, network.agents)), []
+    everyone, blocks = np.zeros((queries, network.agents)), []
     for j, block in enumerate(sent["predictions"]):
         whole = np.zeros((block.shape[0], queries))
         whole[:, selection.participants[j]] = block
         everyone[:, j] = whole[-1]
-        weights.append(whole[:-1])
-    rows = covariance_rows(n, network, sent["inputs"], weights)
+        blocks.append(whole[:-1])
+    rows = covariance_rows(n, network, sent, blocks)
     unit, roots = scaled(rows, everyone, network.hosted, n.prior)
     known = roots * everyone  # (T, M); zero for those who take no part
     # Only the participants' entries travel: slot s of a query is its s-th participant.

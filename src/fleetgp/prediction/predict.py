@@ -10,15 +10,19 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome, Status, average_items
 from fleetgp.data.partition import Shard
-from fleetgp.expert import DenseExpert, Posterior
-from fleetgp.kernels import Kernel
+from fleetgp.dense import DenseExpert
+from fleetgp.expert import Expert, Posterior, condition
+from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.kernels import Kernel, SquaredExponential
 from fleetgp.network import Network
 from fleetgp.prediction import npae
+from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier, common_basis
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.prediction import Prediction
 from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
 from fleetgp.prediction.selection import Selection, select
 from fleetgp.training.augment import augmented, communication_data
+from fleetgp.training.reductions import ByConsensus, ByServer
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class PredictionOptions:
     tol: float = 1e-6
     eta: float = 1e-3
     seed: int = 0
+    engine: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class _Answer:
     participants: BoolArray
     averaging: BatchOutcome | None = None
     solving: BatchOutcome | None = None
+    posteriors: Sequence[Posterior] = ()
     jitter: float = 0.0
 
 
@@ -84,8 +90,11 @@ class _Task:
 
     def posteriors(self, data: Sequence[Shard]) -> list[Posterior]:
         """Each hosted agent's posterior given some data."""
-        experts = [DenseExpert(x, y, self.kernel, i) for (x, y), i in zip(data, self.network.hosted, strict=True)]
-        return [expert.condition(theta) for expert, theta in zip(experts, self.thetas, strict=True)]
+        experts = [
+            Expert(x, y, self.kernel, i, self.options.engine)
+            for (x, y), i in zip(data, self.network.hosted, strict=True)
+        ]
+        return condition(experts, self.thetas)
 
     def at_queries(self, posteriors: Sequence[Posterior]) -> tuple[Array, Array]:
         """Means and variances (A, T)."""
@@ -103,11 +112,14 @@ def _pooled(task: _Task) -> _Answer:
     with task.network.phase("pool"):
         sent = task.network.gather({"inputs": [x for x, _ in task.shards], "observations": [y for _, y in task.shards]})
         pool = (np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))
-        posterior = DenseExpert(*pool, task.kernel, agent=0).condition(np.exp(np.log(task.thetas).mean(axis=0)))
+        theta = np.exp(np.log(task.thetas).mean(axis=0))
+        (posterior,) = condition([Expert(*pool, task.kernel, 0, task.options.engine)], theta[None])
         mean, variance = posterior.mean_and_variance(task.queries)
         floor = SMALLEST * posterior.hyperparameters.signal**2
         told = task.network.scatter(np.stack([mean, np.maximum(variance, floor)]), "predictions")
-    return _Answer(told[:, 0], told[:, 1], task.everyone, jitter=posterior.jitter)
+    return _Answer(
+        told[:, 0], told[:, 1], task.everyone, posteriors=[posterior] * len(task.shards), jitter=posterior.jitter
+    )
 
 
 # ---- products of experts and committee machines ------------------------------------------------------------
@@ -120,7 +132,7 @@ def _aggregated(task: _Task) -> _Answer:
         # The agents' own data count, for grBCM too: with the samples of all, everyone is correlated everywhere.
         selection = task.selection(np.stack([p.explained_variance(task.queries) for p in task.posteriors(task.shards)]))
     participants = task.everyone if selection is None else selection.participants
-    beliefs, jitter = _beliefs(task, rule, participants)
+    beliefs, posteriors, jitter = _beliefs(task, rule, participants)
     hosted = np.asarray(network.hosted)
     summands = np.where(participants[hosted][..., None], rule.summands(beliefs), 0.0)
     count = np.tile(participants.sum(axis=0).astype(float), (len(hosted), 1))
@@ -130,7 +142,7 @@ def _aggregated(task: _Task) -> _Answer:
             totals = np.tile(np.sum(sent, axis=0), (len(hosted), 1, 1))
             means, variances = _finished(rule, totals, count, beliefs)
             told = network.scatter(np.stack([means[0], variances[0]]), "predictions")
-        return _Answer(told[:, 0], told[:, 1], participants, jitter=jitter)
+        return _Answer(told[:, 0], told[:, 1], participants, posteriors=posteriors, jitter=jitter)
     with network.phase("average"):
         averaging = average_items(
             network, summands, kind="predictions", tol=options.tol, rounds=options.rounds, scope=selection
@@ -140,10 +152,10 @@ def _aggregated(task: _Task) -> _Answer:
     if selection is not None:
         with network.phase("spread"):
             means, variances, averaging = selection.spread(network, means, variances, averaging)
-    return _Answer(means, variances, participants, averaging, jitter=jitter)
+    return _Answer(means, variances, participants, averaging, posteriors=posteriors, jitter=jitter)
 
 
-def _beliefs(task: _Task, rule: Rule, participants: BoolArray) -> tuple[Beliefs, float]:
+def _beliefs(task: _Task, rule: Rule, participants: BoolArray) -> tuple[Beliefs, Sequence[Posterior], float]:
     """The agents' posteriors at the queries; for grBCM from augmented data, with those of the samples alone."""
     network, floor = task.network, SMALLEST * task.prior[:, None]
     posteriors, shared = [], []
@@ -163,7 +175,7 @@ def _beliefs(task: _Task, rule: Rule, participants: BoolArray) -> tuple[Beliefs,
     beliefs = Beliefs(
         mean, np.maximum(variance, floor), task.prior, common_mean, np.maximum(common_variance, floor), first
     )
-    return beliefs, max(p.jitter for p in (*posteriors, *shared))
+    return beliefs, posteriors, max(p.jitter for p in (*posteriors, *shared))
 
 
 def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
@@ -182,11 +194,9 @@ def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tupl
 
 def _npae(task: _Task) -> _Answer:
     network, options = task.network, task.options
-    posteriors = task.posteriors(task.shards)
+    posteriors, carrier = _crossing(task)
     mean, variance = task.at_queries(posteriors)
-    nested = npae.Nested(
-        posteriors, mean, task.prior[:, None] - variance, task.prior, [p.weights(task.queries) for p in posteriors]
-    )
+    nested = npae.Nested(mean, task.prior[:, None] - variance, task.prior, carrier)
     participants = task.everyone
     if task.method.solver == "direct":
         with network.phase("aggregate"):
@@ -201,7 +211,27 @@ def _npae(task: _Task) -> _Answer:
             nested, network, star=star, tol=options.tol, rounds=options.rounds, seed=options.seed
         )
     jitter = max(outcome.jitter, *(p.jitter for p in posteriors))
-    return _Answer(outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving, jitter)
+    return _Answer(
+        outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving, posteriors, jitter
+    )
+
+
+def _crossing(task: _Task) -> tuple[Sequence[Posterior], Carrier]:
+    """The agents' posteriors, and how they tell each other what their means have in common."""
+    if task.options.engine != "dense" and isinstance(task.kernel, SquaredExponential):
+        with task.network.phase("box"):
+            central = not task.method.decentralized
+            reduction = ByServer(task.network) if central else ByConsensus(task.network)
+            h = Hyperparameters.from_theta(task.thetas[0])  # all agents have the same
+            basis = common_basis([x for x, _ in task.shards], h, reduction)
+        if basis is not None:
+            posteriors = task.posteriors(task.shards)
+            return posteriors, ByVectors(posteriors, basis, task.queries)
+    dense = [
+        DenseExpert(x, y, task.kernel, i).condition(theta)
+        for (x, y), i, theta in zip(task.shards, task.network.hosted, task.thetas, strict=True)
+    ]
+    return dense, ByWeights(dense, task.queries)
 
 
 # ---- the result ------------------------------------------------------------------------------------------------
@@ -228,6 +258,7 @@ def _prediction(task: _Task, answer: _Answer) -> Prediction:
         residual=residual,
         status=status,
         jitter=answer.jitter,
+        engine=tuple(p.engine for p in answer.posteriors),
         ledger=task.network.ledger,
     )
 

@@ -22,6 +22,7 @@ class Prediction:
     residual: (T,) the relative disagreement that was left when it was last judged; infinite if never.
     status: "converged", "round limit" or "diverged", of the worst query.
     jitter: the largest that any covariance needed; 0 if none.
+    engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior.
     asked: position of the agent whose answer `mean` and `variance` are.
     """
 
@@ -34,6 +35,7 @@ class Prediction:
     residual: Array
     status: Status
     jitter: float
+    engine: tuple[str, ...]
     ledger: Ledger
     asked: int = 0
 

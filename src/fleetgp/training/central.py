@@ -41,7 +41,9 @@ class CentralTrainer:
         self.share = share
 
     def start(self, x: Array) -> CentralState:
-        nothing = Values(np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)))
+        nothing = Values(
+            np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+        )
         return CentralState(Local(x, nothing, Curvature.constant(1.0, x)))
 
     def run(

@@ -35,6 +35,7 @@ class Fit:
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
+    engine: (A,) what evaluated the agent's likelihood at the end, "dense" or "moments".
     rho: (P,) the penalty at the end; empty for the methods that have none.
     """
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.threads import side_by_side
 from fleetgp.training.curvature import Curvature, measure_curvature
 from fleetgp.training.objective import Objective, Values
 
@@ -102,11 +103,12 @@ class Nested:
         return self._kept(Local(x, self.objective(x), Curvature.constant(1.0, x)))
 
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
+        solve = self._lbfgs if self.step_size is None else self._descend
+        rows = np.flatnonzero(active).tolist()
         x = local.x.copy()
-        for i in np.flatnonzero(active):
-            one = Pull(pull.linear[i], pull.centre[i], pull.weight[i])
-            solve = self._descend if self.step_size is not None else self._lbfgs
-            x[i] = solve(int(i), local, one)
+        x[rows] = side_by_side(
+            lambda i: solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i])), rows
+        ) or np.empty((0, x.shape[1]))
         return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
 
     @property

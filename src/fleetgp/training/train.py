@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
 from fleetgp.data.partition import Shard
-from fleetgp.expert import DenseExpert
+from fleetgp.expert import Expert
 from fleetgp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.augment import augmented, communication_data
@@ -50,6 +50,7 @@ class TrainingOptions:
     nested_iterations: int | None = None
     seed: int = 0
     normalize: bool = False
+    engine: str = "auto"
 
 
 class Trainer(Protocol):
@@ -78,7 +79,7 @@ def train(
             scaling = agree_on_scaling(reduction, shards)
     data = scaling.apply(_prepared(method, shards, network, options.seed))
     ids = (0,) if method.meet == "pool" else network.hosted
-    experts = [DenseExpert(x, y, kernel, agent) for (x, y), agent in zip(data, ids, strict=True)]
+    experts = [Expert(x, y, kernel, agent, options.engine) for (x, y), agent in zip(data, ids, strict=True)]
     if options.starts is not None:
         starts = options.starts - scaling.shift(options.starts)
     else:
@@ -191,6 +192,6 @@ def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: i
         rho=getattr(state, "rho", np.empty(0)),
         starts=tuple(run.summary(scaling) for run in runs),
         scaling=scaling,
-        engine=("dense",) * hosted,
+        engine=tuple("moments" if m else "dense" for m in np.broadcast_to(state.local.values.moments, hosted)),
         ledger=network.ledger,
     )

@@ -1,0 +1,491 @@
+r"""The moments engine: after one pass over the data, nothing costs anything that grows with N.
+
+On a box the squared exponential is k(x, x') = Phi(x) Phi(x')' with r polynomials (`basis`). The likelihood needs
+sums over the data of products of two of them, times at most a square of a coordinate: sums of polynomials of a
+known degree. Such sums are the same over the data and over a Chebyshev grid with the right weights, one weight a
+node (`Moments`). So the agent's data become a weighted grid, once, and theta may do what it likes afterwards.
+
+With A = Phi'Phi + sigma^2 I (r x r) and u = A^-1 Phi'y:
+
+    y'C^-1 y = (|y - Phi u|^2 + sigma^2 |u|^2) / sigma^2      log|C| = log|A| + (N - r) log sigma^2
+    Phi'C^-1 = A^-1 Phi'        Phi'C^-1 y = u                tr C^-1 = (N - r) / sigma^2 + tr A^-1
+
+and since dK/d log l_d = 2 h^2 (X^2 K + K X^2 - 2 X K X), X the positions along axis d, the gradient needs only
+Phi'X Phi, Phi'X^2 Phi and the like. The weighted grid gives them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+
+from fleetgp import lapack
+from fleetgp.arrays import Array, IntArray
+from fleetgp.basis import Basis, Box
+from fleetgp.chebyshev import degree_for, expansion_error, nodes, polynomials, to_nodes
+from fleetgp.dense import LARGEST_LOG, Evaluation
+from fleetgp.hyperparameters import Hyperparameters
+
+#: Rounding, in the certificate, is taken for this many units in the last place.
+ULPS = 32.0
+#: What dropping small products may cost in the likelihood. (A posterior's mean and variance feel it squared.)
+DROP = 1e-7
+#: The largest weighted grid, in nodes: 32 MB.
+LARGEST_GRID = 4_000_000
+#: Degrees are chosen for length-scales this much shorter than those at hand.
+HEADROOM = 1.25
+#: How many observations a pass takes at a time: their polynomials stay in cache.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Data on a box as a weighted Chebyshev grid.
+
+    sum_n f(x_n) = sum_g weights_g f(node_g) and sum_n y_n f(x_n) = sum_g responses_g f(node_g) for every
+    polynomial f of degree below the grid's along each axis.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.uniform(0, 3, (500, 1)), rng.standard_normal(500)
+    >>> m = Moments.of(Box.around(x), (9,), x, y)
+    >>> grid = m.box.centre + m.box.half * nodes(9)
+    >>> bool(abs(m.weights @ grid**8 - (x**8).sum()) < 1e-9 * (x**8).sum())
+    True
+    """
+
+    box: Box
+    weights: Array
+    responses: Array
+    squares: float
+    count: int
+
+    @classmethod
+    def of(cls, box: Box, sizes: Sequence[int], inputs: Array, observations: Array) -> Moments:
+        """One pass over the data."""
+        weights, responses = _gridded(box.positions(inputs), (np.ones(len(inputs)), observations), sizes)
+        return cls(box, weights, responses, float(observations @ observations), len(observations))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.weights.shape
+
+    def __add__(self, other: Moments) -> Moments:
+        """The moments of the union of two data sets on the same box and grid."""
+        if self.sizes != other.sizes or not np.array_equal(
+            [self.box.centre, self.box.half], [other.box.centre, other.box.half]
+        ):
+            raise ValueError("moments can be added on the same box and grid only: move one first")
+        return Moments(
+            self.box,
+            self.weights + other.weights,
+            self.responses + other.responses,
+            self.squares + other.squares,
+            self.count + other.count,
+        )
+
+    def moved(self, box: Box) -> Moments:
+        """The same moments on a box that encloses this one: the grid is data like any other."""
+        axes = np.meshgrid(*(nodes(size) for size in self.sizes), indexing="ij")
+        points = self.box.centre + self.box.half * np.stack([axis.ravel() for axis in axes], axis=1)
+        grids = _gridded(box.positions(points), (self.weights.ravel(), self.responses.ravel()), self.sizes)
+        return replace(self, box=box, weights=grids[0], responses=grids[1])
+
+
+def _gridded(positions: Array, values: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
+    """sum_n value_n f(t_n) as weights on the nodes, for each of some values (N,)."""
+    sums = [np.zeros(tuple(sizes)) for _ in values]
+    rest = int(np.prod(sizes[1:], dtype=np.int64))
+    step = max(16, min(CHUNK, LARGEST_GRID // rest))
+    for start in range(0, len(positions), step):
+        part = slice(start, start + step)
+        tables = [polynomials(positions[part, d], size) for d, size in enumerate(sizes)]
+        product = np.ones((1, tables[0].shape[1]))
+        for table in tables[1:]:
+            product = (product[:, None, :] * table[None, :, :]).reshape(-1, table.shape[1])
+        for total, value in zip(sums, values, strict=True):
+            total += ((tables[0] * value[part]) @ product.T).reshape(total.shape)
+    return [contract(total, [to_nodes(size).T for size in sizes]) for total in sums]
+
+
+def contract(tensor: Array, matrices: Sequence[Array]) -> Array:
+    """(n_1, .., n_D) with one (n_d, q_d) for each axis -> (q_1, .., q_D); never a Kronecker product."""
+    for matrix in matrices:
+        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
+    return tensor
+
+
+@cache
+def _pairs(rank: int) -> tuple[IntArray, IntArray, IntArray]:
+    """The unordered pairs (a, b), a <= b, of a rank, and the (rank, rank) table of their positions."""
+    first, second = np.triu_indices(rank)
+    table = np.empty((rank, rank), dtype=np.intp)
+    table[first, second] = table[second, first] = np.arange(len(first))
+    return first, second, table
+
+
+@lru_cache(maxsize=64)
+def _gathering(kept_bytes: bytes, ranks: tuple[int, ...]) -> IntArray:
+    """(r, r): where the pairs of kept products are among the products of pairs."""
+    chosen = np.frombuffer(kept_bytes, dtype=np.intp).reshape(len(ranks), -1)
+    index = np.zeros((chosen.shape[1],) * 2, dtype=np.intp)
+    for row, rank in zip(chosen, ranks, strict=True):
+        first, _, table = _pairs(rank)
+        index *= len(first)
+        index += table[np.ix_(row, row)]
+    return index
+
+
+class Grid:
+    """A basis on the grid of some moments: sums over the data of its functions and of their products."""
+
+    def __init__(self, basis: Basis, moments: Moments) -> None:
+        self.basis = basis
+        self.moments = moments
+        self.positions = [nodes(size) for size in moments.sizes]
+        self.functions = [axis.on(size) for axis, size in zip(basis.axes, moments.sizes, strict=True)]
+        used = tuple((basis.kept.max(axis=1) + 1).tolist())
+        self._pairs = []
+        for functions, rank in zip(self.functions, used, strict=True):
+            first, second, _ = _pairs(rank)
+            self._pairs.append(functions[:, first] * functions[:, second])
+        self._index = _gathering(np.ascontiguousarray(basis.kept, dtype=np.intp).tobytes(), used)
+
+    def along(self, axis: int, power: int, tensor: Array) -> Array:
+        """The tensor times a power of the position along an axis."""
+        shape = [1] * tensor.ndim
+        shape[axis] = -1
+        return np.asarray(tensor * (self.positions[axis] ** power).reshape(shape))
+
+    def products(self, weights: Array) -> Array:
+        """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
+        return np.asarray(self.basis.signal**2 * contract(weights, self._pairs).ravel().take(self._index))
+
+    def quadratic(self, matrix: Array) -> Array:
+        """phi' matrix phi at the nodes of the grid."""
+        shape = tuple(pair.shape[1] for pair in self._pairs)
+        sums = np.bincount(self._index.ravel(), matrix.ravel(), minlength=int(np.prod(shape)))
+        return self.basis.signal**2 * contract(sums.reshape(shape), [pair.T for pair in self._pairs])
+
+    def sums(self, weights: Array) -> Array:
+        """sum_n phi_i, of all products of the axes' functions, dropped ones too, flat."""
+        return np.asarray(self.basis.signal * contract(weights, self.functions).ravel())
+
+    def combination(self, coefficients: Array) -> Array:
+        """sum_i coefficient_i phi_i at the nodes of the grid."""
+        whole = np.zeros(self.basis.ranks)
+        whole.flat[self.basis.flat] = coefficients
+        return self.basis.signal * contract(whole, [functions.T for functions in self.functions])
+
+    @property
+    def largest(self) -> Array:
+        """(r,) the largest |phi_i| on the grid."""
+        peak = np.full(self.basis.rank, self.basis.signal)
+        for row, functions in zip(self.basis.kept, self.functions, strict=True):
+            peak *= np.abs(functions).max(axis=0)[row]
+        return peak
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A = Phi'Phi + sigma^2 I = L L' and u = A^-1 Phi'y, for some data at some theta."""
+
+    grid: Grid
+    noise: float
+    lower: Array
+    gram: Array
+    coefficients: Array
+    residuals: Array
+
+    @classmethod
+    def of(cls, grid: Grid, noise: float) -> Solution | None:
+        """None where A is not positive definite to rounding."""
+        m = grid.moments
+        gram = grid.products(m.weights)
+        lower = gram.copy().T
+        lower.flat[:: len(lower) + 1] += noise**2
+        if not (np.isfinite(gram[0, 0]) and lapack.cholesky_in_place(lower)):
+            return None
+        u = grid.sums(m.responses)[grid.basis.flat]
+        lapack.solve_in_place(lower, u)
+        return cls(grid, noise, lower, gram, u, m.responses - m.weights * grid.combination(u))
+
+    @property
+    def misfit(self) -> float:
+        """|y - Phi u|^2."""
+        b = self.grid.sums(self.grid.moments.responses)[self.grid.basis.flat]
+        u = self.coefficients
+        return max(float(self.grid.moments.squares - 2.0 * (b @ u) + u @ self.gram @ u), 0.0)
+
+    @cached_property
+    def dropped(self) -> float:
+        """A bound on what dropping small products does to the likelihood, see `_certificate`."""
+        m, basis = self.grid.moments, self.grid.basis
+        missing = max(m.count * basis.signal**2 - float(np.trace(self.gram)), 0.0)
+        unheard = self.correlations()
+        unheard[basis.flat] = 0.0
+        return 0.5 * max(missing / self.noise**2, float(unheard @ unheard))
+
+    def correlations(self, weights: Array | None = None) -> Array:
+        """Phi'C^-1 y of all products, dropped ones too, flat; with the residuals' weights changed, Phi'X C^-1 y."""
+        return self.grid.sums(self.residuals if weights is None else weights) / self.noise**2
+
+
+class MomentsExpert:
+    """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
+
+    def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
+        self.inputs = inputs
+        self.observations = observations
+        self.agent = agent
+        self.box = Box.around(inputs)
+        self.moments: Moments | None = None
+        self.passes = 0
+        self._reach = np.zeros(inputs.shape[1])
+        self._target = np.inf
+        self._drop = DROP
+
+    @property
+    def size(self) -> int:
+        return len(self.observations)
+
+    def append(self, inputs: Array, observations: Array) -> None:
+        """More observations: their moments are added. Outside the box the grid moves to a larger one first."""
+        self.inputs = np.concatenate([self.inputs, inputs])
+        self.observations = np.concatenate([self.observations, observations])
+        if self.moments is None:
+            self.box = Box.around(self.inputs)
+            return
+        if not self.box.contains(inputs):
+            larger = self.box.joined(Box.around(inputs))
+            self._reach *= larger.half / self.box.half
+            self.box, self.moments = larger, self.moments.moved(larger)
+        self.moments += Moments.of(self.box, self.moments.sizes, inputs, observations)
+
+    def counts(self, h: Hyperparameters) -> tuple[int, ...] | None:
+        """The nodes per axis that these hyperparameters need; None where no grid of a sensible size would do."""
+        return _counts(tuple((HEADROOM * self.box.half / np.asarray(h.length_scales)).tolist()), 1e-2 * self._needed(h))
+
+    def _needed(self, h: Hyperparameters) -> float:
+        """The expansion error of an axis at which its share of the certificate is negligible."""
+        if h.noise == 0.0:
+            return 0.0
+        others = 1e5 ** (len(h.length_scales) - 1)  # what `_expansion` lets the other axes amplify
+        return 1e-9 / (others * self.size**2 * (1.0 + (h.signal / h.noise) ** 2))
+
+    def prepare(self, h: Hyperparameters) -> Moments | None:
+        """The moments, from a pass over the data if these hyperparameters need more than there is."""
+        reach = self.box.half / np.asarray(h.length_scales)
+        needed = self._needed(h)
+        if self.moments is None or (reach > self._reach).any() or needed < self._target:
+            counts = self.counts(h)
+            if counts is None:
+                return None
+            self._reach = np.maximum(HEADROOM * reach, self._reach)
+            self._target = min(1e-2 * needed, self._target)
+            counts = _counts(tuple(self._reach.tolist()), self._target) or counts
+            self.moments = Moments.of(self.box, [2 * count + 1 for count in counts], self.inputs, self.observations)
+            self.passes += 1
+        return self.moments
+
+    def solve(self, h: Hyperparameters, drop: float) -> Solution | None:
+        moments = self.prepare(h)
+        if moments is None:
+            return None
+        basis = Basis(h, self.box, tuple((size - 1) // 2 for size in moments.sizes), drop)
+        pairs = np.prod([0.5 * (used + 1.0) * (used + 2.0) for used in basis.kept.max(axis=1)])
+        if basis.rank > 2 * self.size + 100 or pairs > LARGEST_GRID:
+            return None  # more functions than data: nothing is gained
+        return Solution.of(Grid(basis, moments), h.noise)
+
+    def evaluate(self, log_theta: Array) -> Evaluation | None:
+        """NLL and log-gradient, with the certificate as `error`; None where the grid or the numbers do not allow it."""
+        if not (np.abs(log_theta) < LARGEST_LOG).all():
+            return None
+        h = Hyperparameters.from_log(log_theta)
+        ratio = self.size * (h.signal / h.noise) ** 2
+        if not ULPS * np.finfo(float).eps * ratio < 1e-3:  # nothing can be certified
+            return None
+        while (s := self.solve(h, self._drop / ratio)) is not None and s.dropped > DROP and self._drop > 1e-20 * ratio:
+            # These data weigh on what was dropped more than data like the model's: keep more, now and later.
+            self._drop *= min(max(0.1 * DROP / s.dropped, 1e-6), 0.1)
+        return None if s is None else _evaluation(s, h, _expansion(s.grid.basis.counts, tuple(self._reach.tolist())))
+
+    def condition(self, theta: Array) -> MomentsPosterior | None:
+        """The posterior at fixed hyperparameters; None where it cannot be certified."""
+        h = Hyperparameters.from_theta(theta)
+        ratio = self.size * (h.signal / h.noise) ** 2 if h.noise > 0.0 else np.inf
+        if not ULPS * np.finfo(float).eps * ratio < 1e-3:
+            return None
+        solution = self.solve(h, 1e-4 * DROP / ratio)
+        return None if solution is None else MomentsPosterior(h, solution)
+
+
+@lru_cache(maxsize=65536)
+def _expansion(counts: tuple[int, ...], reach: tuple[float, ...]) -> float:
+    """The error of the product of the axes' expansions: a sum over the axes, times what the others may amplify."""
+    others = [4.0 * count**2 for count in counts]
+    errors = [expansion_error(count, r) / other for count, r, other in zip(counts, reach, others, strict=True)]
+    return float(np.prod(others) * sum(errors))
+
+
+@lru_cache(maxsize=65536)
+def _counts(reach: tuple[float, ...], error: float) -> tuple[int, ...] | None:
+    if error <= 0.0 or max(reach) > 300.0:
+        return None
+    counts = tuple(degree_for(r, error) for r in reach)
+    return counts if np.prod([2.0 * count + 1.0 for count in counts]) <= LARGEST_GRID else None
+
+
+def _evaluation(s: Solution, h: Hyperparameters, expansion: float) -> Evaluation:
+    grid, m, u = s.grid, s.grid.moments, s.coefficients
+    count, rank, noise2 = m.count, grid.basis.rank, h.noise**2
+    log_determinant = 2.0 * float(np.log(np.diagonal(s.lower)).sum()) + (count - rank) * 2.0 * np.log(h.noise)
+    misfit = s.misfit
+    nll = 0.5 * (misfit / noise2 + float(u @ u) + log_determinant)
+
+    lapack.invert_triangle_in_place(s.lower)
+    dimension = len(m.sizes)
+    spread = np.empty(dimension)
+    for d in range(dimension):
+        first = grid.products(grid.along(d, 1, m.weights)).T
+        lapack.multiply_triangle_in_place(s.lower, first)
+        spread[d] = np.einsum("ij,ij->", first, first) / noise2
+    lapack.square_triangle_in_place(s.lower)
+    inverse = np.tril(s.lower)
+    inverse += np.tril(inverse, -1).T
+    trace = float(np.trace(inverse))
+    # sum_n x^2 phi'(I / sigma^2 - A^-1) phi, at once for all axes
+    certain = m.weights * grid.quadratic(np.eye(rank) / noise2 - inverse)
+    scales = np.empty(dimension)
+    for d in range(dimension):
+        first = s.correlations(grid.along(d, 1, s.residuals))
+        second = s.correlations(grid.along(d, 2, s.residuals))[grid.basis.flat] @ u
+        explained = float(first[grid.basis.flat] @ first[grid.basis.flat])
+        ratio = (grid.basis.axes[d].h) ** 2
+        scales[d] = 2.0 * ratio * (spread[d] - grid.along(d, 2, certain).sum() - second + explained)
+    signal = rank - noise2 * trace - float(u @ u)
+    noise = count - rank + noise2 * trace - misfit / noise2
+    error = _certificate(s, h, expansion, inverse, misfit)
+    return Evaluation(nll, np.array([*scales, signal, noise]), 0.0, "moments", error)
+
+
+def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Array, misfit: float) -> float:
+    r"""A bound on the error of the NLL, by its three causes.
+
+    Dropped products: with E = K - Phi Phi' positive semidefinite, log|C| is short by at most tr E / sigma^2 and
+    y'C^-1 y long by at most a'Ea; both are known. Expansion: |E_ij| sums to at most its bound. Rounding, which is
+    not a bound but an estimate with a wide margin: entries of Phi'Phi are off by some units in the last place of N
+    times the largest values of the two functions, independently.
+    """
+    grid, m = s.grid, s.grid.moments
+    noise2, signal2, count = h.noise**2, h.signal**2, m.count
+    weight = misfit / noise2**2
+    expanded = 0.6 * expansion * signal2 * count * (1.0 / noise2 + weight)
+    largest = grid.largest
+    spread = np.linalg.norm(largest[:, None] * inverse * largest) + ((largest * s.coefficients) ** 2).sum() / noise2
+    rounding = count * spread + m.squares / noise2 + signal2 * (count / noise2 + weight)
+    return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding)
+
+
+class MomentsPosterior:
+    """f | D_i at fixed theta, from the moments of the data."""
+
+    engine = "moments"
+    jitter = 0.0
+
+    def __init__(self, h: Hyperparameters, solution: Solution) -> None:
+        self.hyperparameters = h
+        self.basis = solution.grid.basis
+        self._solution = solution
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
+        explained = self.explained_variance(queries)
+        return self._mean(queries), np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        """Phi_o' C_i^-1 k_i*, (r_o, T), for another basis phi_o on a box that holds this one."""
+        parts = self._parts(queries, self._solution.grid.moments.weights.size)
+        return np.concatenate([np.zeros((basis.rank, 0)), *(self._projected(basis, part) for part in parts)], axis=1)
+
+    def _projected(self, basis: Basis, queries: Array) -> Array:
+        """The weights C_i^-1 k_i* = (k_i* - Phi A^-1 Phi'k_i*) / sigma^2 as weights on the grid, summed there."""
+        s, box = self._solution, self.basis.box
+        solved = self._heard(queries)
+        lapack.solve_in_place(s.lower, solved)
+        whole = np.zeros((len(queries), int(np.prod(self.basis.ranks))))
+        whole[:, self.basis.flat] = self.basis.signal * solved.T
+        known = whole.reshape(-1, *self.basis.ranks)
+        for functions in s.grid.functions:
+            known = np.tensordot(known, functions, axes=(1, 1))
+        values = self._to_grid(queries)
+        cross = values[0]
+        for value in values[1:]:
+            cross = cross[..., None] * value.reshape(len(queries), *[1] * (cross.ndim - 1), -1)
+        weights = s.grid.moments.weights * (cross - known) / s.noise**2
+        for d, axis in enumerate(basis.axes):
+            points = box.centre[d] + box.half[d] * s.grid.positions[d]
+            functions = axis.at((points - basis.box.centre[d]) / basis.box.half[d])
+            weights = np.tensordot(weights, functions, axes=(1, 0))
+        return np.asarray(basis.signal * weights.reshape(len(queries), -1)[:, basis.flat].T)
+
+    def _parts(self, queries: Array, memory: int) -> list[Array]:
+        """The queries, in as many parts as keep memory (doubles per query) in bounds; none of no queries."""
+        step = max(1, LARGEST_GRID // memory)
+        return [queries[start : start + step] for start in range(0, len(queries), step)]
+
+    def _to_grid(self, queries: Array) -> list[Array]:
+        """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2."""
+        grid = self._solution.grid
+        positions = self.basis.box.positions(queries)
+        found = [
+            np.exp(-((axis.h * (positions[:, d, None] - grid.positions[d])) ** 2))
+            for d, axis in enumerate(self.basis.axes)
+        ]
+        found[0] *= self.basis.signal**2
+        return found
+
+    def _mean(self, queries: Array) -> Array:
+        """k*' C^-1 y: the residuals' grid stands for C^-1 y."""
+        found = self._to_grid(queries)
+        residuals = self._solution.residuals
+        values = found[0] @ residuals.reshape(len(residuals), -1)
+        for cross in found[1:]:
+            rest = values.shape[1] // cross.shape[1]
+            values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
+        return np.asarray(values[:, 0] / self._solution.noise**2)
+
+    def _heard(self, queries: Array) -> Array:
+        """Phi' k*, (r, T), Fortran-ordered."""
+        grid = self._solution.grid
+        sizes = grid.moments.sizes
+        values = grid.moments.weights.reshape(1, 1, sizes[0], -1)
+        for d, kernel in enumerate(self._to_grid(queries)):
+            both = grid.functions[d].T * kernel[:, None, :]  # (T, r_d, n_d)
+            if d == len(sizes) - 1:
+                values = values[..., 0] @ both.swapaxes(1, 2)
+            else:
+                values = both[:, None] @ values
+                values = values.reshape(len(queries), -1, sizes[d + 1], values.shape[3] // sizes[d + 1])
+        return np.asfortranarray(self.basis.signal * values.reshape(len(queries), -1)[:, self.basis.flat].T)
+
+    def explained_variance(self, queries: Array) -> Array:
+        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,).
+
+        With c the coordinates of a query and e = k* - Phi c, which is no more than rounding inside the box and
+        small outside, it is c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without any cancellation that
+        sigma would amplify.
+        """
+        parts = self._parts(queries, self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:])))
+        return np.concatenate([np.zeros(0), *(self._explained(part) for part in parts)])
+
+    def _explained(self, queries: Array) -> Array:
+        c = np.asfortranarray(self.basis.at(queries).T)
+        solved = c.copy(order="F")
+        lapack.solve_in_place(self._solution.lower, solved)
+        alone = np.einsum("rt,rt->t", c, c - self._solution.noise**2 * solved)
+        found = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
+        return np.asarray(np.clip(found, 0.0, self.hyperparameters.signal**2))

@@ -1,0 +1,92 @@
+"""What agents tell each other so that each can compute its row of C_A, the covariances between their means.
+
+Agent i's mean at x* is w_i'y_i with w_i = C_i^-1 k_i*, and [C_A]_ij = w_i' k(X_i, X_j) w_j. By weights, as in the
+paper, w_i and the inputs X_i travel. By vectors, k(x, x') = phi(x)'phi(x') on the box of the whole fleet, so that
+[C_A]_ij = a_i'a_j with a_i = Phi_i'w_i: one short vector per query travels, and no input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.basis import Basis, Box
+from fleetgp.chebyshev import degree_for
+from fleetgp.dense import DensePosterior, cross_covariance
+from fleetgp.expert import Posterior
+from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.training.reductions import Reduction
+
+#: What the common basis may miss of k(x, x), on average over the box.
+DROP = 1e-15
+#: More functions than this on the fleet's box, and the inputs travel instead.
+LONGEST = 2000
+#: The agreed box is rounded outwards to this part of a length-scale, so that its faces are nobody's inputs.
+STEP = 0.125
+
+
+class Carrier(Protocol):
+    """blocks: (K_i, T) of each hosted agent."""
+
+    @property
+    def blocks(self) -> Sequence[Array]: ...
+
+    def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
+        """What travels besides the blocks; with `takes` (A, T) only of the agents that take part at all."""
+        ...
+
+    def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
+        """[C_A]_ij, (T,), of the hosted agent `own` and another one."""
+        ...
+
+
+class ByWeights:
+    """Inputs and weights: N_i (D + T) scalars."""
+
+    def __init__(self, posteriors: Sequence[DensePosterior], queries: Array) -> None:
+        self.posteriors = posteriors
+        self.blocks = [p.weights(queries) for p in posteriors]
+
+    def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
+        inputs = [p.expert.inputs for p in self.posteriors]
+        if takes is not None:
+            inputs = [x[: len(x) * t.any()] for x, t in zip(inputs, takes, strict=True)]
+        return {"inputs": inputs}
+
+    def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
+        if not len(other["inputs"]):
+            return np.zeros(block.shape[1])
+        return cross_covariance(self.posteriors[own], self.blocks[own], other["inputs"], block)
+
+
+class ByVectors:
+    """One vector per query in the common basis: r T scalars."""
+
+    def __init__(self, posteriors: Sequence[Posterior], basis: Basis, queries: Array) -> None:
+        self.blocks = [p.projected(basis, queries) for p in posteriors]
+
+    def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
+        return {}
+
+    def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
+        return np.asarray(np.einsum("rt,rt->t", self.blocks[own], block))
+
+
+def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reduction) -> Basis | None:
+    """The basis on the box of the whole fleet, the same at every agent; None if it would be too long."""
+    scales = np.asarray(h.length_scales)
+    step = STEP * scales
+    corners = np.stack(
+        [np.concatenate([np.ceil(x.max(axis=0) / step), np.ceil(-x.min(axis=0) / step)]) for x in inputs]
+    )
+    high, low = np.split(reduction.maximum(corners), 2)
+    box = Box.around(np.stack([high * step, -low * step]))
+    reach = box.half / scales
+    # An axis has about 4 + 2.5 h functions; the products of small ones are dropped, two thirds of them and more.
+    if np.prod(4.0 + 2.5 * reach) > 3.0 * LONGEST:
+        return None
+    basis = Basis(h, box, tuple(degree_for(float(r), 1e-20) for r in reach), DROP)
+    return basis if basis.rank <= LONGEST else None

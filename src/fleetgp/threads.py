@@ -1,0 +1,101 @@
+"""Who uses the cores: many small agents side by side, or BLAS inside one large agent; never both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock, local
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Only one caller at a time may set the process-wide number of BLAS threads; whoever works for it leaves it alone.
+_TURN = Lock()
+_WORKING = local()
+
+
+@cache
+def _libraries() -> tuple[list[Any], list[Any]]:
+    """The BLAS of SciPy, which has LAPACK, and any other (NumPy brings its own)."""
+    found = [c for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
+    main = [c for c in found if "numpy.libs" not in c.filepath] or found
+    return main, [c for c in found if c not in main]
+
+
+@cache
+def cores() -> int:
+    """How many threads this process may use: what BLAS was allowed (OPENBLAS_NUM_THREADS) at the start."""
+    allowed: list[int] = [c.num_threads for group in _libraries() for c in group]
+    machine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([machine, *allowed]))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores(), thread_name_prefix="fleetgp")
+
+
+if hasattr(os, "register_at_fork"):  # a pool's threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+@contextmanager
+def blas_threads(count: int) -> Iterator[None]:
+    """LAPACK with this many threads, NumPy's own BLAS with one.
+
+    Two libraries that both keep idle threads spinning on the same cores stall each other for milliseconds.
+    """
+    if working():
+        yield
+        return
+    main, other = _libraries()
+    with _TURN, _at_work():
+        before = [(c, c.num_threads) for c in (*main, *other)]
+        try:
+            for c in main:
+                c.set_num_threads(count)
+            for c in other:
+                c.set_num_threads(1)
+            yield
+        finally:
+            for c, threads in before:
+                c.set_num_threads(threads)
+
+
+def working() -> bool:
+    """Whether this thread already works under somebody's `blas_threads`."""
+    return getattr(_WORKING, "depth", 0) > 0
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    _WORKING.depth = getattr(_WORKING, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _WORKING.depth -= 1
+
+
+def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """[work(item) ...], on all cores."""
+    if cores() == 1 or len(items) < 2 or getattr(_WORKING, "helping", False):
+        return [work(item) for item in items]
+
+    def helping(item: Item) -> Result:
+        _WORKING.helping = True
+        with _at_work():
+            return work(item)
+
+    return list(_pool().map(helping, items))
+
+
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """[work(item) ...], on all cores, with one BLAS thread each."""
+    with blas_threads(1):
+        return spread(work, items)
