@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 
-from fleetgp import lapack
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.basis import Basis
 from fleetgp.cholesky import Cholesky, factorize, factorize_in_place
 from fleetgp.errors import NumericalError
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import Kernel
-from fleetgp.threads import blas_threads, cores, spread
+from fleetgp.threads import blas_threads, cores, scratch, spread
 
 #: exp(2 * 150) is still far inside the range of a double.
 LARGEST_LOG = 150.0
 #: Entries of a matrix that are worked on at a time: they stay in a core's cache.
 CACHED = 1 << 16
+#: Triangles up to this size are inverted as a whole, in NumPy.
+SMALLEST_HALF = 16
+#: Whether the compiled inner part is there.
+COMPILED = find_spec("numba") is not None
+#: Experts up to this size are evaluated in stacks, side by side.
+STACKED = 500 if COMPILED else 180
 #: From this size on two BLAS threads are faster than one.
 LARGE = 500
 
@@ -97,121 +103,188 @@ class DenseExpert:
 def evaluate_batch(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Evaluation | NumericalError]:
     r"""NLL and log-gradient of experts of equal size, each at its own log theta; a failure in its place.
 
-    One Cholesky, one inverse and one exponential per entry of a triangle; 2 N^2 doubles each (3 N^2 for a
-    Matern kernel). With B = C^-1 - aa', a = C^-1 y and S = sigma_f^2 * slope, eq. (grad_mle) in log theta is
+    One Cholesky, one inverse, one exponential per entry. With B = C^-1 - aa', a = C^-1 y and
+    S = sigma_f^2 * slope, eq. (grad_mle) in log theta is
 
         d/d log l_d       = sum_ij (B o S)_ij (z_id - z_jd)^2
         d/d log sigma_f   = 1'(B o K)1
         d/d log sigma_eps = sigma_eps^2 (tr C^-1 - a'a)
 
-    with z the inputs over the length-scales: products of B o S with the columns [z, z^2, 1]. The matrices
-    are walked in slabs of rows that stay in cache, right of the diagonal only.
+    with z the inputs over the length-scales: products of B o S with the columns [z, z^2, 1].
     """
-    if not (np.abs(log_thetas) < LARGEST_LOG).all():
-        return _one_by_one(experts, log_thetas)
-    kernel, size = experts[0].kernel, experts[0].size
-    theta = np.exp(log_thetas)
-    signal, noise = theta[:, -2, None, None] ** 2, theta[:, -1] ** 2
-    observations = np.stack([e.observations for e in experts])
-    inputs = np.stack([e.inputs for e in experts])
-    slabs = _slabs(size)
-    side = max(slab.stop - slab.start for slab in slabs)
-    lower = _below_diagonal(side)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        z = (inputs - inputs.mean(axis=1, keepdims=True)) / theta[:, None, :-2]
-        square = np.einsum("bnd,bnd->bn", z, z)[..., None]
-        one = np.ones_like(square)
-        left = np.concatenate([-2.0 * z, square, one], axis=2)
-        right = np.concatenate([z, one, square], axis=2).swapaxes(1, 2)
-    value, work = np.empty((2, len(experts), size, size))
-    slope = value if kernel.slope_is_value else np.empty_like(value)
-
-    def build(rows: slice) -> None:
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            s = np.matmul(left[:, rows], right[:, :, rows.start :], out=value[:, rows, rows.start :])
-            np.maximum(s, 0.0, out=s)
-            width = rows.stop - rows.start
-            s[:, np.arange(width), np.arange(width)] = 0.0
-            profile, descent = kernel.profile_and_slope(s)
-            np.multiply(profile, signal, out=s)
-            below = lower[:width, :width]
-            np.copyto(s[:, :, :width], 0.0, where=below)
-            if not kernel.slope_is_value:
-                descent *= signal
-                np.copyto(descent[:, :, :width], 0.0, where=below)
-                slope[:, rows, rows.start :] = descent
-
-    spread(build, slabs)
-    factors = []
-    alpha = np.empty_like(observations)
-    trace, log_determinant = np.zeros((2, len(experts)))
-    for b in range(len(experts)):
-
-        def fill(b: int = b) -> None:
-            for rows in slabs:
-                work[b, rows, rows.start :] = value[b, rows, rows.start :]
-
-        factor = factorize_in_place(work[b].T, fill, noise[b], float(signal[b, 0, 0]) + noise[b])
-        factors.append(factor)
-        if factor is None:
-            work[b], value[b], slope[b], alpha[b] = 0.0, 0.0, 0.0, 0.0
-            continue
-        log_determinant[b] = factor.log_determinant
-        alpha[b] = observations[b]
-        lapack.solve_in_place(factor.lower, alpha[b])
-        factor.inverse_in_place()
-        trace[b] = np.trace(work[b])
-
-    columns = np.concatenate([z, z**2, one], axis=2)
-
-    def contract(rows: slice) -> tuple[Array, Array]:
-        """This slab's share of the sums: sum (B o S)(z - z')^2, (B, D), and twice 1'(B o K)1, (B,)."""
-        block = work[:, rows, rows.start :]
-        block -= alpha[:, rows, None] * alpha[:, None, rows.start :]
-        near = [np.diagonal(m[:, rows, rows.start :], axis1=1, axis2=2) for m in (work, value)]
-        own = (near[0] * near[1]).sum(axis=1)
-        if not kernel.slope_is_value:
-            total = 2.0 * (block * value[:, rows, rows.start :]).sum(axis=2).sum(axis=1) - own
-        block *= slope[:, rows, rows.start :]
-        sums = block @ columns[:, rows.start :]
-        if kernel.slope_is_value:
-            total = 2.0 * sums[:, :, -1].sum(axis=1) - own
-        here, dimension = z[:, rows], z.shape[2]
-        terms = here**2 * sums[:, :, -1:] + sums[:, :, dimension:-1] - 2.0 * here * sums[:, :, :dimension]
-        return terms.sum(axis=1), total
-
-    shares = spread(contract, slabs)
-    scales = 2.0 * sum(share for share, _ in shares)
-    total = sum(share for _, share in shares)
-    gradient = np.column_stack([scales, total, noise * (trace - np.einsum("bn,bn->b", alpha, alpha))])
-    nll = 0.5 * (np.einsum("bn,bn->b", observations, alpha) + log_determinant)
-    return [
-        expert.failure(Hyperparameters.from_theta(theta[b]))
-        if factor is None
-        else Evaluation(float(nll[b]), gradient[b], factor.jitter)
-        for b, (expert, factor) in enumerate(zip(experts, factors, strict=True))
-    ]
-
-
-def _one_by_one(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Evaluation | NumericalError]:
-    """Some theta is out of range: those fail, the others do not suffer."""
+    usable = np.asarray((np.abs(log_thetas) < LARGEST_LOG).all(axis=1))
+    if experts[0].size <= STACKED and usable.all():
+        try:
+            return _evaluate_stacked(experts, log_thetas)
+        except np.linalg.LinAlgError:  # somebody needs jitter
+            pass
     found: list[Evaluation | NumericalError] = []
-    for expert, row in zip(experts, log_thetas, strict=True):
-        if (np.abs(row) < LARGEST_LOG).all():
-            found.extend(evaluate_batch([expert], row[None]))
-        else:
+    for expert, row, in_range in zip(experts, log_thetas, usable, strict=True):
+        if not in_range:
             found.append(NumericalError(f"agent {expert.agent}: log theta = {row.tolist()} is out of range"))
+        elif experts[0].size <= STACKED and len(experts) > 1:
+            found += evaluate_batch([expert], row[None])
+        else:
+            found.append(_evaluate_in_slabs(expert, row))
     return found
 
 
-def batch_size(size: int) -> int:
-    """How many experts of this size fit the cache together."""
-    return max(1, CACHED // size**2)
+def _evaluate_stacked(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Evaluation | NumericalError]:
+    """Small experts as one stack, in few long calls that run without the interpreter lock."""
+    kernel = experts[0].kernel
+    theta = np.exp(log_thetas)
+    signal, noise = theta[:, -2, None, None] ** 2, theta[:, -1] ** 2
+    inputs = np.stack([e.inputs for e in experts])
+    observations = np.stack([e.observations for e in experts])
+    diagonal = np.arange(inputs.shape[1])
+    value, *work = scratch(3, len(experts), len(diagonal), len(diagonal))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        z, left, right = _scaled_inputs(inputs, theta)
+        np.matmul(left, right, out=value)
+        np.maximum(value, 0.0, out=value)
+        value[:, diagonal, diagonal] = 0.0
+        value, slope = kernel.profile_and_slope(value)
+        value *= signal
+        if not kernel.slope_is_value:
+            slope *= signal
+    found = np.empty(len(experts)), np.empty_like(log_thetas)
+    with np.errstate(all="ignore"):
+        if COMPILED:
+            from fleetgp.compiled import likelihoods  # compiles on first use
+
+            likelihoods(value, slope, work[0], z, observations, noise, *found)
+        else:
+            _likelihoods(value, slope, work[0], work[1], z, observations, noise, *found)
+    if not np.isfinite(found[0]).all():
+        raise np.linalg.LinAlgError
+    return [Evaluation(float(nll), gradient, 0.0) for nll, gradient in zip(*found, strict=True)]
 
 
-def _slabs(size: int) -> list[slice]:
+def _likelihoods(
+    value: Array,
+    slope: Array,
+    work: Array,
+    inverse: Array,
+    z: Array,
+    y: Array,
+    noise: Array,
+    nll: Array,
+    gradient: Array,
+) -> None:
+    """What `compiled.likelihoods` does, in NumPy: nll (B,) and gradient (B, P) from K and S (B, N, N)."""
+    diagonal = np.arange(z.shape[1])
+    np.copyto(work, value)
+    work[:, diagonal, diagonal] += noise[:, None]
+    lower = np.asarray(np.linalg.cholesky(work), dtype=float)
+    log_determinant = 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+    _invert_triangles(lower, inverse)
+    transposed = inverse.swapaxes(1, 2)
+    half = inverse @ y[..., None]
+    alpha = transposed @ half
+    np.matmul(transposed, inverse, out=work)
+    trace = np.diagonal(work, axis1=1, axis2=2).sum(axis=1)
+    work -= np.multiply(alpha, alpha.swapaxes(1, 2), out=lower)
+    one = np.ones_like(alpha)
+    total = (np.multiply(work, value, out=lower) @ one)[:, :, 0].sum(axis=1)
+    work *= slope
+    sums = work @ np.concatenate([z, one], axis=2)
+    scales = 2.0 * (z * (z * sums[:, :, -1:] - sums[:, :, :-1])).sum(axis=1)
+    gradient[:] = np.column_stack([scales, total, noise * (trace - (alpha**2).sum(axis=(1, 2)))])
+    nll[:] = 0.5 * ((half**2).sum(axis=(1, 2)) + log_determinant)
+
+
+def _invert_triangles(lower: Array, inverse: Array) -> None:
+    """L^-1 of a stack (B, N, N), by halves: [A 0; C D]^-1 = [A^-1 0; -D^-1 C A^-1  D^-1]."""
+    size = lower.shape[1]
+    if size <= SMALLEST_HALF:
+        inverse[:] = np.linalg.inv(lower)
+        return
+    half = size // 2
+    first, second = inverse[:, :half, :half], inverse[:, half:, half:]
+    inverse[:, :half, half:] = 0.0
+    _invert_triangles(lower[:, :half, :half], first)
+    _invert_triangles(lower[:, half:, half:], second)
+    below = lower[:, half:, :half] @ first
+    np.negative(below, out=below)
+    np.matmul(second, below, out=inverse[:, half:, :half])
+
+
+def _scaled_inputs(inputs: Array, theta: Array) -> tuple[Array, Array, Array]:
+    """z (B, N, D), and two factors (B, N, D + 2), (B, D + 2, N) whose product are the squared distances of its rows."""
+    z = (inputs - inputs.mean(axis=1, keepdims=True)) / theta[:, None, :-2]
+    square = (z**2).sum(axis=2, keepdims=True)
+    one = np.ones_like(square)
+    left = np.concatenate([-2.0 * z, square, one], axis=2)
+    return z, left, np.concatenate([z, one, square], axis=2).swapaxes(1, 2)
+
+
+def _evaluate_in_slabs(expert: DenseExpert, log_theta: Array) -> Evaluation | NumericalError:
+    """One expert, in slabs of rows that stay in cache, right of the diagonal only; 2 N^2 doubles, Matern 3 N^2."""
+    kernel, size, y = expert.kernel, expert.size, expert.observations
+    theta = np.exp(log_theta)
+    signal, noise = theta[-2] ** 2, theta[-1] ** 2
     step = size if size * size <= 2 * CACHED else max(16, CACHED // size)
-    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+    slabs = [slice(start, min(start + step, size)) for start in range(0, size, step)]
+    lower = _below_diagonal(step)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        z, left, right = (a[0] for a in _scaled_inputs(expert.inputs[None], theta[None]))
+    value, work = scratch(2, size, size)
+    slope = value if kernel.slope_is_value else np.empty_like(value)
+
+    def build(rows: slice) -> None:
+        width = rows.stop - rows.start
+        below = lower[:width, :width]
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            s = np.matmul(left[rows], right[:, rows.start :], out=value[rows, rows.start :])
+            np.maximum(s, 0.0, out=s)
+            s[np.arange(width), np.arange(width)] = 0.0
+            profile, descent = kernel.profile_and_slope(s)
+            np.multiply(profile, signal, out=s)
+            np.copyto(s[:, :width], 0.0, where=below)
+            if not kernel.slope_is_value:
+                descent *= signal
+                np.copyto(descent[:, :width], 0.0, where=below)
+                slope[rows, rows.start :] = descent
+
+    def fill() -> None:
+        for rows in slabs:
+            work[rows, rows.start :] = value[rows, rows.start :]
+
+    spread(build, slabs)
+    factor = factorize_in_place(work.T, fill, noise, signal + noise)
+    if factor is None:
+        return expert.failure(Hyperparameters.from_theta(theta))
+    log_determinant = factor.log_determinant
+    alpha = factor.solve(y)
+    factor.inverse_in_place()
+    trace = float(np.trace(work))
+    columns = np.concatenate([z, z**2, np.ones((size, 1))], axis=1)
+    dimension = z.shape[1]
+
+    def contract(rows: slice) -> tuple[Array, float]:
+        """This slab's share of sum (B o S)(z - z')^2, (D,), and of 1'(B o K)1."""
+        block, values = work[rows, rows.start :], value[rows, rows.start :]
+        block -= alpha[rows, None] * alpha[rows.start :]
+        own = float((np.diagonal(block) * np.diagonal(values)).sum())
+        total = 0.0 if kernel.slope_is_value else float((block * values).sum())
+        block *= slope[rows, rows.start :]
+        sums = block @ columns[rows.start :]
+        if kernel.slope_is_value:
+            total = float(sums[:, -1].sum())
+        here = z[rows]
+        terms = here**2 * sums[:, -1:] + sums[:, dimension:-1] - 2.0 * here * sums[:, :dimension]
+        return terms.sum(axis=0), 2.0 * total - own
+
+    shares = spread(contract, slabs)
+    scales = 2.0 * np.sum([share for share, _ in shares], axis=0)
+    total = sum(share for _, share in shares)
+    gradient = np.array([*scales, total, noise * (trace - float(alpha @ alpha))])
+    return Evaluation(0.5 * (float(y @ alpha) + log_determinant), gradient, factor.jitter)
+
+
+def batch_size(size: int) -> int:
+    """How many experts of this size are evaluated as one stack."""
+    return max(1, 8 * CACHED // size**2) if size <= STACKED else 1
 
 
 @cache

@@ -20,6 +20,7 @@ from fleetgp.threads import blas_threads, cores, side_by_side
 
 ENGINES = ("auto", "dense", "moments")
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: Below this many points the dense engine is always cheaper.
 FEW = 150
@@ -126,18 +127,19 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
             alike[expert.size, expert.dense.inputs.shape[1], expert.dense.kernel].append(i)
     batches = []
     for (size, *_), rows in alike.items():
-        step = batch_size(size)
-        batches += [rows[start : start + step] for start in range(0, len(rows), step)]
+        turns = -(-len(rows) // (batch_size(size) * cores()))
+        count = min(len(rows), turns * cores())  # as many for each core
+        batches += [part.tolist() for part in np.array_split(rows, count)]
     _share(by_dense, batches, max((size for size, *_ in alike), default=0))
     return [found[i] for i in range(len(experts))]
 
 
-def condition(experts: Sequence[Expert], thetas: Array) -> list[Posterior]:
-    """Every expert's posterior at its own theta, on all cores."""
-    found: dict[int, Posterior] = {}
+def condition(experts: Sequence[Expert], thetas: Array, use: Callable[[Posterior], Result]) -> list[Result]:
+    """What `use` makes of every expert's posterior at its own theta, on all cores."""
+    found: dict[int, Result] = {}
 
     def one(i: int) -> None:
-        found[i] = experts[i].condition(thetas[i])
+        found[i] = use(experts[i].condition(thetas[i]))
 
     _share(one, range(len(experts)), max(e.size for e in experts))
     return [found[i] for i in range(len(experts))]

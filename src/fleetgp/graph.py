@@ -175,16 +175,25 @@ class Graph:
         return cls(agents, right + down)
 
     @classmethod
-    def geometric(cls, agents: int, *, radius: float | None = None, seed: int = 0) -> Graph:
-        """Agents at random places in the unit square, linked within a radius.
+    def geometric(
+        cls, agents: int, *, radius: float | None = None, seed: int = 0, places: Array | None = None
+    ) -> Graph:
+        """Agents linked within a radius, at given places (M, 2) or at random ones in the unit square.
 
-        The default radius starts at the connectivity threshold sqrt(2 log M / (pi M)) and grows until the
-        graph is connected; a given radius is taken as it is.
+        The default radius starts at the connectivity threshold sqrt(2 log M / (pi M)) of a square with the
+        places' extent and grows until the graph is connected; a given radius is taken as it is.
         """
-        places = np.random.default_rng([seed, agents]).random((agents, 2))
+        if places is None:
+            places = np.random.default_rng([seed, agents]).random((agents, 2))
+            extent = 1.0
+        else:
+            places = np.asarray(places, dtype=float)
+            if places.shape != (agents, 2) or not np.isfinite(places).all():
+                raise GraphError(f"places must be finite, of shape ({agents}, 2), but {places.shape} came")
+            extent = float(np.ptp(places, axis=0).max(initial=0.0)) or 1.0
         if radius is not None:
             return cls(agents, _pairs_within(places, radius))
-        reach = np.sqrt(2.0 * np.log(max(agents, 2)) / (np.pi * agents))
+        reach = extent * np.sqrt(2.0 * np.log(max(agents, 2)) / (np.pi * agents))
         while True:
             candidate = cls(agents, _pairs_within(places, reach), connected=False)
             if len(candidate.components) == 1:

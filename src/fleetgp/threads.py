@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,16 @@ from functools import cache
 from threading import Lock, local
 from typing import Any, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
+
+from fleetgp.arrays import Array
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+#: Doubles that a thread keeps to work in, 32 MB; what is larger comes fresh and goes.
+LARGEST_SCRATCH = 1 << 22
 
 #: Only one caller at a time may set the process-wide number of BLAS threads; whoever works for it leaves it alone.
 _TURN = Lock()
@@ -54,6 +61,7 @@ def blas_threads(count: int) -> Iterator[None]:
     if working():
         yield
         return
+    cores()  # before anything is limited
     main, other = _libraries()
     with _TURN, _at_work():
         before = [(c, c.num_threads) for c in (*main, *other)]
@@ -93,6 +101,20 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result
             return work(item)
 
     return list(_pool().map(helping, items))
+
+
+def scratch(count: int, *shape: int) -> list[Array]:
+    """Arrays of one shape to work in, this thread's own until its next call.
+
+    Fresh memory for every step would cost more than the arithmetic on small matrices: its pages come one by one.
+    """
+    wanted = count * math.prod(shape)
+    if wanted > LARGEST_SCRATCH:
+        return list(np.empty((count, *shape)))
+    buffer = getattr(_WORKING, "buffer", None)
+    if buffer is None or buffer.size < wanted:
+        buffer = _WORKING.buffer = np.empty(wanted)
+    return list(buffer[:wanted].reshape(count, *shape))
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -11,7 +11,7 @@ from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterat
 from fleetgp.consensus.iterate import Outcome
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, perron_epsilon
-from fleetgp.network import Incoming, Network
+from fleetgp.network import Network
 
 Weights = Literal["metropolis", "perron"]
 
@@ -27,13 +27,13 @@ class AverageRule(BatchRule):
         self.kind = kind
         self.epsilon = epsilon
 
-    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: Near) -> Array:
         if self.epsilon is None:
-            weights = 1.0 / (1.0 + np.maximum(near.degrees[incoming.receivers], near.sender_degrees))
+            weights = 1.0 / (1.0 + np.maximum(near.degrees[near.receivers], near.sender_degrees))
         else:
-            weights = np.full(near.on.shape, self.epsilon)
-        change = weights[..., None] * (received - state[incoming.receivers])
-        return state + near.reduce(incoming, np.add, change, 0.0)
+            weights = np.full(len(received), self.epsilon)
+        change = weights[:, None] * (received - state[near.receivers])
+        return state + near.reduce(np.add, change, 0.0)
 
 
 def average_items(

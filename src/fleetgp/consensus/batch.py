@@ -20,16 +20,40 @@ from fleetgp.network import Cargo, Incoming, Network
 
 @dataclass(frozen=True)
 class Near:
-    """What each agent has around it, item by item: edges in use (E, T), degrees (A, T), senders' degrees (E, T)."""
+    """What the cells have around them in one round.
 
-    on: BoolArray
+    A cell is one hosted agent's part in one item; a link brings one cell's value from one neighbour.
+    degrees: (C,) links of each cell.  receivers: (L,) the cell of each link.  sender_degrees: (L,) the links that
+    the sending cell has.
+    """
+
     degrees: IntArray
+    receivers: IntArray
     sender_degrees: IntArray
+    cargo: Cargo
+    _order: IntArray
 
-    def reduce(self, incoming: Incoming, operation: np.ufunc, values: Array, empty: float) -> Array:
-        """operation over the edges in use, (E, T, ...) -> (A, T, ...)."""
-        on = self.on.reshape(*self.on.shape, *[1] * (values.ndim - 2))
-        return incoming.reduce(operation, np.where(on, values, empty), empty)
+    @classmethod
+    def of(
+        cls, incoming: Incoming, on: BoolArray, degrees: IntArray, sender_degrees: IntArray, alive: BoolArray
+    ) -> Near:
+        """From edges in use (E, T), degrees (A, T), the senders' degrees (E, T), and the cells (A, T) there are."""
+        number = np.cumsum(alive).reshape(alive.shape) - 1
+        edges, items = np.nonzero(on)
+        receivers = number[incoming.receivers[edges], items]
+        cargo = Cargo(incoming, edges, receivers, edges)
+        order = np.argsort(receivers, kind="stable")  # a cell's links in the order of their senders
+        return cls(degrees[alive], receivers, sender_degrees[edges, items], cargo, order)
+
+    def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
+        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
+        reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
+        count = np.bincount(self.receivers, minlength=len(self.degrees))
+        present = np.flatnonzero(count)
+        if present.size:
+            starts = np.cumsum(count)[present] - count[present]
+            reduced[present] = operation.reduceat(values[self._order], starts, axis=0)
+        return reduced
 
 
 class Scope(Protocol):
@@ -51,16 +75,16 @@ class Scope(Protocol):
 
 
 class BatchRule(abc.ABC):
-    """A recursion over neighbours for every item; the state is an array (A, T, ...)."""
+    """A recursion over neighbours for every item; the state is an array over cells, (C, ...)."""
 
     kind: str
 
     @abc.abstractmethod
-    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
-        """The next state from the messages, which are the neighbours' states, (E, T, ...)."""
+    def update(self, state: Array, received: Array, near: Near) -> Array:
+        """The next state from the messages, which are the neighbours' states, (L, ...)."""
 
     def narrow(self, keep: BoolArray) -> BatchRule:
-        """The same rule for some of the items."""
+        """The same rule for some of the cells."""
         return self
 
 
@@ -125,7 +149,8 @@ def iterate_batch(
         np.zeros((agents, items), dtype=bool),
         tol,
     )
-    items_left = np.arange(items)
+    rule, state = rule.narrow(alive.ravel()), state[alive]
+    surroundings: dict[Graph, Near] = {}
     stopping = Maximin(network.diameter if scope is None else scope.window, tol) if tol > 0 else None
     flag = alive.any(axis=1).astype(float)[:, None]
     if stopping is not None:
@@ -133,35 +158,37 @@ def iterate_batch(
     for _ in range(rounds):
         if scope is None and not alive.any():
             break
-        incoming = network.incoming
-        near = _near(network, incoming, scope, items_left, alive)
-        cargo = Cargo.both_ways(near.on)
-        parts, carries = {rule.kind: state}, {rule.kind: cargo}
+        incoming, graph = network.incoming, network.topology.at(network.round)
+        if graph not in surroundings:
+            surroundings[graph] = _near(network, incoming, graph, scope, alive)
+        near = surroundings[graph]
+        parts, carries = {rule.kind: state}, {rule.kind: near.cargo}
         if stopping is not None:
-            parts["stopping"], carries["stopping"] = stopping.carried, cargo
+            parts["stopping"], carries["stopping"] = stopping.carried, near.cargo
             if scope is not None:
                 parts["statistics"] = flag
         received = network.exchange_parts(parts, carries)
         with np.errstate(over="ignore", invalid="ignore"):
-            moved = rule.update(state, received[rule.kind], incoming, near)
-        state = np.where(alive.reshape(*alive.shape, *[1] * (state.ndim - 2)), moved, state)
-        result.state[:, items_left] = state
-        result.rounds[:, items_left] += alive
+            state = rule.update(state, received[rule.kind], near)
+        result.rounds[alive] += 1
         if stopping is None:
             continue
         if scope is not None:
             flag = np.maximum(flag, incoming.reduce(np.maximum, received["statistics"], 0.0))
-        verdict = stopping.hear(near.reduce(incoming, np.maximum, received["stopping"], -np.inf))
+        verdict = stopping.hear(near.reduce(np.maximum, received["stopping"], -np.inf))
         if verdict is None:
             continue
         if scope is not None and not flag[0, 0]:  # the same at every agent: nobody had anything left to do
             break
-        alive = _judge(result, verdict, items_left, alive)
+        result.state[alive] = state
+        keep = _judge(result, verdict, alive)
+        alive[alive] = keep
         flag = alive.any(axis=1).astype(float)[:, None]
-        keep = np.asarray(alive.any(axis=0))  # what nobody here still works on; others may
-        items_left, alive, state, rule = items_left[keep], alive[:, keep], state[:, keep], rule.narrow(keep)
+        rule, state = rule.narrow(keep), state[keep]
+        surroundings.clear()
         stopping.narrow(keep)
         stopping.open(Watch(_flat(state)))
+    result.state[alive] = state
     return result
 
 
@@ -189,36 +216,36 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
             verdict = None if stopping is None else stopping.hear(rule.settling(everyone))
         if verdict is None or stopping is None:
             continue
-        spread_out = Verdict(np.tile(verdict.residual, (agents, 1)), verdict.tol)
-        alive = _judge(result, spread_out, items_left, np.ones((agents, len(items_left)), dtype=bool))
-        keep = alive[0]  # everyone saw the same numbers
+        alive = np.zeros((agents, items), dtype=bool)
+        alive[:, items_left] = True
+        spread_out = Verdict(np.tile(verdict.residual, agents), verdict.tol)
+        keep = _judge(result, spread_out, alive)[: len(items_left)]  # everyone saw the same numbers
         if not keep.all():
             items_left, state, rule = items_left[keep], state[:, keep], rule.narrow(keep)
             stopping.narrow(keep)
     return result
 
 
-def _judge(result: BatchOutcome, verdict: Verdict, items: IntArray, alive: BoolArray) -> BoolArray:
-    """Write the verdicts of the items that were alive; who is alive after them."""
-    residual = np.where(alive, verdict.residual, result.residual[:, items])
-    result.residual[:, items] = residual
-    result.converged[:, items] |= alive & verdict.converged
-    result.diverged[:, items] |= alive & verdict.diverged
-    return alive & ~verdict.converged & ~verdict.diverged
+def _judge(result: BatchOutcome, verdict: Verdict, alive: BoolArray) -> BoolArray:
+    """Write the verdicts of the cells that are alive, (C,); which of them go on."""
+    result.residual[alive] = verdict.residual
+    result.converged[alive] = verdict.converged
+    result.diverged[alive] = verdict.diverged
+    return ~verdict.converged & ~verdict.diverged
 
 
-def _near(network: Network, incoming: Incoming, scope: Scope | None, items: IntArray, alive: BoolArray) -> Near:
+def _near(network: Network, incoming: Incoming, graph: Graph, scope: Scope | None, alive: BoolArray) -> Near:
     # Both ends of an edge have the same items alive: they heard the same verdicts.
     own = alive[incoming.receivers]
     if scope is None:
         degrees = np.broadcast_to(incoming.degrees[:, None], alive.shape)
-        return Near(own, degrees, np.broadcast_to(incoming.sender_degrees[:, None], own.shape))
-    graph = network.topology.at(network.round)
+        return Near.of(incoming, own, degrees, np.broadcast_to(incoming.sender_degrees[:, None], own.shape), alive)
     hosted = np.isin(graph.directed[:, 0], network.hosted)
-    on = scope.edges(graph)[hosted][:, items] & own
-    degrees = scope.degrees(graph)[:, items]
-    return Near(on, degrees[list(network.hosted)], degrees[incoming.senders])
+    degrees = scope.degrees(graph)
+    return Near.of(
+        incoming, scope.edges(graph)[hosted] & own, degrees[list(network.hosted)], degrees[incoming.senders], alive
+    )
 
 
 def _flat(state: Array) -> Array:
-    return state.reshape(*state.shape[:2], int(np.prod(state.shape[2:])))
+    return state.reshape(len(state), int(np.prod(state.shape[1:])))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
-from fleetgp.network import Incoming, Network
+from fleetgp.network import Network
 
 
 class DaleRule(BatchRule):
@@ -19,21 +19,21 @@ class DaleRule(BatchRule):
 
     def __init__(self, rows: Array, right: Array, kind: str) -> None:
         self.rows, self.right, self.kind = rows, right, kind
-        square = (rows[:, :, None, :] @ rows[..., None])[..., 0]
+        square = (rows[:, None, :] @ rows[:, :, None])[:, 0]
         self._direction = rows / np.where(square == 0.0, 1.0, square)
 
     def start(self) -> Array:
-        """The smallest q that fulfils the agent's own equation, (A, T, S, K)."""
-        return self._direction[..., None] * self.right[:, :, None, :]
+        """The smallest q that fulfils the agent's own equation, (C, S, K)."""
+        return self._direction[..., None] * self.right[:, None, :]
 
-    def update(self, state: Array, received: Array, incoming: Incoming, near: Near) -> Array:
-        total = state + near.reduce(incoming, np.add, received, 0.0)
-        mean = total / (1.0 + near.degrees)[..., None, None]
-        gap = self.right[:, :, None, :] - self.rows[:, :, None, :] @ mean
+    def update(self, state: Array, received: Array, near: Near) -> Array:
+        total = state + near.reduce(np.add, received, 0.0)
+        mean = total / (1.0 + near.degrees)[:, None, None]
+        gap = self.right[:, None, :] - self.rows[:, None, :] @ mean
         return mean + self._direction[..., None] * gap
 
     def narrow(self, keep: BoolArray) -> DaleRule:
-        return DaleRule(self.rows[:, keep], self.right[:, keep], self.kind)
+        return DaleRule(self.rows[keep], self.right[keep], self.kind)
 
 
 def dale(
@@ -51,5 +51,7 @@ def dale(
     H must have full row rank. Works on time-varying graphs. It is slow where H is ill-conditioned: see the
     status, and never take a capped answer for a converged one.
     """
-    rule = DaleRule(rows, right, kind)
-    return iterate_batch(rule, rule.start(), network, rounds=rounds, tol=tol, scope=scope)
+    cells = rows.shape[0] * rows.shape[1]
+    rule = DaleRule(rows.reshape(cells, rows.shape[2]), right.reshape(cells, right.shape[2]), kind)
+    start = rule.start().reshape(*rows.shape, right.shape[2])
+    return iterate_batch(rule, start, network, rounds=rounds, tol=tol, scope=scope)

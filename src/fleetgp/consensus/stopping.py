@@ -82,9 +82,9 @@ class Maximin:
         self._age = 0
 
     def narrow(self, keep: BoolArray) -> None:
-        """Go on with some of the items on axis 1, between windows."""
+        """Go on with some of what axis 0 runs over, between windows."""
         if self._first_scale is not None:
-            self._first_scale = self._first_scale[:, keep]
+            self._first_scale = self._first_scale[keep]
 
     def hear(self, neighbours_max: Array) -> Verdict | None:
         """Take in one round; a verdict when the window is full."""

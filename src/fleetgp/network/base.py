@@ -19,6 +19,7 @@ import abc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -60,16 +61,38 @@ class Incoming:
         return reduced
 
 
-@dataclass(frozen=True)
 class Cargo:
-    """Which rows of a part go over each edge, (E, n), in `Incoming` order: to the sender, and from it."""
+    """Which rows of a part go over which edges of one round, and on which edges rows arrive.
 
-    outgoing: BoolArray
-    incoming: BoolArray
+    edges, rows: (L,) row rows[l] of the part is sent back along incoming edge edges[l]; sorted by edge.
+    arriving: (L',) the incoming edge of every row that arrives; sorted. Within an edge both ends have the same order.
+    """
+
+    def __init__(self, incoming: Incoming, edges: IntArray, rows: IntArray, arriving: IntArray) -> None:
+        self.edges, self.rows, self.arriving = edges, rows, arriving
+        count = len(incoming.senders)
+        self.sent = np.bincount(edges, minlength=count)
+        self.received = np.bincount(arriving, minlength=count)
 
     @classmethod
-    def both_ways(cls, mask: BoolArray) -> Cargo:
-        return cls(mask, mask)
+    def of_masks(cls, incoming: Incoming, outgoing: BoolArray, arriving: BoolArray) -> Cargo:
+        """For a part that was (A, n, ...) before its first two axes were joined: masks (E, n), to and from a sender."""
+        edges, columns = np.nonzero(outgoing)
+        return cls(incoming, edges, incoming.receivers[edges] * outgoing.shape[1] + columns, np.nonzero(arriving)[0])
+
+    @cached_property
+    def by_arrival(self) -> IntArray:
+        """(L',) where every agent is hosted: the row that arrives, in the order of `arriving`."""
+        assert self._reverse is not None
+        return self.rows[np.argsort(self._reverse[self.edges], kind="stable")]
+
+    _reverse: IntArray | None = None
+
+    def within(self, incoming: Incoming) -> Cargo:
+        """Make `by_arrival` known: incoming holds all edges of the fleet."""
+        if self._reverse is None:
+            self._reverse = np.searchsorted(incoming.slots, incoming.outgoing)
+        return self
 
 
 class Network(abc.ABC):
@@ -137,21 +160,26 @@ class Network(abc.ABC):
     ) -> dict[str, Array]:
         """One round whose messages carry several kinds of content.
 
-        carries[kind], for a part of shape (A, n, ...): which of its rows go over each edge. Both ends must
-        know it. The other rows arrive as zeros, a part without rows is left out, and a message without parts
-        is not sent at all.
+        carries[kind]: which rows of a part (n, ...) go over which edge; both ends must know it. Such a part returns
+        the rows that arrive, (L', ...), in the cargo's order. A part without rows is left out, and a message
+        without parts is not sent at all.
         """
-        arrays = {check_kind(kind): self._as_hosted(x) for kind, x in parts.items()}
         masks = {} if carries is None else dict(carries)
+        arrays = {
+            check_kind(kind): np.asarray(x, dtype=float) if kind in masks else self._as_hosted(x)
+            for kind, x in parts.items()
+        }
         incoming = self.incoming
         sent = np.zeros(len(incoming.senders), dtype=bool)
         for kind, x in arrays.items():
-            rows = np.full(len(sent), x.shape[1] if x.ndim > 1 else 1)
             if kind in masks:
-                rows = masks[kind].outgoing.sum(axis=1)
-            present = np.flatnonzero(rows > 0) if kind in masks else np.arange(len(sent))
-            scalars = rows[present] * int(np.prod(x.shape[2:]))
-            size = part_bytes(x.ndim - 1, 0) + 8 * scalars
+                present = np.flatnonzero(masks[kind].sent)
+                scalars = masks[kind].sent[present] * int(np.prod(x.shape[1:]))
+                size = part_bytes(x.ndim, 0) + 8 * scalars
+            else:
+                present = np.arange(len(sent))
+                scalars = np.full(len(sent), int(np.prod(x.shape[1:])))
+                size = part_bytes(x.ndim - 1, 0) + 8 * scalars
             self.ledger.record(self._phase, kind, incoming.outgoing[present], scalars, size)
             sent[present] = True
         self.ledger.record(self._phase, FRAMING, incoming.outgoing[sent], 0, HEADER_BYTES)
@@ -176,7 +204,8 @@ class Network(abc.ABC):
         """Everyone's value, by agent id, the same at every agent; `diameter` rounds.
 
         In every round each agent passes on, over each of its links, all it knows that has not yet gone over
-        that link either way. Values may differ in shape between agents.
+        that link either way. Values may differ in shape between agents; an agent whose values are all empty has
+        nothing to say, and empty arrays (0,) stand for what was not heard.
         """
         return self.flood_parts({kind: x})[kind]
 
@@ -201,7 +230,7 @@ class Network(abc.ABC):
 
     @abc.abstractmethod
     def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        """Move one round's values, of masked parts the rows in their mask, to the incoming edges."""
+        """Move one round's values, of parts with a cargo its rows, to the incoming edges."""
 
     @abc.abstractmethod
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
@@ -223,6 +252,12 @@ class Network(abc.ABC):
                 f"axis 0 must run over the {len(self.hosted)} hosted agents, but the shape is {array.shape}"
             )
         return array
+
+
+def silenced(values: Sequence[Array], speaking: IntArray) -> list[Array]:
+    """The values of a flood, with (0,) for whoever had nothing to say."""
+    heard = set(speaking.tolist())
+    return [value if agent in heard else np.zeros(0) for agent, value in enumerate(values)]
 
 
 def _incoming_edges(graph: Graph, union: Graph, hosted: tuple[int, ...]) -> Incoming:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network.base import Cargo, Incoming, Network
@@ -31,35 +31,39 @@ class FrameNetwork(Network):
 
     def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
         outgoing: dict[Edge, tuple[Part, ...]] = {}
-        expected: dict[Edge, dict[str, BoolArray | None]] = {}
+        expected: dict[Edge, dict[str, tuple[slice, tuple[int, ...]]]] = {}
+        result: dict[str, Array] = {}
+        starts = {kind: _starts(cargo) for kind, cargo in masks.items()}
+        for kind, x in parts.items():
+            result[kind] = np.zeros((len(masks[kind].arriving if kind in masks else incoming.senders), *x.shape[1:]))
         for edge, (r, s) in enumerate(self._pairs(incoming)):
             own, sent = self.hosted[r], []
-            wanted: dict[str, BoolArray | None] = {}
+            wanted: dict[str, tuple[slice, tuple[int, ...]]] = {}
             for kind, x in parts.items():
-                mask = masks.get(kind)
-                if mask is None:
+                if kind not in masks:
                     sent.append(Part(kind, own, np.asarray(x[r])))
-                    wanted[kind] = None
+                    wanted[kind] = slice(edge, edge + 1), x.shape[1:]
                     continue
-                if mask.outgoing[edge].any():
-                    sent.append(Part(kind, own, x[r][mask.outgoing[edge]]))
-                if mask.incoming[edge].any():
-                    wanted[kind] = mask.incoming[edge]
+                leaving, arriving = (slice(first[edge], first[edge + 1]) for first in starts[kind])
+                if leaving.stop > leaving.start:
+                    sent.append(Part(kind, own, x[masks[kind].rows[leaving]]))
+                if arriving.stop > arriving.start:
+                    wanted[kind] = arriving, (arriving.stop - arriving.start, *x.shape[1:])
             if sent:
                 outgoing[own, s] = tuple(sent)
             if wanted:
                 expected[s, own] = wanted
         received = self._round(outgoing, list(expected), self.round)
-        result = {kind: np.zeros((len(incoming.senders), *x.shape[1:])) for kind, x in parts.items()}
-        for edge, (r, s) in enumerate(self._pairs(incoming)):
-            frame = received.get((s, self.hosted[r]))
-            for kind, rows in expected.get((s, self.hosted[r]), {}).items():
-                _place(result[kind], edge, rows, frame, kind)
+        for edge_ends, wanted in expected.items():
+            for kind, (place, shape) in wanted.items():
+                result[kind][place] = _content(received.get(edge_ends), kind, shape)
         return result
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         known: list[dict[int, tuple[Part, ...]]] = [
             {agent: tuple(Part(kind, agent, values[i]) for kind, values in items.items())}
+            if any(values[i].size for values in items.values())
+            else {}
             for i, agent in enumerate(self.hosted)
         ]
         passed: dict[Edge, set[int]] = defaultdict(set)
@@ -84,10 +88,9 @@ class FrameNetwork(Network):
         return {kind: self._everyones(known[0], kind) for kind in items}
 
     def _everyones(self, known: dict[int, tuple[Part, ...]], kind: str) -> list[Array]:
-        missing = sorted(set(range(self.agents)) - set(known))
-        if missing:
-            raise NetworkError(f"a flood of {kind} ended without the values of agents {missing}")
-        return [next(p.value for p in known[agent] if p.kind == kind) for agent in range(self.agents)]
+        return [
+            next((p.value for p in known.get(agent, ()) if p.kind == kind), np.zeros(0)) for agent in range(self.agents)
+        ]
 
     def _round(self, outgoing: dict[Edge, tuple[Part, ...]], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         phase = phase_number(self._phase)
@@ -107,14 +110,15 @@ class FrameNetwork(Network):
             self.ledger.record(self._phase, FRAMING, edge, 0, HEADER_BYTES)
 
 
-def _place(values: Array, edge: int, rows: BoolArray | None, frame: Frame | None, kind: str) -> None:
-    """Write what a frame holds of a kind to an edge's place, or say what is missing."""
+def _starts(cargo: Cargo) -> tuple[list[int], list[int]]:
+    """Where each edge's rows begin among those that are sent, and among those that arrive; and where the last end."""
+    return [0, *np.cumsum(cargo.sent).tolist()], [0, *np.cumsum(cargo.received).tolist()]
+
+
+def _content(frame: Frame | None, kind: str, shape: tuple[int, ...]) -> Array:
+    """What a frame holds of a kind, or one error that says what is missing."""
     arrived = None if frame is None else next((p.value for p in frame.parts if p.kind == kind), None)
-    shape = values.shape[1:] if rows is None else values[edge][rows].shape
     if frame is None or arrived is None or arrived.shape != shape:
         sender = "a neighbour" if frame is None else f"agent {frame.sender}"
         raise NetworkError(f"{sender} sent no {kind} of shape {shape}")
-    if rows is None:
-        values[edge] = arrived
-    else:
-        values[edge][rows] = arrived
+    return arrived

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import dijkstra
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Topology
-from fleetgp.network.base import Cargo, Incoming, Network
+from fleetgp.network.base import Cargo, Incoming, Network, silenced
 from fleetgp.network.ledger import FRAMING, check_kind
 from fleetgp.network.wire import HEADER_BYTES, part_bytes
+
+#: Schedules of floods with more crossings of an edge than this are computed anew each time.
+MEMORABLE = 20_000_000
 
 
 class InProcess(Network):
@@ -26,13 +32,13 @@ class InProcess(Network):
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology, range(topology.agents))
-        self._schedules: dict[int, list[tuple[IntArray, BoolArray]]] = {}
+        self._schedules: dict[bytes, list[tuple[slice, Any, IntArray]]] = {}
 
     def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        received = {kind: x[incoming.senders] for kind, x in parts.items()}
-        for kind, mask in masks.items():
-            received[kind][~mask.incoming] = 0.0
-        return received
+        return {
+            kind: x[masks[kind].within(incoming).by_arrival] if kind in masks else x[incoming.senders]
+            for kind, x in parts.items()
+        }
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the relaying is computed."""
@@ -41,31 +47,51 @@ class InProcess(Network):
             kind: np.array([part_bytes(v.ndim, v.size) for v in values], dtype=np.int64)
             for kind, values in items.items()
         }
-        for edges, relayed in self._relays(rounds):
-            carries: IntArray = np.asarray(relayed.any(axis=1), dtype=np.int64)
+        speaking = np.flatnonzero(sum(scalars.values()))
+        relays = self._static_relays if self.topology.period == 1 else self._relays
+        for edges, relayed, messages in relays(speaking, rounds):
             for kind in items:
-                self.ledger.record(self._phase, kind, edges, relayed @ scalars[kind], relayed @ sizes[kind], carries)
-            self.ledger.record(self._phase, FRAMING, edges, 0, HEADER_BYTES)
-        return items
-
-    def _relays(self, rounds: int) -> Iterable[tuple[IntArray, BoolArray]]:
-        """Per round: the edges in use, (E,), and whose values each carries, (E, M); kept where small."""
-        start = self.round % self.topology.period
-        if start in self._schedules:
-            return self._schedules[start]
-        schedule = self._relay_steps(start, rounds)
-        if rounds * len(self.topology.union.directed) * self.agents > 50_000_000:
-            return schedule
-        self._schedules[start] = list(schedule)
-        return self._schedules[start]
-
-    def _relay_steps(self, start: int, rounds: int) -> Iterator[tuple[IntArray, BoolArray]]:
-        known = np.eye(self.agents, dtype=bool)
-        passed = np.zeros((len(self.topology.union.directed), self.agents), dtype=bool)
+                amounts = relayed @ scalars[kind][speaking], relayed @ sizes[kind][speaking]
+                self.ledger.record(self._phase, kind, edges, *amounts, messages)
         for step in range(rounds):
-            incoming = self.incoming_of(self.topology.at(start + step))
+            edges = self.incoming_of(self.topology.at(self.round + step)).slots
+            self.ledger.record(self._phase, FRAMING, edges, 0, HEADER_BYTES)
+        return {kind: silenced(values, speaking) for kind, values in items.items()}
+
+    def _static_relays(self, sources: IntArray, rounds: int) -> list[tuple[slice, Any, IntArray]]:
+        """For all rounds at once: whose values each edge carries, (E, sources), and in how many messages.
+
+        A value goes from u to v when u has it and v has not sent it to u: where u is not farther from its source.
+        """
+        key = sources.tobytes()
+        if key not in self._schedules:
+            receivers, senders = self.topology.union.directed.T
+            adjacency = self.topology.union.sparse_adjacency
+            carrying = np.zeros((len(senders), rounds), dtype=bool)
+            crossings = []
+            for source in sources.tolist():
+                distance = dijkstra(adjacency, unweighted=True, indices=source).astype(np.int64)
+                crossed = np.flatnonzero((distance[senders] <= distance[receivers]) & (distance[senders] < rounds))
+                carrying[crossed, distance[senders[crossed]]] = True
+                crossings.append(crossed)
+            starts = np.cumsum([0, *(len(crossed) for crossed in crossings)])
+            edges = np.concatenate([np.zeros(0, dtype=np.int64), *crossings])
+            ones = np.ones(len(edges), dtype=np.int64)
+            whole = sparse.csc_array((ones, edges, starts), shape=(len(senders), len(sources)))
+            schedule = [(slice(0, len(senders)), whole, carrying.sum(axis=1))]
+            if len(edges) > MEMORABLE:
+                return schedule
+            self._schedules[key] = schedule
+        return self._schedules[key]
+
+    def _relays(self, sources: IntArray, rounds: int) -> Iterator[tuple[IntArray, BoolArray, IntArray]]:
+        """Round by round, on a topology that changes: edges in use, whose values each carries, and whether any."""
+        known = np.eye(self.agents, dtype=bool)[:, sources]
+        passed = np.zeros((len(self.topology.union.directed), len(sources)), dtype=bool)
+        for step in range(rounds):
+            incoming = self.incoming_of(self.topology.at(self.round + step))
             relayed = known[incoming.senders] & ~passed[incoming.slots] & ~passed[incoming.outgoing]
-            yield incoming.slots, relayed
+            yield incoming.slots, relayed, np.asarray(relayed.any(axis=1), dtype=np.int64)
             passed[incoming.slots] |= relayed
             known = known.copy()
             np.logical_or.at(known, incoming.receivers, relayed)

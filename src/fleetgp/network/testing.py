@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.graph import Topology
 from fleetgp.network.base import Cargo, Network
 from fleetgp.network.inprocess import InProcess
@@ -63,23 +63,39 @@ def _transcript(network: Network) -> dict[str, Array]:
         # Both ends know what an edge carries: here, from the ids of the two.
         ends = np.asarray(network.hosted)[incoming.receivers] + incoming.senders
         mask = (ends[:, None] + np.arange(4)) % 3 == 0
-        cargo = Cargo.both_ways(mask & (ends[:, None] % 4 > 0))
-        masked = network.exchange_parts({"predictions": block}, {"predictions": cargo})
-        seen["masked"] = incoming.reduce(np.add, masked["predictions"], 0.0)
+        mask &= ends[:, None] % 4 > 0
+        cells = block.reshape(-1, 2)
+        cargo = Cargo.of_masks(incoming, mask, mask)
+        masked = network.exchange_parts({"predictions": cells}, {"predictions": cargo})
+        seen["masked"] = incoming.reduce(np.add, _unpacked(masked["predictions"], mask), 0.0)
         # And one way only: down the ids.
         incoming = network.incoming
         own = np.asarray(network.hosted)[incoming.receivers][:, None]
-        down = Cargo(np.repeat(own > incoming.senders[:, None], 4, 1), np.repeat(own < incoming.senders[:, None], 4, 1))
-        one_way = network.exchange_parts({"predictions": block, "stopping": block[:, 0, 0]}, {"predictions": down})
-        seen["one way"] = incoming.reduce(np.add, one_way["predictions"], 0.0)
+        above, below = (
+            np.repeat(side, 4, 1) for side in (own > incoming.senders[:, None], own < incoming.senders[:, None])
+        )
+        down = Cargo.of_masks(incoming, above, below)
+        one_way = network.exchange_parts({"predictions": cells, "stopping": block[:, 0, 0]}, {"predictions": down})
+        seen["one way"] = incoming.reduce(np.add, _unpacked(one_way["predictions"], below), 0.0)
     for attempt in range(2):
         with network.phase(f"flood {attempt}"):
             rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in network.hosted]
             ragged = network.flood_parts({"inputs": rows, "observations": [row[:, 0] for row in rows]})
             everyone = np.concatenate([v.ravel() for kind in ragged for v in ragged[kind]])
             seen[f"flood {attempt}"] = np.tile(everyone, (len(network.hosted), 1))
+    with network.phase("quiet flood"):
+        heard = network.flood([np.arange(float(agent)) for agent in network.hosted], "statistics")
+        words = np.concatenate([[len(v), v.sum()] for v in heard])
+        seen["quiet flood"] = np.tile(words, (len(network.hosted), 1))
     seen["rounds"] = np.full((len(network.hosted), 1), float(network.round))
     return seen
+
+
+def _unpacked(rows: Array, mask: BoolArray) -> Array:
+    """The rows that arrived, at their places, (E, n, ...); zero elsewhere."""
+    whole = np.zeros((*mask.shape, *rows.shape[1:]))
+    whole[mask] = rows
+    return whole
 
 
 def _check_against_definition(seen: dict[str, Array], topology: Topology) -> None:

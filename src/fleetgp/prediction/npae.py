@@ -142,8 +142,9 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
     queries = takes.shape[1]
     everyone, blocks = np.zeros((queries, network.agents)), []
     for j, block in enumerate(sent["predictions"]):
-        whole = np.zeros((block.shape[0], queries))
-        whole[:, selection.participants[j]] = block
+        # Whoever takes part in nothing sent nothing.
+        whole = np.zeros((len(block) if block.size else len(n.carrier.blocks[0]) + 1, queries))
+        whole[:, selection.participants[j]] = block if block.size else 0.0
         everyone[:, j] = whole[-1]
         blocks.append(whole[:-1])
     rows = covariance_rows(n, network, sent, blocks)

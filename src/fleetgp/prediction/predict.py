@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,13 +37,23 @@ class PredictionOptions:
 
 
 @dataclass(frozen=True)
+class _Believed:
+    """mean and variance (A, T), and where they came from: the engine of each, and the largest jitter."""
+
+    mean: Array
+    variance: Array
+    engine: tuple[str, ...]
+    jitter: float
+
+
+@dataclass(frozen=True)
 class _Answer:
     means: Array
     variances: Array
     participants: BoolArray
     averaging: BatchOutcome | None = None
     solving: BatchOutcome | None = None
-    posteriors: Sequence[Posterior] = ()
+    engine: tuple[str, ...] = ()
     jitter: float = 0.0
 
 
@@ -58,7 +68,10 @@ def predict(
 ) -> Prediction:
     """Mean and variance of f at the queries (T, D), by the hosted agents, each with its own theta (A, P)."""
     task = _Task(method, shards, network, kernel, thetas, queries, options)
-    if method.rule == "full-gp":
+    if not len(queries):
+        nothing = np.zeros((len(network.hosted), 0))
+        answer = _Answer(nothing, nothing, task.everyone)
+    elif method.rule == "full-gp":
         answer = _pooled(task)
     elif method.rule == "npae":
         answer = _npae(task)
@@ -88,18 +101,20 @@ class _Task:
     def everyone(self) -> BoolArray:
         return np.ones((self.network.agents, len(self.queries)), dtype=bool)
 
-    def posteriors(self, data: Sequence[Shard]) -> list[Posterior]:
-        """Each hosted agent's posterior given some data."""
-        experts = [
+    def experts(self, data: Sequence[Shard]) -> list[Expert]:
+        return [
             Expert(x, y, self.kernel, i, self.options.engine)
             for (x, y), i in zip(data, self.network.hosted, strict=True)
         ]
-        return condition(experts, self.thetas)
 
-    def at_queries(self, posteriors: Sequence[Posterior]) -> tuple[Array, Array]:
-        """Means and variances (A, T)."""
-        both = np.stack([np.stack(p.mean_and_variance(self.queries)) for p in posteriors])
-        return both[:, 0], both[:, 1]
+    def believe(self, data: Sequence[Shard]) -> _Believed:
+        """Each hosted agent's posterior given some data, at the queries; nobody's covariance is kept."""
+
+        def at_queries(posterior: Posterior) -> tuple[Array, Array, str, float]:
+            return *posterior.mean_and_variance(self.queries), posterior.engine, posterior.jitter
+
+        mean, variance, engine, jitter = zip(*condition(self.experts(data), self.thetas, at_queries), strict=True)
+        return _Believed(np.stack(mean), np.stack(variance), engine, max(jitter))
 
     def selection(self, explained: Array) -> Selection:
         """CBNN, from how much of the variance each agent's own data explain, (A, T)."""
@@ -113,13 +128,13 @@ def _pooled(task: _Task) -> _Answer:
         sent = task.network.gather({"inputs": [x for x, _ in task.shards], "observations": [y for _, y in task.shards]})
         pool = (np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))
         theta = np.exp(np.log(task.thetas).mean(axis=0))
-        (posterior,) = condition([Expert(*pool, task.kernel, 0, task.options.engine)], theta[None])
+        expert = Expert(*pool, task.kernel, 0, task.options.engine)
+        (posterior,) = condition([expert], theta[None], lambda posterior: posterior)
         mean, variance = posterior.mean_and_variance(task.queries)
         floor = SMALLEST * posterior.hyperparameters.signal**2
         told = task.network.scatter(np.stack([mean, np.maximum(variance, floor)]), "predictions")
-    return _Answer(
-        told[:, 0], told[:, 1], task.everyone, posteriors=[posterior] * len(task.shards), jitter=posterior.jitter
-    )
+    engine = (posterior.engine,) * len(task.shards)
+    return _Answer(told[:, 0], told[:, 1], task.everyone, engine=engine, jitter=posterior.jitter)
 
 
 # ---- products of experts and committee machines ------------------------------------------------------------
@@ -128,11 +143,12 @@ def _pooled(task: _Task) -> _Answer:
 def _aggregated(task: _Task) -> _Answer:
     rule, network, options = RULES[task.method.rule], task.network, task.options
     selection = None
-    if task.method.nearest:
+    own = task.believe(task.shards) if task.method.nearest or not rule.augmented else None
+    if task.method.nearest and own is not None:
         # The agents' own data count, for grBCM too: with the samples of all, everyone is correlated everywhere.
-        selection = task.selection(np.stack([p.explained_variance(task.queries) for p in task.posteriors(task.shards)]))
+        selection = task.selection(task.prior[:, None] - own.variance)
     participants = task.everyone if selection is None else selection.participants
-    beliefs, posteriors, jitter = _beliefs(task, rule, participants)
+    beliefs, believed = _beliefs(task, rule, participants, own)
     hosted = np.asarray(network.hosted)
     summands = np.where(participants[hosted][..., None], rule.summands(beliefs), 0.0)
     count = np.tile(participants.sum(axis=0).astype(float), (len(hosted), 1))
@@ -142,7 +158,7 @@ def _aggregated(task: _Task) -> _Answer:
             totals = np.tile(np.sum(sent, axis=0), (len(hosted), 1, 1))
             means, variances = _finished(rule, totals, count, beliefs)
             told = network.scatter(np.stack([means[0], variances[0]]), "predictions")
-        return _Answer(told[:, 0], told[:, 1], participants, posteriors=posteriors, jitter=jitter)
+        return _Answer(told[:, 0], told[:, 1], participants, engine=believed.engine, jitter=believed.jitter)
     with network.phase("average"):
         averaging = average_items(
             network, summands, kind="predictions", tol=options.tol, rounds=options.rounds, scope=selection
@@ -152,30 +168,23 @@ def _aggregated(task: _Task) -> _Answer:
     if selection is not None:
         with network.phase("spread"):
             means, variances, averaging = selection.spread(network, means, variances, averaging)
-    return _Answer(means, variances, participants, averaging, posteriors=posteriors, jitter=jitter)
+    return _Answer(means, variances, participants, averaging, engine=believed.engine, jitter=believed.jitter)
 
 
-def _beliefs(task: _Task, rule: Rule, participants: BoolArray) -> tuple[Beliefs, Sequence[Posterior], float]:
-    """The agents' posteriors at the queries; for grBCM from augmented data, with those of the samples alone."""
+def _beliefs(task: _Task, rule: Rule, participants: BoolArray, own: _Believed | None) -> tuple[Beliefs, _Believed]:
+    """What enters the rule: the agents' own posteriors; for grBCM those of augmented data and of the samples alone."""
     network, floor = task.network, SMALLEST * task.prior[:, None]
-    posteriors, shared = [], []
-    if rule.augmented:
+    believed = common = own
+    if rule.augmented or believed is None or common is None:
         with network.phase("augment"):
             samples = communication_data(network, task.shards, task.options.seed, central=not task.method.decentralized)
         pool = (np.concatenate([x for x, _ in samples]), np.concatenate([y for _, y in samples]))
-        shared = task.posteriors([pool] * len(network.hosted))
-        posteriors = task.posteriors(
-            [augmented(s, i, samples) for s, i in zip(task.shards, network.hosted, strict=True)]
-        )
-    else:
-        posteriors = task.posteriors(task.shards)
-    mean, variance = task.at_queries(posteriors)
-    common_mean, common_variance = task.at_queries(shared) if shared else (mean, variance)
+        common = task.believe([pool] * len(network.hosted))
+        found = task.believe([augmented(s, i, samples) for s, i in zip(task.shards, network.hosted, strict=True)])
+        believed = replace(found, jitter=max(found.jitter, common.jitter))
     first = participants.argmax(axis=0)[None, :] == np.asarray(network.hosted)[:, None]
-    beliefs = Beliefs(
-        mean, np.maximum(variance, floor), task.prior, common_mean, np.maximum(common_variance, floor), first
-    )
-    return beliefs, posteriors, max(p.jitter for p in (*posteriors, *shared))
+    variances = (np.maximum(b.variance, floor) for b in (believed, common))
+    return Beliefs(believed.mean, next(variances), task.prior, common.mean, next(variances), first), believed
 
 
 def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
@@ -195,7 +204,7 @@ def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tupl
 def _npae(task: _Task) -> _Answer:
     network, options = task.network, task.options
     posteriors, carrier = _crossing(task)
-    mean, variance = task.at_queries(posteriors)
+    mean, variance = np.stack([np.stack(p.mean_and_variance(task.queries)) for p in posteriors], axis=1)
     nested = npae.Nested(mean, task.prior[:, None] - variance, task.prior, carrier)
     participants = task.everyone
     if task.method.solver == "direct":
@@ -211,9 +220,8 @@ def _npae(task: _Task) -> _Answer:
             nested, network, star=star, tol=options.tol, rounds=options.rounds, seed=options.seed
         )
     jitter = max(outcome.jitter, *(p.jitter for p in posteriors))
-    return _Answer(
-        outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving, posteriors, jitter
-    )
+    engine = tuple(p.engine for p in posteriors)
+    return _Answer(outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving, engine, jitter)
 
 
 def _crossing(task: _Task) -> tuple[Sequence[Posterior], Carrier]:
@@ -225,7 +233,7 @@ def _crossing(task: _Task) -> tuple[Sequence[Posterior], Carrier]:
             h = Hyperparameters.from_theta(task.thetas[0])  # all agents have the same
             basis = common_basis([x for x, _ in task.shards], h, reduction)
         if basis is not None:
-            posteriors = task.posteriors(task.shards)
+            posteriors = condition(task.experts(task.shards), task.thetas, lambda posterior: posterior)
             return posteriors, ByVectors(posteriors, basis, task.queries)
     dense = [
         DenseExpert(x, y, task.kernel, i).condition(theta)
@@ -258,7 +266,7 @@ def _prediction(task: _Task, answer: _Answer) -> Prediction:
         residual=residual,
         status=status,
         jitter=answer.jitter,
-        engine=tuple(p.engine for p in answer.posteriors),
+        engine=answer.engine,
         ledger=task.network.ledger,
     )
 

@@ -80,9 +80,9 @@ class Selection:
 
     def degrees(self, graph: Graph) -> IntArray:
         if graph not in self._degrees:
-            counts = np.zeros(self.active.shape, dtype=np.int64)
-            np.add.at(counts, graph.directed[:, 0], self.edges(graph).astype(np.int64))
-            self._degrees[graph] = counts
+            edge, query = np.nonzero(self.edges(graph))
+            cells = graph.directed[edge, 0] * self.active.shape[1] + query
+            self._degrees[graph] = np.bincount(cells, minlength=self.active.size).reshape(self.active.shape)
         return self._degrees[graph]
 
     def spread(
@@ -101,20 +101,21 @@ class Selection:
         """(A, T, K): every agent hears a query's answer from its informed neighbours, and keeps the first."""
         informed = self.active.copy()
         hosted = np.asarray(network.hosted)
+        queries = informed.shape[1]
+        cells = answers.reshape(-1, answers.shape[2]).copy()
         while not informed.all():
             graph, incoming = network.topology.at(network.round), network.incoming
             own, other = informed[hosted[incoming.receivers]], informed[incoming.senders]
-            cargo = Cargo(outgoing=own & ~other, incoming=other & ~own)
-            heard = network.exchange_parts({"predictions": answers}, {"predictions": cargo})["predictions"]
-            told = cargo.incoming & ~_seen_before(cargo.incoming, incoming.receivers)
-            answers = answers.copy()
-            edge, query = np.nonzero(told)
-            answers[incoming.receivers[edge], query] = heard[edge, query]
+            cargo = Cargo.of_masks(incoming, own & ~other, other & ~own)
+            heard = network.exchange_parts({"predictions": cells}, {"predictions": cargo})["predictions"]
+            edge, query = np.nonzero(other & ~own)
+            # Edges are sorted by receiver, then sender: of several that tell the same, the first counts.
+            told, first = np.unique(incoming.receivers[edge] * queries + query, return_index=True)
+            cells[told] = heard[first]
             receivers, senders = graph.directed.T
-            news = informed.copy()
-            np.logical_or.at(news, receivers, informed[senders])
-            informed = news
-        return answers
+            edge, query = np.nonzero(informed[senders] & ~informed[receivers])
+            informed[receivers[edge], query] = True
+        return cells.reshape(answers.shape)
 
 
 def bridged(graph: Graph, members: IntArray) -> IntArray:
@@ -148,11 +149,3 @@ def _induced_diameter(topology: Topology, members: IntArray) -> int:
         pairs = position[topology.at(t).edges]
         graphs.append(Graph(len(members), pairs[(pairs >= 0).all(axis=1)], connected=False))
     return GraphSequence(graphs).diameter if topology.period > 1 else graphs[0].diameter
-
-
-def _seen_before(told: BoolArray, receivers: IntArray) -> BoolArray:
-    """Whether an earlier edge of the same receiver tells the same query; edges are sorted by receiver."""
-    counts = np.cumsum(told, axis=0)
-    starts = np.searchsorted(receivers, receivers)
-    before = np.where(starts[:, None] > 0, counts[np.maximum(starts - 1, 0)], 0)
-    return np.asarray(counts - told - before > 0)

@@ -54,7 +54,7 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         self.rho = rho
         self._edges = network.union_incoming
         self._degrees = self._edges.degrees[:, None].astype(float)
-        self._pace = best_pace(network.topology.union)
+        self._pace = best_pace(network.topology.union) if rho is None else np.nan
 
     def start(self, x: Array) -> EdgeState:
         local = self.primal.start(x)
