@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint types unit lock clean
+.PHONY: help demo test lint types unit unit-moments bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make test   lint, types, all tests and doctests"
+	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"
 
 $(STAMP): requirements.lock pyproject.toml
@@ -35,9 +37,22 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1
 
+# The tests of training and prediction again, with the moments engine wherever it is certified.
+unit-moments: $(STAMP)
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/test_training.py tests/test_prediction.py tests/test_paper.py tests/test_hosting.py tests/test_admm_steps.py
+
+# The peers have an environment of their own.
+$(BENCH)/.installed: benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable ".[fast]"
+	touch $@
+
+bench: $(BENCH)/.installed
+	OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2 $(BENCH)/bin/python -m benchmarks $(SECTIONS)
+
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --extra dev --extra demo --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --upgrade --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -35,7 +35,7 @@ _LETTERS = np.frombuffer(b"LRN", dtype=np.uint8).copy()
 _SIGNS = np.array([1.0, -1.0])
 
 
-@njit(nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
 def likelihoods(
     value: Array, slope: Array, work: Array, z: Array, y: Array, noise: Array, nll: Array, gradient: Array
 ) -> None:

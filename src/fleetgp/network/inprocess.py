@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.arrays import Array, IntArray
 from fleetgp.graph import Topology
 from fleetgp.network.base import Cargo, Incoming, Network, silenced
 from fleetgp.network.ledger import FRAMING, check_kind
 from fleetgp.network.wire import HEADER_BYTES, part_bytes
 
-#: Schedules of floods with more crossings of an edge than this are computed anew each time.
-MEMORABLE = 20_000_000
+#: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
+MEMORABLE = 5_000_000
+
+#: Edges in use, what they carry of each amount (E, K), and in how many messages.
+Relays = Iterator[tuple[slice | IntArray, IntArray, IntArray]]
 
 
 class InProcess(Network):
@@ -32,7 +33,7 @@ class InProcess(Network):
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology, range(topology.agents))
-        self._schedules: dict[bytes, list[tuple[slice, Any, IntArray]]] = {}
+        self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
 
     def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
         return {
@@ -49,49 +50,45 @@ class InProcess(Network):
         }
         speaking = np.flatnonzero(sum(scalars.values()))
         relays = self._static_relays if self.topology.period == 1 else self._relays
-        for edges, relayed, messages in relays(speaking, rounds):
-            for kind in items:
-                amounts = relayed @ scalars[kind][speaking], relayed @ sizes[kind][speaking]
-                self.ledger.record(self._phase, kind, edges, *amounts, messages)
+        amounts = np.stack([table[kind][speaking] for kind in items for table in (scalars, sizes)], axis=1)
+        for edges, carried, messages in relays(speaking, amounts, rounds):
+            for k, kind in enumerate(items):
+                self.ledger.record(self._phase, kind, edges, carried[:, 2 * k], carried[:, 2 * k + 1], messages)
         for step in range(rounds):
             edges = self.incoming_of(self.topology.at(self.round + step)).slots
             self.ledger.record(self._phase, FRAMING, edges, 0, HEADER_BYTES)
         return {kind: silenced(values, speaking) for kind, values in items.items()}
 
-    def _static_relays(self, sources: IntArray, rounds: int) -> list[tuple[slice, Any, IntArray]]:
-        """For all rounds at once: whose values each edge carries, (E, sources), and in how many messages.
+    def _static_relays(self, sources: IntArray, amounts: IntArray, rounds: int) -> Relays:
+        """For all rounds at once, from distances.
 
         A value goes from u to v when u has it and v has not sent it to u: where u is not farther from its source.
         """
-        key = sources.tobytes()
-        if key not in self._schedules:
-            receivers, senders = self.topology.union.directed.T
-            adjacency = self.topology.union.sparse_adjacency
-            carrying = np.zeros((len(senders), rounds), dtype=bool)
-            crossings = []
-            for source in sources.tolist():
+        receivers, senders = self.topology.union.directed.T
+        adjacency = self.topology.union.sparse_adjacency
+        carrying = np.zeros((len(senders), rounds), dtype=bool)
+        carried = np.zeros((len(senders), amounts.shape[1]), dtype=np.int64)
+        for source, amount in zip(sources.tolist(), amounts, strict=True):
+            if source not in self._crossings:
                 distance = dijkstra(adjacency, unweighted=True, indices=source).astype(np.int64)
                 crossed = np.flatnonzero((distance[senders] <= distance[receivers]) & (distance[senders] < rounds))
-                carrying[crossed, distance[senders[crossed]]] = True
-                crossings.append(crossed)
-            starts = np.cumsum([0, *(len(crossed) for crossed in crossings)])
-            edges = np.concatenate([np.zeros(0, dtype=np.int64), *crossings])
-            ones = np.ones(len(edges), dtype=np.int64)
-            whole = sparse.csc_array((ones, edges, starts), shape=(len(senders), len(sources)))
-            schedule = [(slice(0, len(senders)), whole, carrying.sum(axis=1))]
-            if len(edges) > MEMORABLE:
-                return schedule
-            self._schedules[key] = schedule
-        return self._schedules[key]
+                crossing = crossed, distance[senders[crossed]]
+                if self.agents * len(senders) <= MEMORABLE:
+                    self._crossings[source] = crossing
+            else:
+                crossing = self._crossings[source]
+            carrying[crossing] = True
+            carried[crossing[0]] += amount
+        yield slice(0, len(senders)), carried, carrying.sum(axis=1)
 
-    def _relays(self, sources: IntArray, rounds: int) -> Iterator[tuple[IntArray, BoolArray, IntArray]]:
-        """Round by round, on a topology that changes: edges in use, whose values each carries, and whether any."""
+    def _relays(self, sources: IntArray, amounts: IntArray, rounds: int) -> Relays:
+        """Round by round, on a topology that changes."""
         known = np.eye(self.agents, dtype=bool)[:, sources]
         passed = np.zeros((len(self.topology.union.directed), len(sources)), dtype=bool)
         for step in range(rounds):
             incoming = self.incoming_of(self.topology.at(self.round + step))
             relayed = known[incoming.senders] & ~passed[incoming.slots] & ~passed[incoming.outgoing]
-            yield incoming.slots, relayed, np.asarray(relayed.any(axis=1), dtype=np.int64)
+            yield incoming.slots, relayed @ amounts, np.asarray(relayed.any(axis=1), dtype=np.int64)
             passed[incoming.slots] |= relayed
             known = known.copy()
             np.logical_or.at(known, incoming.receivers, relayed)

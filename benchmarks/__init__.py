@@ -1,0 +1,1 @@
+"""FleetGP against what people would use instead, in one run: `make bench`."""

@@ -1,0 +1,224 @@
+"""python -m benchmarks [likelihood] [agents] [training] [prediction] [growth]: all without a name.
+
+Prints tables as it goes and writes them to docs/benchmarks.md (with all sections) or benchmarks/last.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy
+from scipy.linalg import lapack
+
+import fleetgp as fg
+from benchmarks.peers import PEERS
+from benchmarks.timing import Table, median, once, seconds
+from fleetgp.dense import COMPILED, DenseExpert
+from fleetgp.expert import Expert, evaluate
+from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.kernels import KERNELS
+from fleetgp.moments import MomentsExpert
+from fleetgp.threads import blas_threads, cores
+
+SE = KERNELS["se"]
+THETA = np.array([1.2, 0.3, 1.3, 0.1])
+THETA0 = (2.0, 0.5, 1.0, 1.0)
+SIZES = (202, 405, 810, 2025, 4050, 8100)
+#: What later sections compare with.
+measured: dict[str, float] = {}
+
+
+def bare(covariance: np.ndarray) -> None:
+    lower, _ = lapack.dpotrf(covariance, lower=1, clean=0)
+    lapack.dpotri(lower, lower=1, overwrite_c=1)
+
+
+def covariance_of(inputs: np.ndarray) -> np.ndarray:
+    matrix = SE(inputs, None, Hyperparameters.from_theta(THETA))
+    matrix.flat[:: len(matrix) + 1] += THETA[-1] ** 2
+    return np.asfortranarray(matrix)
+
+
+def likelihood() -> Table:
+    names = list(PEERS)
+    table = Table(
+        "One NLL with gradient", "N", "dpotrf+dpotri", "dense", "/ bare", "moments", "its pass", *names,
+        "peer / dense", "peer / moments",
+    )  # fmt: skip
+    table.start()
+    errors = []
+    for n in SIZES:
+        field = fg.synthetic_field(n)
+        x, y = field.inputs, field.observations
+        matrix = covariance_of(x)
+        floor = median(lambda m=matrix: bare(m))
+        del matrix
+        dense = DenseExpert(x, y, SE, 0)
+        exact = dense.evaluate(np.log(THETA))
+        dense_time = median(lambda e=dense: e.evaluate(np.log(THETA)))
+        moments = MomentsExpert(x, y, 0)
+        found = moments.evaluate(np.log(THETA))
+        with blas_threads(1):
+            moments_time = median(lambda e=moments: e.evaluate(np.log(THETA)))
+            one_pass = median(lambda: MomentsExpert(x, y, 0).prepare(Hyperparameters.from_theta(THETA)), most=5)
+        errors.append((n, abs(found.nll - exact.nll), found.error))
+        others = {}
+        for name, peer in PEERS.items():
+            try:
+                call = peer(x, y, THETA)
+                value = call()
+                assert abs(value - exact.nll) < 1e-5 * abs(exact.nll), f"{name}: {value} is not {exact.nll}"
+                others[name] = median(call)
+            except (ImportError, MemoryError) as problem:
+                table.note(f"{name} at N = {n}: {problem!r}")
+        best = min(others.values(), default=np.nan)
+        measured[f"gpytorch {n}"] = others.get("GPyTorch", np.nan)
+        table.add(
+            n, seconds(floor), seconds(dense_time), f"{dense_time / floor:.2f}", seconds(moments_time),
+            seconds(one_pass), *(seconds(others.get(name)) for name in names), f"{best / dense_time:.2f}",
+            f"{best / moments_time:.0f}",
+        )  # fmt: skip
+    for n in (8_100, 1_000_000):
+        field = fg.synthetic_field(n)
+        moments = MomentsExpert(field.inputs, field.observations, 0)
+        with blas_threads(1):
+            once(lambda: moments.evaluate(np.log(THETA)))
+            measured[f"moments {n}"] = median(lambda: moments.evaluate(np.log(THETA)))
+            one_pass = once(lambda: MomentsExpert(field.inputs, field.observations, 0).prepare(
+                Hyperparameters.from_theta(THETA)))  # fmt: skip
+        table.note(f"moments at N = {n:,}: {seconds(measured[f'moments {n}'])}, after a pass of {seconds(one_pass)}")
+    ratio = measured["moments 1000000"] / measured["moments 8100"]
+    table.note(f"N = 1,000,000 takes {ratio:.2f} x the time of N = 8,100 (more polynomials are kept)")
+    for n, error, bound in errors:
+        table.note(f"moments differ from dense at N = {n} by {error:.1e} in the NLL; certified: {bound:.1e}")
+    table.note("peer: the fastest of the others. Repeated runs of one competitor in a row, medians.")
+    return table
+
+
+def agents() -> Table:
+    table = Table("A round of gradients: 40 agents of 202 points", "what", "time", "speed-up")
+    table.start()
+    field = fg.synthetic_field(8080)
+    shards = fg.partition(field.inputs, field.observations, agents=40)
+    thetas = np.log(np.tile(THETA, (40, 1)))
+    matrices = [covariance_of(x) for x, _ in shards]
+    with blas_threads(1):
+        serial = median(lambda: [bare(m) for m in matrices])
+    table.add("dpotrf+dpotri, serial, one thread", seconds(serial), "1.00")
+    for engine in ("dense", "moments", "auto"):
+        experts = [Expert(x, y, SE, i, engine) for i, (x, y) in enumerate(shards)]
+        evaluate(experts, thetas)
+        time = median(lambda e=experts: evaluate(e, thetas))
+        table.add(f"FleetGP {engine}", seconds(time), f"{serial / time:.2f}")
+    for name, peer in PEERS.items():
+        try:
+            calls = [peer(x, y, THETA) for x, y in shards]
+        except ImportError:
+            continue
+        for call in calls:
+            call()
+        time = median(lambda c=calls: [call() for call in c])
+        table.add(name, seconds(time), f"{serial / time:.2f}")
+    return table
+
+
+def training() -> Table:
+    table = Table("Whole trainings on the paper's field, from theta0 = (2, 0.5, 1, 1)",
+                  "method", "N", "M", "time", "rounds", "status", "engine")  # fmt: skip
+    table.start()
+    for n in (8100, 32_400):
+        field = fg.synthetic_field(n)
+        fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4), "path")
+        time = once(lambda f=fleet: f.train("full-gp", theta0=THETA0))
+        measured[f"full-gp {n}"] = time
+        table.add("full-gp", n, "-", seconds(time), fleet.fit.rounds, fleet.fit.status, fleet.fit.engine[0])
+    if np.isfinite(measured.get("gpytorch 8100", np.nan)):
+        ratio = measured["gpytorch 8100"] / measured["full-gp 32400"]
+        table.note(f"one dense GPyTorch evaluation at N = 8,100 takes {ratio:.1f} x the full-gp training at N = 32,400")
+    field = fg.synthetic_field(8100)
+    for method in ("dec-c-gp", "dec-apx-gp", "dec-gapx-gp"):
+        for m in (4, 10, 20, 40):
+            fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path")
+            time = once(lambda f=fleet, name=method: f.train(name, theta0=THETA0))
+            used = sorted(set(fleet.fit.engine))
+            table.add(method, 8100, m, seconds(time), fleet.fit.rounds, fleet.fit.status, "+".join(used))
+    return table
+
+
+def prediction() -> Table:
+    table = Table("Predictions on the paper's field, N = 8,100, per query point (100 queries)",
+                  "method", "M = 10", "rounds", "status", "M = 40", "rounds", "status")  # fmt: skip
+    table.start()
+    field = fg.synthetic_field(8100)
+    queries = np.random.default_rng(1).uniform(0, 2, (100, 2))
+    for method in fg.PREDICTION_METHODS:
+        cells = []
+        for m in (10, 40):
+            fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path", theta=THETA)
+            limit = 200 if "npae" in method else 20_000
+            time, out = np.nan, None
+
+            def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
+                nonlocal out
+                out = f.predict(queries, name, rounds=rounds)
+
+            time = once(ask)
+            cells += [seconds(time / len(queries)), max(out.rounds, int(out.solver_rounds.max())), out.status]
+        table.add(method, *cells)
+    table.note("NPAE by JOR and DALE runs for at most 200 rounds here: on ten and on forty stripes it needs many more.")
+    return table
+
+
+def growth() -> Table:
+    table = Table("Growth: 100 observations an agent, dec-apx-gp for 100 rounds, dec-nn-rbcm at 100 points",
+                  "M", "training", "prediction", "s / 1000 agents", "peak memory", "trained: wire", "predicted: wire",
+                  "participants", "RMSE", "status")  # fmt: skip
+    table.start()
+    for m in (100, 1_000, 10_000):
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.growth", str(m)], check=True, capture_output=True, text=True
+        )
+        r = json.loads(done.stdout)
+        both = (r["training"] + r["prediction"]) / m * 1000
+        table.add(
+            f"{m:,}", seconds(r["training"]), seconds(r["prediction"]), f"{both:.1f}", f"{r['memory'] / 1e9:.2f} GB",
+            f"{r['training_bytes'] / 1e9:.2f} GB", f"{r['prediction_bytes'] / 1e9:.2f} GB", f"{r['participants']:.0f}",
+            f"{r['rmse']:.3f}", r["status"],
+        )  # fmt: skip
+    return table
+
+
+SECTIONS = {f.__name__: f for f in (likelihood, agents, training, prediction, growth)}
+
+
+def main(names: list[str]) -> None:
+    unknown = set(names) - set(SECTIONS)
+    if unknown:
+        raise SystemExit(f"unknown section {sorted(unknown)}: choose from {', '.join(SECTIONS)}")
+    warnings.filterwarnings("ignore")
+    version = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    heading = (
+        f"{cores()} threads, float64, {version}, compiled stacks: {'yes' if COMPILED else 'no'}. "
+        "Times are medians on a shared machine: compare within a table."
+    )
+    print(heading)
+    tables = [SECTIONS[name]() for name in names or SECTIONS]
+    report = "\n".join(
+        ["# Benchmarks", "", "`make bench` wrote this page.", "", heading, "", *(t.markdown() for t in tables)]
+    )
+    target = Path("docs/benchmarks.md") if not names else Path("benchmarks/last.md")
+    temporary = target.with_suffix(".tmp")
+    temporary.write_text(report)
+    os.replace(temporary, target)
+    print(f"\nwritten: {target}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
