@@ -167,6 +167,25 @@ def test_appending_is_adding() -> None:
     assert expert.passes <= passes + 1, "no pass over old data for new points inside the box"
 
 
+def test_an_expert_can_be_given_more() -> None:
+    x, y = paper_shards(900, 1)[0]
+    for engine in ("dense", "moments"):
+        expert = Expert(x[:600], y[:600], SE, 0, engine)
+        expert.evaluate(np.log(THETA))
+        expert.append(x[600:], y[600:])
+        whole = Expert(x, y, SE, 0, "dense").evaluate(np.log(THETA))
+        assert expert.size == 900
+        assert expert.evaluate(np.log(THETA)).nll == pytest.approx(whole.nll, abs=2e-6)
+        mean, _ = expert.condition(THETA).mean_and_variance(x[:5])
+        assert np.allclose(mean, DenseExpert(x, y, SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8)
+
+
+def test_too_many_points_for_the_dense_engine_is_one_clear_error() -> None:
+    x, y = np.zeros((3_000_000, 2)), np.zeros(3_000_000)
+    with pytest.raises(InputError, match=r"agent 4.*GB.*more agents"):
+        DenseExpert(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
+
+
 def test_degrees_grow_with_one_more_pass_when_length_scales_shrink() -> None:
     x, y = paper_shards(900, 1)[0]
     expert = MomentsExpert(x, y, 0)
@@ -247,6 +266,7 @@ def test_auto_takes_the_cheaper_certified_engine_and_says_which() -> None:
     assert engine(900, np.array([1.2, 0.3, 1.3, 1e-6])) == "dense", "tiny noise"
     assert engine(900, np.array([*[0.5] * 6, 1.3, 0.1]), dimension=6) == "dense", "many dimensions"
     assert engine(900, np.array([1.2, 1.3, 0.1]), dimension=1) == "moments"
+    assert engine(900, np.array([4.0, 4.0, 4.0, 1.3, 0.3]), dimension=3) == "moments"
     with pytest.raises(InputError, match="squared exponential"):
         Expert(x, y, KERNELS["matern32"], 0, "moments")
 

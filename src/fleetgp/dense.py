@@ -12,7 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.basis import Basis
 from fleetgp.cholesky import Cholesky, factorize, factorize_in_place
-from fleetgp.errors import NumericalError
+from fleetgp.errors import InputError, NumericalError
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import Kernel
 from fleetgp.threads import blas_threads, cores, scratch, spread
@@ -77,7 +77,10 @@ class DenseExpert:
     def condition(self, theta: Array) -> DensePosterior:
         """The posterior at fixed hyperparameters (natural units), ready for queries."""
         h = Hyperparameters.from_theta(theta)
-        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+        try:
+            factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+        except MemoryError:
+            raise self.too_large() from None
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self, h, factor, factor.solve(self.observations))
@@ -87,6 +90,13 @@ class DenseExpert:
         return NumericalError(
             f"agent {self.agent}: the covariance of its {self.size} points is not positive definite at "
             f"theta = {h.theta.tolist()}, even with jitter; {self._likely_reason(h)}"
+        )
+
+    def too_large(self) -> InputError:
+        need = 16e-9 * self.size**2
+        return InputError(
+            f"agent {self.agent}: the dense engine needs {need:.0f} GB for its {self.size} points, more than there is, "
+            "and the moments engine does not apply here: give the data to more agents"
         )
 
     def _likely_reason(self, h: Hyperparameters) -> str:
@@ -228,8 +238,11 @@ def _evaluate_in_slabs(expert: DenseExpert, log_theta: Array) -> Evaluation | Nu
     lower = _below_diagonal(step)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         z, left, right = (a[0] for a in _scaled_inputs(expert.inputs[None], theta[None]))
-    value, work = scratch(2, size, size)
-    slope = value if kernel.slope_is_value else np.empty_like(value)
+    try:
+        value, work = scratch(2, size, size)
+        slope = value if kernel.slope_is_value else np.empty_like(value)
+    except MemoryError:
+        raise expert.too_large() from None
 
     def build(rows: slice) -> None:
         width = rows.stop - rows.start

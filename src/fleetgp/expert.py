@@ -15,7 +15,7 @@ from fleetgp.dense import LARGE, DenseExpert, Evaluation, batch_size, evaluate_b
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import Kernel, SquaredExponential
-from fleetgp.moments import DROP, MomentsExpert
+from fleetgp.moments import MomentsExpert, negligible
 from fleetgp.threads import blas_threads, cores, side_by_side
 
 ENGINES = ("auto", "dense", "moments")
@@ -28,7 +28,7 @@ FEW = 150
 
 def tolerance(size: int) -> float:
     """The largest certified error of a likelihood that is taken for exact."""
-    return 1e-6 * max(1.0, size / 1e4)
+    return 10.0 * negligible(size)
 
 
 class Posterior(Protocol):
@@ -71,6 +71,13 @@ class Expert:
     def agent(self) -> int:
         return self.dense.agent
 
+    def append(self, inputs: Array, observations: Array) -> None:
+        """More observations. For the moments engine this is adding their moments: no pass over the old ones."""
+        self.dense.inputs = np.concatenate([self.dense.inputs, inputs])
+        self.dense.observations = np.concatenate([self.dense.observations, observations])
+        if self.moments is not None:
+            self.moments.append(inputs, observations)
+
     def prefers_moments(self, theta: Array) -> bool:
         """Whether to try the moments engine first, by what each is expected to cost."""
         if self.moments is None or not self.cheaper:
@@ -79,7 +86,7 @@ class Expert:
             return False
         with np.errstate(over="ignore", divide="ignore"):
             steps = tuple(spectrum_step(ratio) for ratio in (self.moments.box.half / theta[:-2]).tolist())
-            decades = np.ceil(np.log10(DROP / self.size) - 2.0 * np.log10(theta[-2] / theta[-1]))
+            decades = np.ceil(np.log10(negligible(self.size) / self.size) - 2.0 * np.log10(theta[-2] / theta[-1]))
         return bool(np.isfinite(decades)) and moments_cost(steps, int(decades)) < dense_cost(self.size)
 
     def by_moments(self, log_theta: Array) -> Evaluation | None:

@@ -31,14 +31,17 @@ from fleetgp.hyperparameters import Hyperparameters
 
 #: Rounding, in the certificate, is taken for this many units in the last place.
 ULPS = 32.0
-#: What dropping small products may cost in the likelihood. (A posterior's mean and variance feel it squared.)
-DROP = 1e-7
 #: The largest weighted grid, in nodes: 32 MB.
 LARGEST_GRID = 4_000_000
 #: Degrees are chosen for length-scales this much shorter than those at hand.
 HEADROOM = 1.25
 #: How many observations a pass takes at a time: their polynomials stay in cache.
 CHUNK = 1024
+
+
+def negligible(size: int) -> float:
+    """What dropping small products may do to the likelihood of so many points. (A posterior feels it squared.)"""
+    return 1e-7 * max(1.0, size / 1e4)
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,7 @@ class MomentsExpert:
         self.passes = 0
         self._reach = np.zeros(inputs.shape[1])
         self._target = np.inf
-        self._drop = DROP
+        self._strict = 1.0
 
     @property
     def size(self) -> int:
@@ -308,9 +311,12 @@ class MomentsExpert:
         ratio = self.size * (h.signal / h.noise) ** 2
         if not ULPS * np.finfo(float).eps * ratio < 1e-3:  # nothing can be certified
             return None
-        while (s := self.solve(h, self._drop / ratio)) is not None and s.dropped > DROP and self._drop > 1e-20 * ratio:
+        allowed = negligible(self.size)
+        while (s := self.solve(h, self._strict * allowed / ratio)) is not None and s.dropped > allowed:
+            if self._strict * allowed < 1e-20 * ratio:
+                break  # nothing is dropped any more
             # These data weigh on what was dropped more than data like the model's: keep more, now and later.
-            self._drop *= min(max(0.1 * DROP / s.dropped, 1e-6), 0.1)
+            self._strict *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)
         return None if s is None else _evaluation(s, h, _expansion(s.grid.basis.counts, tuple(self._reach.tolist())))
 
     def condition(self, theta: Array) -> MomentsPosterior | None:
@@ -319,7 +325,7 @@ class MomentsExpert:
         ratio = self.size * (h.signal / h.noise) ** 2 if h.noise > 0.0 else np.inf
         if not ULPS * np.finfo(float).eps * ratio < 1e-3:
             return None
-        solution = self.solve(h, 1e-4 * DROP / ratio)
+        solution = self.solve(h, 1e-4 * negligible(self.size) / ratio)
         return None if solution is None else MomentsPosterior(h, solution)
 
 
