@@ -22,8 +22,9 @@ ENGINES = ("auto", "dense", "moments")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Below this many points the dense engine is always cheaper.
+#: Below this many points the dense engine is always cheaper; above so many it is no way out.
 FEW = 150
+MANY = 20_000
 
 
 def tolerance(size: int) -> float:
@@ -82,8 +83,8 @@ class Expert:
         """Whether to try the moments engine first, by what each is expected to cost."""
         if self.moments is None or not self.cheaper:
             return self.moments is not None
-        if self.size < FEW:
-            return False
+        if not FEW <= self.size <= MANY:
+            return self.size > MANY
         with np.errstate(over="ignore", divide="ignore"):
             steps = tuple(spectrum_step(ratio) for ratio in (self.moments.box.half / theta[:-2]).tolist())
             decades = np.ceil(np.log10(negligible(self.size) / self.size) - 2.0 * np.log10(theta[-2] / theta[-1]))
@@ -109,7 +110,21 @@ class Expert:
             found = self.moments.condition(theta)
             if found is not None:
                 return found
+        if self.stuck:
+            raise self.failure(theta)
         return self.dense.condition(theta)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether there are too many points to try the dense engine where the moments engine is not certified."""
+        return self.moments is not None and self.size > MANY
+
+    def failure(self, theta: Array) -> NumericalError:
+        return NumericalError(
+            f"agent {self.agent}: at theta = {theta.tolist()} the moments engine is not certified, and its {self.size} "
+            f"points are too many for the dense one ({16e-9 * self.size**2:.0f} GB): use theta closer to the scale "
+            'of the data, give the data to more agents, or insist with engine="dense"'
+        )
 
 
 def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:
@@ -130,7 +145,9 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
     _share(by_moments, small, 0)
     alike = defaultdict(list)
     for i, expert in enumerate(experts):
-        if i not in found:
+        if i not in found and expert.stuck:
+            found[i] = expert.failure(np.exp(log_thetas[i]))
+        elif i not in found:
             alike[expert.size, expert.dense.inputs.shape[1], expert.dense.kernel].append(i)
     batches = []
     for (size, *_), rows in alike.items():

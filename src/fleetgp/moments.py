@@ -25,7 +25,7 @@ import numpy as np
 from fleetgp import lapack
 from fleetgp.arrays import Array, IntArray
 from fleetgp.basis import Basis, Box
-from fleetgp.chebyshev import degree_for, expansion_error, nodes, polynomials, to_nodes
+from fleetgp.chebyshev import degree_for, expansion_error, interpolation, nodes, polynomials, to_nodes
 from fleetgp.dense import LARGEST_LOG, Evaluation
 from fleetgp.hyperparameters import Hyperparameters
 
@@ -35,6 +35,8 @@ ULPS = 32.0
 LARGEST_GRID = 4_000_000
 #: Degrees are chosen for length-scales this much shorter than those at hand.
 HEADROOM = 1.25
+#: A grid for length-scales this much shorter, along every axis, is exchanged for a coarser one.
+WASTE = 1.6
 #: How many observations a pass takes at a time: their polynomials stay in cache.
 CHUNK = 1024
 
@@ -88,6 +90,13 @@ class Moments:
             self.squares + other.squares,
             self.count + other.count,
         )
+
+    def coarser(self, sizes: Sequence[int]) -> Moments:
+        """The same moments on a coarser grid: exact for polynomials of its degree."""
+        if tuple(sizes) == self.sizes:
+            return self
+        maps = [interpolation(coarse, fine) for coarse, fine in zip(sizes, self.sizes, strict=True)]
+        return replace(self, weights=contract(self.weights, maps), responses=contract(self.responses, maps))
 
     def moved(self, box: Box) -> Moments:
         """The same moments on a box that encloses this one: the grid is data like any other."""
@@ -246,6 +255,7 @@ class MomentsExpert:
         self.box = Box.around(inputs)
         self.moments: Moments | None = None
         self.passes = 0
+        self._finest: Moments | None = None
         self._reach = np.zeros(inputs.shape[1])
         self._target = np.inf
         self._strict = 1.0
@@ -258,14 +268,14 @@ class MomentsExpert:
         """More observations: their moments are added. Outside the box the grid moves to a larger one first."""
         self.inputs = np.concatenate([self.inputs, inputs])
         self.observations = np.concatenate([self.observations, observations])
-        if self.moments is None:
+        if self._finest is None:
             self.box = Box.around(self.inputs)
             return
         if not self.box.contains(inputs):
-            larger = self.box.joined(Box.around(inputs))
-            self._reach *= larger.half / self.box.half
-            self.box, self.moments = larger, self.moments.moved(larger)
-        self.moments += Moments.of(self.box, self.moments.sizes, inputs, observations)
+            self.box = self.box.joined(Box.around(inputs))
+            self._finest = self._finest.moved(self.box)
+        self._finest += Moments.of(self.box, self._finest.sizes, inputs, observations)
+        self.moments = None
 
     def counts(self, h: Hyperparameters) -> tuple[int, ...] | None:
         """The nodes per axis that these hyperparameters need; None where no grid of a sensible size would do."""
@@ -279,18 +289,24 @@ class MomentsExpert:
         return 1e-9 / (others * self.size**2 * (1.0 + (h.signal / h.noise) ** 2))
 
     def prepare(self, h: Hyperparameters) -> Moments | None:
-        """The moments, from a pass over the data if these hyperparameters need more than there is."""
-        reach = self.box.half / np.asarray(h.length_scales)
-        needed = self._needed(h)
-        if self.moments is None or (reach > self._reach).any() or needed < self._target:
-            counts = self.counts(h)
-            if counts is None:
-                return None
-            self._reach = np.maximum(HEADROOM * reach, self._reach)
-            self._target = min(1e-2 * needed, self._target)
-            counts = _counts(tuple(self._reach.tolist()), self._target) or counts
-            self.moments = Moments.of(self.box, [2 * count + 1 for count in counts], self.inputs, self.observations)
+        """Moments on a grid that fits these hyperparameters: the one at hand, a coarser one of the finest there is, or,
+        if that is too coarse, from another pass over the data.
+        """
+        reach, needed = self.box.half / np.asarray(h.length_scales), self._needed(h)
+        fits = (reach <= self._reach).all() and needed >= self._target
+        if self.moments is not None and fits and (self._reach <= WASTE * reach).any():
+            return self.moments
+        counts = self.counts(h)
+        if counts is None:
+            return None
+        sizes = np.array([2 * count + 1 for count in counts])
+        if self._finest is None or (sizes > self._finest.sizes).any():
+            finest = sizes if self._finest is None else np.maximum(sizes, self._finest.sizes)
+            finest = finest if finest.prod() <= LARGEST_GRID else sizes
+            self._finest = Moments.of(self.box, finest.tolist(), self.inputs, self.observations)
             self.passes += 1
+        self._reach, self._target = HEADROOM * reach, 1e-2 * needed
+        self.moments = self._finest.coarser(sizes.tolist())
         return self.moments
 
     def solve(self, h: Hyperparameters, drop: float) -> Solution | None:
@@ -323,7 +339,7 @@ class MomentsExpert:
         """The posterior at fixed hyperparameters; None where it cannot be certified."""
         h = Hyperparameters.from_theta(theta)
         ratio = self.size * (h.signal / h.noise) ** 2 if h.noise > 0.0 else np.inf
-        if not ULPS * np.finfo(float).eps * ratio < 1e-3:
+        if not ULPS * np.finfo(float).eps * ratio < 1e-5:  # the mean would be off by more, in units of sigma_f
             return None
         solution = self.solve(h, 1e-4 * negligible(self.size) / ratio)
         return None if solution is None else MomentsPosterior(h, solution)

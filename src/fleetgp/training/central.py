@@ -15,8 +15,9 @@ from fleetgp.training.curvature import Curvature
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
-#: The search stays within exp(-12) .. exp(12) of its start.
+#: The search stays within exp(-12) .. exp(12) of its start, and a step within exp(-2) .. exp(2) of the best so far.
 REACH = 12.0
+TRUST = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,22 @@ class CentralTrainer:
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
         best, done, gradient = state, 0, np.array(np.inf)
+        start = state.local.x[0]
+        best_total, slope_at_best = np.inf, np.zeros_like(start)
+        scale = 0.0  # the gradient at the start: the first step of L-BFGS-B is the gradient itself
         experts = len(state.local.x)
 
         def value_and_gradient(x: Array) -> tuple[float, Array]:
-            nonlocal best, done, gradient
+            nonlocal best, best_total, slope_at_best, done, gradient, scale
+            if first is not None and np.array_equal(x, start):
+                return first
             if done == rounds:
                 raise _OutOfRoundsError
+            away = x - best.local.x[0]
+            if done and np.abs(away).max() > TRUST:
+                # Too far to be worth an evaluation: a wall, from which the line search comes back by a sensible length.
+                steep = max(float(np.linalg.norm(slope_at_best)) / (scale * TRUST), 1e-6)
+                return best_total / scale + steep * float(away @ away), 2.0 * steep * away
             done += 1
             if self.share:
                 self.network.scatter(x, "hyperparameters")
@@ -64,16 +75,20 @@ class CentralTrainer:
                 self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
             total = float(values.nll.sum())
             slope = values.gradient.sum(axis=0)
-            if total < best.local.values.nll.sum():
+            if total < best_total:
+                best_total, slope_at_best = total, slope
                 best = CentralState(replace(state.local, x=np.tile(x, (experts, 1)), values=values))
                 gradient = np.array(np.abs(slope).max())
             record(done, best)
-            return (total, slope) if np.isfinite(total) else (1e100, np.zeros_like(x))
+            if scale == 0.0:
+                scale = max(float(np.abs(slope).max()), 1.0) if np.isfinite(total) else 1.0
+            return (total / scale, slope / scale) if np.isfinite(total) else (1e100, np.zeros_like(x))
 
         status: Status = "round limit"
-        start = state.local.x[0]
+        first: tuple[float, Array] | None = None
+        first = value_and_gradient(start)
         bounds = np.stack([start - REACH, start + REACH], axis=1)
-        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol, "ftol": 1e-15}
+        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / scale, "ftol": 1e-15}
         try:
             found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         except _OutOfRoundsError:
