@@ -20,7 +20,7 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.timing import Table, median, once, seconds
-from fleetgp.dense import COMPILED, DenseExpert
+from fleetgp.dense import DenseExpert, compiled_likelihoods
 from fleetgp.expert import Expert, evaluate
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import KERNELS
@@ -204,7 +204,7 @@ def main(names: list[str]) -> None:
     warnings.filterwarnings("ignore")
     version = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}"
     heading = (
-        f"{cores()} threads, float64, {version}, compiled stacks: {'yes' if COMPILED else 'no'}. "
+        f"{cores()} threads, float64, {version}, compiled stacks: {'yes' if compiled_likelihoods() else 'no'}. "
         "Times are medians on a shared machine: compare within a table."
     )
     print(heading)

@@ -52,9 +52,9 @@ def test_stacks_compiled_or_not_and_slabs_agree(kernel: str, size: int, rng: np.
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         found["compiled"] = evaluate_batch(experts, log_thetas)
-        patch.setattr(dense, "COMPILED", False)
+        patch.setattr(dense, "compiled_likelihoods", lambda: None)
         found["numpy"] = evaluate_batch(experts, log_thetas)
-        patch.setattr(dense, "STACKED", 0)
+        patch.setattr(dense, "STACKED", (0, 0))
         found["slabs"] = evaluate_batch(experts, log_thetas)
     for name in ("numpy", "slabs"):
         for one, other in zip(found["compiled"], found[name], strict=True):

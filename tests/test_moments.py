@@ -50,6 +50,8 @@ def places(kind: str, n: int, dimension: int, rng: np.random.Generator) -> Array
         return np.asarray(rng.uniform(0, 2, (n, 1)) * np.eye(dimension)[0] + 0.7)
     if kind == "diagonal":
         return np.asarray(rng.uniform(0, 2, (n, 1)) * np.ones(dimension))
+    if kind == "repeats":
+        return np.asarray(rng.uniform(0, 2, (5, dimension))[rng.integers(0, 5, n)])
     if kind == "far":
         return rng.uniform(0, 2, (n, dimension)) + 1e6
     return rng.uniform(0, 2, (n, dimension))
@@ -58,7 +60,7 @@ def places(kind: str, n: int, dimension: int, rng: np.random.Generator) -> Array
 @settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 10**6),
-    st.sampled_from(["uniform", "clusters", "line", "diagonal", "far"]),
+    st.sampled_from(["uniform", "clusters", "line", "diagonal", "far", "repeats"]),
     st.integers(1, 90),
     st.integers(1, 3),
     st.floats(-1.0, 1.5),
@@ -75,6 +77,8 @@ def test_the_true_error_is_below_the_certificate(
     x = places(kind, n, dimension, rng)
     theta = np.array([*np.exp(log_scale + rng.uniform(-0.5, 0.5, dimension)), 1.3, 10.0**log_noise])
     y = rng.standard_normal(n) * rng.choice([0.1, 1.0, 10.0])
+    if seed % 3 == 0:  # smooth, and larger than the model says
+        y = 30.0 * np.cos(5.0 * (x - x.mean(axis=0)).sum(axis=1))
     expert = MomentsExpert(x, y, agent=0)
     found = expert.evaluate(np.log(theta))
     if found is None:
@@ -165,6 +169,52 @@ def test_appending_is_adding() -> None:
     expert.append(inside, np.ones(50))
     assert expert.evaluate(np.log(THETA)) is not None
     assert expert.passes <= passes + 1, "no pass over old data for new points inside the box"
+
+
+def test_appending_outside_the_box_leaves_no_stale_posterior() -> None:
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.uniform(0, 6, (400, 1)), axis=0)
+    y = np.sin(3 * x[:, 0])
+    expert = MomentsExpert(x[:100], y[:100], 0)
+    theta = np.array([0.4, 1.0, 0.1])
+    assert expert.condition(theta) is not None
+    expert.append(x[100:], y[100:])
+    ours, reference = expert.condition(theta), DenseExpert(x, y, SE, 0).condition(theta)
+    assert ours is not None
+    for a, b in zip(ours.mean_and_variance(x), reference.mean_and_variance(x), strict=True):
+        assert np.allclose(a, b, atol=1e-8)
+
+
+def test_a_long_series_needs_no_table_of_pairs() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 120, (2000, 1))
+    y = np.sin(x[:, 0]) + 0.1 * rng.standard_normal(2000)
+    theta = np.array([1.0, 1.0, 0.1])
+    tracemalloc.start()
+    found = MomentsExpert(x, y, 0).evaluate(np.log(theta))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is not None
+    assert peak < 200e6
+    assert abs(found.nll - DenseExpert(x, y, SE, 0).evaluate(np.log(theta)).nll) <= found.error
+
+
+def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, (600, 1))
+    y = 1e5 + np.sin(x[:, 0]) + 0.002 * rng.standard_normal(600)
+    theta = np.array([0.3, 1.0, 0.002])
+    assert Expert(x, y, SE, 0).condition(theta).engine == "dense"
+    assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
+    for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
+        assert MomentsExpert(x, y, 0).condition(np.array(extreme)) is None
+
+
+def test_npae_on_a_box_too_large_for_a_short_basis_sends_inputs() -> None:
+    rng = np.random.default_rng(0)
+    shards = [(rng.uniform(0, 3000, (50, 1)), rng.standard_normal(50)) for _ in range(2)]
+    out = fg.Fleet(shards, "path", theta=[1.0, 1.0, 0.1]).predict(shards[0][0][:2], "npae")
+    assert "inputs" in out.ledger.kinds
 
 
 def test_an_expert_can_be_given_more() -> None:

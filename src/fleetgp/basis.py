@@ -147,4 +147,4 @@ def spectrum_step(h: float) -> int:
 def typical_spectrum(step: int) -> Array:
     """The spectrum of an axis with h at a step of the table: to guess a rank without any work."""
     h = 1.1**step
-    return Axis.of(h, int(np.ceil(24 + 15 * h))).spectrum if h < 40.0 else np.full(int(4 * h), 1.0 / h)
+    return Axis.of(h, int(np.ceil(24 + 15 * h))).spectrum if h < 40.0 else np.full(int(8.5 * h), 1.0 / h)

@@ -6,7 +6,7 @@ accuracy a short expansion T(t) A T(t')' in Chebyshev polynomials.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from scipy.fft import dct
@@ -41,7 +41,7 @@ def coefficients(values: Array) -> Array:
     return np.asarray(both, dtype=float)
 
 
-@cache
+@lru_cache(maxsize=256)
 def to_nodes(count: int) -> Array:
     """(count, count): Chebyshev moments sum_n T_k(t_n) -> weights on the nodes with the same moments.
 
@@ -52,13 +52,13 @@ def to_nodes(count: int) -> Array:
     return matrix
 
 
-@cache
+@lru_cache(maxsize=256)
 def interpolation(coarse: int, fine: int) -> Array:
     """(fine, coarse): values of a polynomial on `coarse` nodes -> its values on `fine` nodes."""
     return np.asarray(polynomials(nodes(fine), coarse).T @ to_nodes(coarse).T)
 
 
-@cache
+@lru_cache(maxsize=256)
 def fejer_weights(count: int) -> Array:
     """Quadrature weights of the nodes for the uniform distribution on [-1, 1]; they sum to 1."""
     k = np.arange(0, count, 2)

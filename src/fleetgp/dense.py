@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -23,10 +22,8 @@ LARGEST_LOG = 150.0
 CACHED = 1 << 16
 #: Triangles up to this size are inverted as a whole, in NumPy.
 SMALLEST_HALF = 16
-#: Whether the compiled inner part is there.
-COMPILED = find_spec("numba") is not None
-#: Experts up to this size are evaluated in stacks, side by side.
-STACKED = 500 if COMPILED else 180
+#: Experts up to this size are evaluated in stacks, side by side: with the compiled inner part, and without it.
+STACKED = (500, 180)
 #: From this size on two BLAS threads are faster than one.
 LARGE = 500
 
@@ -123,7 +120,7 @@ def evaluate_batch(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Ev
     with z the inputs over the length-scales: products of B o S with the columns [z, z^2, 1].
     """
     usable = np.asarray((np.abs(log_thetas) < LARGEST_LOG).all(axis=1))
-    if experts[0].size <= STACKED and usable.all():
+    if experts[0].size <= stacked() and usable.all():
         try:
             return _evaluate_stacked(experts, log_thetas)
         except np.linalg.LinAlgError:  # somebody needs jitter
@@ -132,7 +129,7 @@ def evaluate_batch(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Ev
     for expert, row, in_range in zip(experts, log_thetas, usable, strict=True):
         if not in_range:
             found.append(NumericalError(f"agent {expert.agent}: log theta = {row.tolist()} is out of range"))
-        elif experts[0].size <= STACKED and len(experts) > 1:
+        elif experts[0].size <= stacked() and len(experts) > 1:
             found += evaluate_batch([expert], row[None])
         else:
             found.append(_evaluate_in_slabs(expert, row))
@@ -159,10 +156,9 @@ def _evaluate_stacked(experts: Sequence[DenseExpert], log_thetas: Array) -> list
             slope *= signal
     found = np.empty(len(experts)), np.empty_like(log_thetas)
     with np.errstate(all="ignore"):
-        if COMPILED:
-            from fleetgp.compiled import likelihoods  # compiles on first use
-
-            likelihoods(value, slope, work[0], z, observations, noise, *found)
+        compiled = compiled_likelihoods()
+        if compiled is not None:
+            compiled(value, slope, work[0], z, observations, noise, *found)
         else:
             _likelihoods(value, slope, work[0], work[1], z, observations, noise, *found)
     if not np.isfinite(found[0]).all():
@@ -295,9 +291,23 @@ def _evaluate_in_slabs(expert: DenseExpert, log_theta: Array) -> Evaluation | Nu
     return Evaluation(0.5 * (float(y @ alpha) + log_determinant), gradient, factor.jitter)
 
 
+@cache
+def compiled_likelihoods() -> Callable[..., None] | None:
+    """The compiled inner part of many likelihoods; None where Numba is not there, or does not work here."""
+    try:
+        from fleetgp.compiled import likelihoods
+    except ImportError:
+        return None
+    return likelihoods
+
+
+def stacked() -> int:
+    return STACKED[compiled_likelihoods() is None]
+
+
 def batch_size(size: int) -> int:
     """How many experts of this size are evaluated as one stack."""
-    return max(1, 8 * CACHED // size**2) if size <= STACKED else 1
+    return max(1, 8 * CACHED // size**2) if size <= stacked() else 1
 
 
 @cache

@@ -15,7 +15,7 @@ from fleetgp.dense import LARGE, DenseExpert, Evaluation, batch_size, evaluate_b
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import Kernel, SquaredExponential
-from fleetgp.moments import MomentsExpert, negligible
+from fleetgp.moments import LARGEST_GRID, MomentsExpert, negligible
 from fleetgp.threads import blas_threads, cores, side_by_side
 
 ENGINES = ("auto", "dense", "moments")
@@ -94,7 +94,11 @@ class Expert:
         """The moments engine's evaluation, if it is certified."""
         assert self.moments is not None
         found = self.moments.evaluate(log_theta)
-        return found if found is not None and found.error <= tolerance(self.size) else None
+        if found is None:
+            return None
+        # Without a dense way out ten digits of a likelihood are better than none.
+        limit = max(tolerance(self.size), 1e-10 * abs(found.nll) if self.stuck else 0.0)
+        return found if found.error <= limit else None
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL, its log-gradient, and the engine they came from."""
@@ -199,7 +203,8 @@ def moments_cost(steps: tuple[int, ...], decades: int) -> float:
     rank = float(np.count_nonzero(products > 10.0 ** (decades - 1)))
     nodes = [float(len(spectrum)) * 4.5 + 20.0 for spectrum in spectra]
     pairs = [0.3 * len(spectrum) ** 2 for spectrum in spectra]
-    if max(np.prod(nodes), np.prod(pairs)) > 1e7:
+    tables = [float(np.prod(pairs)), *(n * p for n, p in zip(nodes, pairs, strict=True))] if len(pairs) > 1 else [0.0]
+    if max(float(np.prod(nodes)), *tables) > LARGEST_GRID:
         return np.inf
     contraction = sum(np.prod(pairs[: d + 1]) * np.prod(nodes[d:]) for d in range(len(spectra)))
     dimension = len(steps)

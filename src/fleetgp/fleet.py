@@ -178,7 +178,8 @@ class Fleet:
         noisy: the variance of an observation instead of that of f.
         agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
         seed: draws the samples of grBCM, per agent.
-        engine: as in `train`. With dense experts NPAE sends the agents' inputs, else short vectors alone.
+        engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
+            where the inputs would be shorter.
         """
         row = prediction_method(method)
         self._check_engine(engine)

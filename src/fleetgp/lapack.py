@@ -39,8 +39,8 @@ _DLAUUM = _routine(cython_lapack, "dlauum")
 _DTRSM = _routine(cython_blas, "dtrsm")
 _DTRMM = _routine(cython_blas, "dtrmm")
 
-_LETTERS = {letter: ctypes.c_char(letter.encode()) for letter in "LRNT"}
-_L, _R, _N, _T = (ctypes.addressof(_LETTERS[letter]) for letter in "LRNT")
+_LETTERS = {letter: ctypes.c_char(letter.encode()) for letter in "LRN"}
+_L, _R, _N = (ctypes.addressof(_LETTERS[letter]) for letter in "LRN")
 _NUMBERS = (ctypes.c_double(1.0), ctypes.c_double(-1.0))
 _ONE, _MINUS_ONE = (ctypes.addressof(number) for number in _NUMBERS)
 

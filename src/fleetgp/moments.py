@@ -33,6 +33,8 @@ from fleetgp.hyperparameters import Hyperparameters
 ULPS = 32.0
 #: The largest weighted grid, in nodes: 32 MB.
 LARGEST_GRID = 4_000_000
+#: The longest basis: its matrices have 72 MB.
+LONGEST = 3000
 #: Degrees are chosen for length-scales this much shorter than those at hand.
 HEADROOM = 1.25
 #: A grid for length-scales this much shorter, along every axis, is exchanged for a coarser one.
@@ -138,7 +140,7 @@ def _pairs(rank: int) -> tuple[IntArray, IntArray, IntArray]:
     return first, second, table
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _gathering(kept_bytes: bytes, ranks: tuple[int, ...]) -> IntArray:
     """(r, r): where the pairs of kept products are among the products of pairs."""
     chosen = np.frombuffer(kept_bytes, dtype=np.intp).reshape(len(ranks), -1)
@@ -160,6 +162,9 @@ class Grid:
         self.functions = [axis.on(size) for axis, size in zip(basis.axes, moments.sizes, strict=True)]
         used = tuple((basis.kept.max(axis=1) + 1).tolist())
         self._pairs = []
+        if len(used) == 1:  # one axis: no products of products, and no table of pairs, which would be long
+            self._only = self.functions[0][:, basis.kept[0]]
+            return
         for functions, rank in zip(self.functions, used, strict=True):
             first, second, _ = _pairs(rank)
             self._pairs.append(functions[:, first] * functions[:, second])
@@ -173,10 +178,14 @@ class Grid:
 
     def products(self, weights: Array) -> Array:
         """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
+        if not self._pairs:
+            return np.asarray(self.basis.signal**2 * (self._only.T @ (weights[:, None] * self._only)))
         return np.asarray(self.basis.signal**2 * contract(weights, self._pairs).ravel().take(self._index))
 
     def quadratic(self, matrix: Array) -> Array:
         """phi' matrix phi at the nodes of the grid."""
+        if not self._pairs:
+            return np.asarray(self.basis.signal**2 * ((self._only @ matrix) * self._only).sum(axis=1))
         shape = tuple(pair.shape[1] for pair in self._pairs)
         sums = np.bincount(self._index.ravel(), matrix.ravel(), minlength=int(np.prod(shape)))
         return self.basis.signal**2 * contract(sums.reshape(shape), [pair.T for pair in self._pairs])
@@ -314,9 +323,10 @@ class MomentsExpert:
         if moments is None:
             return None
         basis = Basis(h, self.box, tuple((size - 1) // 2 for size in moments.sizes), drop)
-        pairs = np.prod([0.5 * (used + 1.0) * (used + 2.0) for used in basis.kept.max(axis=1)])
-        if basis.rank > 2 * self.size + 100 or pairs > LARGEST_GRID:
-            return None  # more functions than data: nothing is gained
+        pairs = 0.5 * (basis.kept.max(axis=1) + 1.0) * (basis.kept.max(axis=1) + 2.0)
+        tables = [pairs.prod(), *(pairs * moments.sizes)] if len(pairs) > 1 else [0.0]
+        if basis.rank > min(2 * self.size + 100, LONGEST) or max(tables) > LARGEST_GRID:
+            return None  # more functions than data, or than it is worth
         return Solution.of(Grid(basis, moments), h.noise)
 
     def evaluate(self, log_theta: Array) -> Evaluation | None:
@@ -333,13 +343,18 @@ class MomentsExpert:
                 break  # nothing is dropped any more
             # These data weigh on what was dropped more than data like the model's: keep more, now and later.
             self._strict *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)
+        if s is not None and s.dropped < 1e-3 * allowed:
+            self._strict = min(1.0, 10.0 * self._strict)
         return None if s is None else _evaluation(s, h, _expansion(s.grid.basis.counts, tuple(self._reach.tolist())))
 
     def condition(self, theta: Array) -> MomentsPosterior | None:
         """The posterior at fixed hyperparameters; None where it cannot be certified."""
         h = Hyperparameters.from_theta(theta)
-        ratio = self.size * (h.signal / h.noise) ** 2 if h.noise > 0.0 else np.inf
-        if not ULPS * np.finfo(float).eps * ratio < 1e-5:  # the mean would be off by more, in units of sigma_f
+        if not (theta > 0.0).all() or not (np.abs(np.log(theta)) < LARGEST_LOG).all():
+            return None
+        ratio = self.size * (h.signal / h.noise) ** 2
+        large = max(1.0, float(np.sqrt(np.mean(self.observations**2))) / h.signal)
+        if not ULPS * np.finfo(float).eps * ratio * large < 1e-5:  # the mean would be off by more, in units of sigma_f
             return None
         solution = self.solve(h, 1e-4 * negligible(self.size) / ratio)
         return None if solution is None else MomentsPosterior(h, solution)
@@ -390,11 +405,11 @@ def _evaluation(s: Solution, h: Hyperparameters, expansion: float) -> Evaluation
         scales[d] = 2.0 * ratio * (spread[d] - grid.along(d, 2, certain).sum() - second + explained)
     signal = rank - noise2 * trace - float(u @ u)
     noise = count - rank + noise2 * trace - misfit / noise2
-    error = _certificate(s, h, expansion, inverse, misfit)
+    error = _certificate(s, h, expansion, inverse, misfit, nll)
     return Evaluation(nll, np.array([*scales, signal, noise]), 0.0, "moments", error)
 
 
-def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Array, misfit: float) -> float:
+def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Array, misfit: float, nll: float) -> float:
     r"""A bound on the error of the NLL, by its three causes.
 
     Dropped products: with E = K - Phi Phi' positive semidefinite, log|C| is short by at most tr E / sigma^2 and
@@ -409,6 +424,10 @@ def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Arr
     largest = grid.largest
     spread = np.linalg.norm(largest[:, None] * inverse * largest) + ((largest * s.coefficients) ** 2).sum() / noise2
     rounding = count * spread + m.squares / noise2 + signal2 * (count / noise2 + weight)
+    # What the axes' functions miss of the kernel is rounding too, but smooth: it meets the smooth part of C^-1 y.
+    tables = [polynomials(nodes(size), size // 2).T for size in m.sizes]
+    smooth = contract(s.residuals, tables).ravel() / noise2
+    rounding += (signal2 * float(smooth @ smooth) + abs(nll) + count * abs(np.log(noise2))) / ULPS
     return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock, local
@@ -48,8 +48,15 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="fleetgp")
 
 
-if hasattr(os, "register_at_fork"):  # a pool's threads do not survive a fork
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+def _start_over() -> None:
+    """In a forked child: the pool's threads are gone, and whoever held the turn too."""
+    global _TURN, _WORKING
+    _TURN, _WORKING = Lock(), local()
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over)
 
 
 @contextmanager
@@ -100,7 +107,13 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result
         with _at_work():
             return work(item)
 
-    return list(_pool().map(helping, items))
+    jobs = [_pool().submit(helping, item) for item in items]
+    try:
+        return [job.result() for job in jobs]
+    finally:  # nobody may still be at work when the caller goes on
+        for job in jobs:
+            job.cancel()
+        wait(jobs)
 
 
 def scratch(count: int, *shape: int) -> list[Array]:

@@ -67,11 +67,6 @@ class Selection:
         """How many average in each query, bridges included, (T,)."""
         return np.asarray(self.active.sum(axis=0), dtype=float)
 
-    @cached_property
-    def first(self) -> IntArray:
-        """The smallest id that takes part in each query, (T,)."""
-        return np.asarray(self.participants.argmax(axis=0), dtype=np.int64)
-
     def edges(self, graph: Graph) -> BoolArray:
         if graph not in self._edges:
             receivers, senders = graph.directed.T

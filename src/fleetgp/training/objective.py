@@ -39,7 +39,6 @@ class Objective:
 
     def __init__(self, experts: Sequence[Expert]) -> None:
         self.experts = tuple(experts)
-        self.sizes = np.array([expert.size for expert in experts], dtype=float)
 
     def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
         """Evaluate at (A, P); with `where` only these agents, the others hold zeros."""

@@ -106,9 +106,12 @@ class Nested:
         solve = self._lbfgs if self.step_size is None else self._descend
         rows = np.flatnonzero(active).tolist()
         x = local.x.copy()
-        x[rows] = side_by_side(
-            lambda i: solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i])), rows
-        ) or np.empty((0, x.shape[1]))
+
+        def solved(i: int) -> Array:
+            return solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i]))
+
+        for i, place in zip(rows, side_by_side(solved, rows) if len(rows) > 1 else map(solved, rows), strict=True):
+            x[i] = place
         return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
 
     @property
