@@ -89,7 +89,7 @@ def test_partition_keeps_every_point_once(n: int, agents: int, dimension: int, b
         ({"agents": 0}, "between 1 and the 4 points"),
         ({"agents": 5}, "between 1 and the 4 points"),
         ({"agents": 2, "axis": 2}, "one of the 2 input dimensions"),
-        ({"agents": 2, "by": "magic"}, "choose one of stripes, random"),
+        ({"agents": 2, "by": "magic"}, "choose one of stripes, grid, kmeans, random"),
     ],
 )
 def test_bad_partitions(arguments: dict[str, object], message: str) -> None:

@@ -1,6 +1,20 @@
-"""Data: synthetic fields and partitions."""
+"""Data: synthetic fields, tables, sea-surface temperature, and partitions."""
 
-from fleetgp.data.partition import Shard, partition
+from fleetgp.data.partition import Shard, partition, partition_by_label
+from fleetgp.data.sst import SeaSurface, load_sst
 from fleetgp.data.synthetic import PAPER_THETA, PAPER_THETA0, Field, synthetic_field
+from fleetgp.data.tables import Observations, read_observations
 
-__all__ = ["PAPER_THETA", "PAPER_THETA0", "Field", "Shard", "partition", "synthetic_field"]
+__all__ = [
+    "PAPER_THETA",
+    "PAPER_THETA0",
+    "Field",
+    "Observations",
+    "SeaSurface",
+    "Shard",
+    "load_sst",
+    "partition",
+    "partition_by_label",
+    "read_observations",
+    "synthetic_field",
+]

@@ -2,40 +2,105 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
 
 Shard = tuple[Array, Array]
-By = Literal["stripes", "random"]
+By = Literal["stripes", "grid", "kmeans", "random"]
+BY: tuple[By, ...] = ("stripes", "grid", "kmeans", "random")
 
 
 def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0) -> list[Shard]:
-    """A list of (X_i, y_i), one per agent, with N_i equal up to one.
+    """A list of (X_i, y_i), one per agent; all but "kmeans" give every agent equally many points, up to one.
 
-    "stripes": agents get neighbouring stripes along an input axis, equally many points each (the paper's
-    layout). "random": every agent gets points from everywhere.
+    "stripes": neighbouring stripes along an input axis (the paper's layout). "grid": cells of a grid over the first two
+    axes, as square as the number of agents allows. "kmeans": each agent gets the points around its own centre.
+    "random": every agent gets points from everywhere.
 
     >>> shards = partition([[0.3], [0.1], [0.2], [0.4]], [3, 1, 2, 4], agents=2)
     >>> [y.tolist() for _, y in shards]
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    inputs, observations = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
-    if inputs.ndim != 2 or observations.shape != inputs.shape[:1]:
-        raise InputError(f"X must be (N, D) and y (N,), but {inputs.shape} and {observations.shape} came")
+    inputs, observations = _checked(X, y)
     if not 1 <= agents <= len(inputs):
         raise InputError(f"agents must lie between 1 and the {len(inputs)} points, but {agents} came")
     return [(inputs[rows], observations[rows]) for rows in _split(inputs, agents, by, axis, seed)]
+
+
+def partition_by_label(X: object, y: object, labels: Sequence[object] | Array) -> tuple[list[str], list[Shard]]:
+    """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
+
+    >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
+    >>> names, [y.tolist() for _, y in shards]
+    (['b', 'a'], [[1.0, 3.0], [2.0]])
+    """
+    inputs, observations = _checked(X, y)
+    names = np.array([str(label) for label in labels])
+    if names.shape != observations.shape:
+        raise InputError(f"one label per row expected ({len(observations)}), but {len(names)} came")
+    order = list(dict.fromkeys(names.tolist()))
+    return order, [(inputs[names == name], observations[names == name]) for name in order]
+
+
+def _checked(X: object, y: object) -> Shard:
+    inputs, observations = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+    if inputs.ndim != 2 or observations.shape != inputs.shape[:1]:
+        raise InputError(f"X must be (N, D) and y (N,), but {inputs.shape} and {observations.shape} came")
+    return inputs, observations
 
 
 def _split(inputs: Array, agents: int, by: str, axis: int, seed: int) -> list[IntArray]:
     if by == "stripes":
         if not -inputs.shape[1] <= axis < inputs.shape[1]:
             raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, but {axis} came")
-        return np.array_split(np.argsort(inputs[:, axis], kind="stable"), agents)
+        return _stripes(inputs[:, axis], np.arange(len(inputs)), [1] * agents)
+    if by == "grid":
+        return _cells(inputs, agents)
+    if by == "kmeans":
+        return _clusters(inputs, agents, seed)
     if by == "random":
         return np.array_split(np.random.default_rng(seed).permutation(len(inputs)), agents)
-    raise unknown_name("partition", by, ("stripes", "random"))
+    raise unknown_name("partition", by, BY)
+
+
+def _stripes(values: Array, rows: IntArray, shares: Sequence[int]) -> list[IntArray]:
+    """Rows in the order of their values, cut into parts that are as large as their shares."""
+    ordered = rows[np.argsort(values[rows], kind="stable")]
+    total = int(np.sum(shares))
+    sizes = [len(part) for part in np.array_split(ordered, total)]
+    ends = np.cumsum([sum(sizes[a:b]) for a, b in pairwise(np.cumsum([0, *shares]).tolist())])
+    return np.split(ordered, ends[:-1])
+
+
+def _cells(inputs: Array, agents: int) -> list[IntArray]:
+    if inputs.shape[1] < 2:
+        return _stripes(inputs[:, 0], np.arange(len(inputs)), [1] * agents)
+    columns = max(1, round(agents**0.5))
+    counts = [len(part) for part in np.array_split(np.arange(agents), columns)]
+    found: list[IntArray] = []
+    for rows, count in zip(_stripes(inputs[:, 0], np.arange(len(inputs)), counts), counts, strict=True):
+        found += _stripes(inputs[:, 1], rows, [1] * count)
+    return found
+
+
+def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
+    """k-means from well-spread centres; nobody stays without a point."""
+    if len(np.unique(inputs, axis=0)) <= agents:  # fewer places than centres
+        return np.array_split(np.lexsort(inputs.T), agents)
+    scale = np.where(np.ptp(inputs, axis=0) > 0.0, inputs.std(axis=0), 1.0)
+    scaled = inputs / scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of empty clusters, which are dealt with below
+        _, nearest = kmeans2(scaled, agents, minit="++", rng=np.random.default_rng(seed), iter=50)
+    for empty in sorted(set(range(agents)) - set(nearest.tolist())):
+        largest = np.bincount(nearest, minlength=agents).argmax()
+        nearest[np.flatnonzero(nearest == largest)[0]] = empty
+    return [np.flatnonzero(nearest == agent) for agent in range(agents)]

@@ -1,0 +1,103 @@
+"""Observations from files with named columns: CSV, Parquet and NPZ. Needs the extra "data"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import InputError, unknown_name
+
+#: How each kind of file is read, by its ending.
+FORMATS = (".csv", ".parquet", ".npz")
+
+
+@dataclass(frozen=True)
+class Observations:
+    """inputs (N, D), observations (N,), and who made them: labels (N,), or None. dropped: rows left out."""
+
+    inputs: Array
+    observations: Array
+    labels: tuple[str, ...] | None
+    dropped: int = 0
+
+
+def read_observations(
+    path: str | Path,
+    *,
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
+) -> Observations:
+    """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted."""
+    if missing not in ("refuse", "drop"):
+        raise unknown_name("missing", missing, ("refuse", "drop"))
+    columns = read_columns(path, [*inputs, target, *([agent] if agent else [])])
+    numbers = np.column_stack([_numeric(columns[name], name, path) for name in (*inputs, target)])
+    sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
+    labels = None
+    if agent is not None:
+        present = np.array([_present(value) for value in columns[agent]], dtype=bool)
+        sound &= present
+        labels = tuple(_text(value) for value in columns[agent][sound])
+    bad = np.flatnonzero(~sound)
+    if bad.size and missing == "refuse":
+        raise InputError(
+            f"{path}: {bad.size} of {len(sound)} rows have missing or infinite values (first: row {bad[0] + 1}): "
+            "fill them, or drop them on request"
+        )
+    if not sound.any():
+        raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
+    return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size))
+
+
+def read_columns(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
+    """Some columns of a table, or one error that says which there are."""
+    file = Path(path)
+    if file.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: a file that ends in {', '.join(FORMATS)} was expected")
+    if not file.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        columns = _columns(file)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: it cannot be read as {file.suffix[1:].upper()}: {error}") from error
+    for name in names:
+        if name not in columns:
+            raise unknown_name(f"{path}: column", name, tuple(columns))
+    lengths = {len(columns[name]) for name in names}
+    if len(lengths) > 1:
+        raise InputError(f"{path}: the columns {list(names)} have different lengths: {sorted(lengths)}")
+    return {name: columns[name] for name in names}
+
+
+def _columns(file: Path) -> dict[str, Any]:
+    if file.suffix.lower() == ".npz":
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: np.ravel(archive[name]) for name in archive.files}
+    import pandas as pd
+
+    table = pd.read_csv(file) if file.suffix.lower() == ".csv" else pd.read_parquet(file)
+    return {str(name): table[name].to_numpy() for name in table.columns}
+
+
+def _numeric(values: Any, name: str, path: str | Path) -> Array:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: column {name!r} must hold numbers: {error}") from error
+
+
+def _present(value: object) -> bool:
+    return value is not None and value == value and str(value) != ""
+
+
+def _text(value: object) -> str:
+    """A label as text; 3.0, which a column with gaps makes of 3, as "3"."""
+    number = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if number else str(value)  # type: ignore[call-overload]
