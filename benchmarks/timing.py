@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 
-def median(work: Callable[[], object], *, budget: float = 4.0, most: int = 30) -> float:
+def median(work: Callable[[], object], *, budget: float = 3.0, most: int = 30) -> float:
     """Seconds, the median of as many runs as fit the budget after one to warm up; one of one if it takes longer."""
     first = once(work)
     if first > budget:

@@ -42,12 +42,18 @@ def coefficients(values: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
+def at_nodes(count: int, fine: int) -> Array:
+    """(fine, count): T_0 .. T_(count-1) on `fine` nodes."""
+    return polynomials(nodes(fine), count).T
+
+
+@lru_cache(maxsize=256)
 def to_nodes(count: int) -> Array:
     """(count, count): Chebyshev moments sum_n T_k(t_n) -> weights on the nodes with the same moments.
 
     A polynomial f of degree below `count` then has sum_n f(t_n) = sum_i weight_i f(node_i).
     """
-    matrix = polynomials(nodes(count), count).T * (2.0 / count)
+    matrix = at_nodes(count, count) * (2.0 / count)
     matrix[:, 0] *= 0.5
     return matrix
 
@@ -55,7 +61,7 @@ def to_nodes(count: int) -> Array:
 @lru_cache(maxsize=256)
 def interpolation(coarse: int, fine: int) -> Array:
     """(fine, coarse): values of a polynomial on `coarse` nodes -> its values on `fine` nodes."""
-    return np.asarray(polynomials(nodes(fine), coarse).T @ to_nodes(coarse).T)
+    return np.asarray(at_nodes(coarse, fine) @ to_nodes(coarse).T)
 
 
 @lru_cache(maxsize=256)

@@ -146,7 +146,10 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
 
     with np.errstate(over="ignore", under="ignore"):
         small = [i for i, e in enumerate(experts) if e.prefers_moments(np.exp(log_thetas[i]))]
-    _share(by_moments, small, 0)
+    # In turn: the many short steps of the moments engine are mostly the interpreter's, which runs one thread at a time.
+    with blas_threads(1):
+        for i in small:
+            by_moments(i)
     alike = defaultdict(list)
     for i, expert in enumerate(experts):
         if i not in found and expert.stuck:

@@ -25,7 +25,7 @@ import numpy as np
 from fleetgp import lapack
 from fleetgp.arrays import Array, IntArray
 from fleetgp.basis import Basis, Box
-from fleetgp.chebyshev import degree_for, expansion_error, interpolation, nodes, polynomials, to_nodes
+from fleetgp.chebyshev import at_nodes, degree_for, expansion_error, interpolation, nodes, polynomials, to_nodes
 from fleetgp.dense import LARGEST_LOG, Evaluation
 from fleetgp.hyperparameters import Hyperparameters
 
@@ -425,7 +425,7 @@ def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Arr
     spread = np.linalg.norm(largest[:, None] * inverse * largest) + ((largest * s.coefficients) ** 2).sum() / noise2
     rounding = count * spread + m.squares / noise2 + signal2 * (count / noise2 + weight)
     # What the axes' functions miss of the kernel is rounding too, but smooth: it meets the smooth part of C^-1 y.
-    tables = [polynomials(nodes(size), size // 2).T for size in m.sizes]
+    tables = [at_nodes(size // 2, size) for size in m.sizes]
     smooth = contract(s.residuals, tables).ravel() / noise2
     rounding += (signal2 * float(smooth @ smooth) + abs(nll) + count * abs(np.log(noise2))) / ULPS
     return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding)

@@ -19,7 +19,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.threads import side_by_side
 from fleetgp.training.curvature import Curvature, measure_curvature
 from fleetgp.training.objective import Objective, Values
 
@@ -104,14 +103,9 @@ class Nested:
 
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
         solve = self._lbfgs if self.step_size is None else self._descend
-        rows = np.flatnonzero(active).tolist()
         x = local.x.copy()
-
-        def solved(i: int) -> Array:
-            return solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i]))
-
-        for i, place in zip(rows, side_by_side(solved, rows) if len(rows) > 1 else map(solved, rows), strict=True):
-            x[i] = place
+        for i in np.flatnonzero(active).tolist():
+            x[i] = solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i]))
         return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
 
     @property
