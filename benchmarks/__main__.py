@@ -1,6 +1,6 @@
 """python -m benchmarks [agents] [likelihood] [training] [prediction] [growth]: all without a name.
 
-Prints tables as it goes and writes them to docs/benchmarks.md (with all sections) or benchmarks/last.md.
+Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import warnings
@@ -210,11 +211,16 @@ def main(names: list[str]) -> None:
         "Times are medians on a shared machine: compare within a table."
     )
     print(heading)
-    tables = [SECTIONS[name]() for name in names or SECTIONS]
-    report = "\n".join(
-        ["# Benchmarks", "", "`make bench` wrote this page.", "", heading, "", *(t.markdown() for t in tables)]
-    )
-    target = Path("docs/benchmarks.md") if not names else Path("benchmarks/last.md")
+    chosen = names or list(SECTIONS)
+    found = {name: SECTIONS[name]().markdown() for name in chosen}
+    target = Path("docs/benchmarks.md")
+    # A run of some sections renews these and keeps the others.
+    for name in SECTIONS if target.exists() else ():
+        kept = re.search(rf"<!-- {name} -->\n(.*?)(?=<!-- |\Z)", target.read_text(), re.DOTALL)
+        if name not in found and kept:
+            found[name] = kept.group(1)
+    parts = [f"<!-- {name} -->\n{found[name]}" for name in SECTIONS if name in found]
+    report = "\n".join(["# Benchmarks", "", "`make bench` wrote this page.", "", heading, "", *parts])
     temporary = target.with_suffix(".tmp")
     temporary.write_text(report)
     os.replace(temporary, target)
