@@ -16,9 +16,10 @@ from fleetgp.chebyshev import coefficients, degree_for, expansion_error, fejer_w
 from fleetgp.dense import DenseExpert
 from fleetgp.errors import InputError
 from fleetgp.expert import Expert, tolerance
+from fleetgp.grid import Moments
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import KERNELS
-from fleetgp.moments import Moments, MomentsExpert
+from fleetgp.moments import MomentsExpert
 from tests.conftest import paper_shards
 
 SE = KERNELS["se"]

@@ -13,9 +13,10 @@ from fleetgp.arrays import Array
 from fleetgp.basis import Basis, spectrum_step, typical_spectrum
 from fleetgp.dense import LARGE, DenseExpert, Evaluation, batch_size, evaluate_batch
 from fleetgp.errors import InputError, NumericalError
+from fleetgp.grid import LARGEST_GRID
 from fleetgp.hyperparameters import Hyperparameters
 from fleetgp.kernels import Kernel, SquaredExponential
-from fleetgp.moments import LARGEST_GRID, MomentsExpert, negligible
+from fleetgp.moments import MomentsExpert, negligible
 from fleetgp.threads import blas_threads, cores, side_by_side
 
 ENGINES = ("auto", "dense", "moments")
