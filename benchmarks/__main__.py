@@ -194,6 +194,8 @@ def growth() -> Table:
             f"{r['training_bytes'] / 1e9:.2f} GB", f"{r['prediction_bytes'] / 1e9:.2f} GB", f"{r['participants']:.0f}",
             f"{r['rmse']:.3f}", r["status"],
         )  # fmt: skip
+    table.note("The smallest run holds the compilation of the stacks, some two seconds.")
+    table.note("predict gets the fleet's theta: to agree on the mean of all estimates by flooding is quadratic in M.")
     return table
 
 
