@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 from fleetgp.data import partition, partition_by_label, read_observations
 from fleetgp.data.sst import load_sst
 from fleetgp.errors import InputError
-
-pd = pytest.importorskip("pandas")
-xr = pytest.importorskip("xarray")
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -181,6 +181,17 @@ def test_sst_box_stride_and_both_kinds_of_longitude(tmp_path: Path) -> None:
 def test_sst_wrong_questions(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         load_sst(packed(tmp_path / "f.nc"), **options)  # type: ignore[arg-type]
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed(tmp_path / "f.nc")
+    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(InputError, match='extra "data"'):
+        read_observations(tmp_path / "t.csv", inputs=["lon", "lat"], target="sst")
+    with pytest.raises(InputError, match='extra "data"'):
+        load_sst(path)
 
 
 def test_sst_wrong_files(tmp_path: Path) -> None:

@@ -52,8 +52,10 @@ def load_sst(
     box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: of a file with several,
     for example "2021-01-05"; the first without it.  stride: every so many-th row and column.
     """
-    import xarray as xr
-
+    try:
+        import xarray as xr
+    except ImportError as error:
+        raise InputError('NetCDF needs xarray: install the extra "data"') from error
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")

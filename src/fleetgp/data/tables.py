@@ -80,8 +80,10 @@ def _columns(file: Path) -> dict[str, Any]:
     if file.suffix.lower() == ".npz":
         with np.load(file, allow_pickle=False) as archive:
             return {name: np.ravel(archive[name]) for name in archive.files}
-    import pandas as pd
-
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InputError(f'{file}: CSV and Parquet need pandas: install the extra "data"') from error
     table = pd.read_csv(file) if file.suffix.lower() == ".csv" else pd.read_parquet(file)
     return {str(name): table[name].to_numpy() for name in table.columns}
 
