@@ -10,12 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet."""
+    """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet.
+
+    unit: what is counted, where it is not rounds.
+    """
 
     task: str
     round: int
     rounds: int | None
     detail: str
+    unit: str = "round"
 
 
 Listener = Callable[[Progress], None]
@@ -36,18 +40,22 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
             yield _plain
             sys.stderr.write("\n")
             return
-        columns = (TextColumn("{task.description:<14}"), BarColumn(24), TextColumn("round {task.completed:>4}"))
+        columns = (
+            TextColumn("{task.description:<14}"),
+            BarColumn(24),
+            TextColumn("{task.fields[unit]} {task.completed:>4}"),
+        )
         with Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[detail]}")) as bars:
             tasks: dict[str, TaskID] = {}
 
             def show(p: Progress) -> None:
                 if p.task not in tasks:
-                    tasks[p.task] = bars.add_task(p.task, total=p.rounds, detail="")
+                    tasks[p.task] = bars.add_task(p.task, total=p.rounds, detail="", unit=p.unit)
                 bars.update(tasks[p.task], completed=p.round, total=p.rounds, detail=p.detail)
 
             yield show
 
 
 def _plain(p: Progress) -> None:
-    sys.stderr.write(f"\r{p.task}: round {p.round}, {p.detail}   ")
+    sys.stderr.write(f"\r{p.task}: {p.unit} {p.round}, {p.detail}   ")
     sys.stderr.flush()

@@ -1,5 +1,6 @@
 """Data: synthetic fields, tables, sea-surface temperature, and partitions."""
 
+from fleetgp.data.erddap import download_mur
 from fleetgp.data.partition import Shard, partition, partition_by_label
 from fleetgp.data.sst import SeaSurface, load_sst
 from fleetgp.data.synthetic import PAPER_THETA, PAPER_THETA0, Field, synthetic_field
@@ -12,6 +13,7 @@ __all__ = [
     "Observations",
     "SeaSurface",
     "Shard",
+    "download_mur",
     "load_sst",
     "partition",
     "partition_by_label",

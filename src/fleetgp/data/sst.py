@@ -52,10 +52,7 @@ def load_sst(
     box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: of a file with several,
     for example "2021-01-05"; the first without it.  stride: every so many-th row and column.
     """
-    try:
-        import xarray as xr
-    except ImportError as error:
-        raise InputError('NetCDF needs xarray: install the extra "data"') from error
+    xr = xarray()
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")
@@ -88,6 +85,26 @@ def load_sst(
         )
 
 
+def xarray() -> Any:
+    """The library, or one error that names the extra."""
+    try:
+        import xarray as xr
+    except ImportError as error:
+        raise InputError('NetCDF needs xarray: install the extra "data"') from error
+    return xr
+
+
+def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
+    """west, south, east, north with longitudes up to 180, or one clear error."""
+    if len(box) != 4:
+        raise InputError(f"box must be west, south, east, north, but {list(box)} came")
+    west, south, east, north = (float(side) for side in box)
+    west, east = ((side + 180.0) % 360.0 - 180.0 if side > 180.0 else side for side in (west, east))
+    if not (west < east and south < north):
+        raise InputError(f"box must be west < east and south < north, but {list(box)} came")
+    return west, south, east, north
+
+
 def _variable(data: Any, name: str | None, path: str | Path) -> Any:
     wanted = (name,) if name is not None else VARIABLES
     for candidate in wanted:
@@ -117,12 +134,7 @@ def _one_day(field: Any, date: str | None, path: str | Path) -> tuple[Any, str]:
 
 
 def _cut(field: Any, latitude: str, longitude: str, box: Sequence[float], path: str | Path) -> Any:
-    if len(box) != 4:
-        raise InputError(f"box must be west, south, east, north, but {list(box)} came")
-    west, south, east, north = (float(side) for side in box)
-    west, east = ((side + 180.0) % 360.0 - 180.0 if side > 180.0 else side for side in (west, east))
-    if not (west < east and south < north):
-        raise InputError(f"box must be west < east and south < north, but {list(box)} came")
+    west, south, east, north = check_box(box)
     hair = 1e-6  # a face of the box that is on the grid belongs to it
     cut = field.sel({latitude: slice(south - hair, north + hair), longitude: slice(west - hair, east + hair)})
     if 0 in cut.shape:

@@ -1,0 +1,235 @@
+"""The MUR downloader against a server on this machine that speaks ERDDAP's griddap protocol."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetgp.data import download_mur, load_sst
+from fleetgp.data import erddap as module
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.progress import Progress
+
+xr = pytest.importorskip("xarray")
+
+BOX = (-73.0, 36.4, -72.6, 36.9)
+
+
+def temperature(latitude: Any, longitude: Any) -> Any:
+    """What the sea of this server is like, in degrees Celsius; no value west of 72.99 W."""
+    values = 10.0 + np.sin(3 * np.asarray(latitude))[:, None] + np.cos(2 * np.asarray(longitude))[None, :]
+    values[:, np.asarray(longitude) < -72.985] = np.nan
+    return values
+
+
+class Griddap(BaseHTTPRequestHandler):
+    """[(time)][(south):stride:(north)][(west):stride:(east)] as a NetCDF file without a length, as ERDDAP does."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.asked.append(self.path)
+        if server.trouble:
+            getattr(self, server.trouble.pop(0))()
+            return
+        self.chunked(self.answer())
+
+    def answer(self) -> bytes:
+        query = urllib.parse.unquote(urllib.parse.urlsplit(self.path).query)
+        number = r"\((-?[\d.]+)\)"
+        found = re.fullmatch(
+            rf"analysed_sst\[\(([\dT:Z-]+)\)\]\[{number}:(\d+):{number}\]\[{number}:(\d+):{number}\]", query
+        )
+        assert found is not None, query
+        day, south, stride, north, west, _, east = found.groups()
+        axes = [
+            np.round(np.arange(round(float(a) * 100), round(float(b) * 100) + 1, int(stride)) / 100, 2)
+            for a, b in ((south, north), (west, east))
+        ]
+        field = xr.Dataset(
+            {"analysed_sst": (("time", "latitude", "longitude"), temperature(*axes)[None], {"units": "degree_C"})},
+            coords={"time": [np.datetime64(day[:-1], "ns")], "latitude": axes[0], "longitude": axes[1]},
+            attrs={"title": "Multi-scale Ultra-high Resolution (MUR) SST Analysis fv04.1"},
+        )
+        server: Any = self.server
+        target = server.folder / f"{len(server.asked)}.nc"
+        field.to_netcdf(target, encoding={"analysed_sst": {"_FillValue": -7.768}})
+        data: bytes = target.read_bytes()
+        return data
+
+    def chunked(self, body: bytes, whole: bool = True) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for start in range(0, len(body), 4096):
+            part = body[start : start + 4096]
+            self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        if whole:
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self.close_connection = True
+
+    # ---- troubles --------------------------------------------------------------------------------------
+
+    def breaks_off(self) -> None:
+        body = self.answer()
+        self.chunked(body[: len(body) // 2], whole=False)
+
+    def falls_short(self) -> None:
+        body = self.answer()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:-100])
+        self.close_connection = True
+
+    def other_place(self) -> None:
+        self.path = self.path.replace("36.", "37.")
+        self.chunked(self.answer())
+
+    def no_netcdf(self) -> None:
+        self.chunked(b"<html>maintenance</html>")
+
+    def busy(self) -> None:
+        self.error(503, "Service Unavailable: busy")
+
+    def refuses(self) -> None:
+        self.error(404, 'Not Found: Your query produced no matching results. (time=\\"2031\\")')
+
+    def error(self, code: int, message: str) -> None:
+        body = f'Error {{\n    code={code};\n    message="{message}";\n}}\n'.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr("fleetgp.data.erddap.time.sleep", lambda _: None)
+    (tmp_path / "served").mkdir()
+    running: Any = ThreadingHTTPServer(("127.0.0.1", 0), Griddap)
+    running.asked, running.trouble, running.folder = [], [], tmp_path / "served"
+    running.address = f"http://127.0.0.1:{running.server_port}/erddap"
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+def fetch(server: Any, tmp_path: Path, **options: Any) -> Path:
+    given: dict[str, Any] = {"box": BOX, "date": "2021-01-03", **options}
+    return download_mur(
+        given.pop("box"), given.pop("date"), folder=tmp_path / "cache", server=server.address, timeout=5, **given
+    )
+
+
+def test_the_box_arrives_as_the_server_has_it(server: Any, tmp_path: Path) -> None:
+    field = load_sst(fetch(server, tmp_path))
+    assert field.latitude.shape == (51,)
+    assert field.longitude.shape == (41,)
+    np.testing.assert_allclose(field.latitude[[0, -1]], [36.4, 36.9])
+    expected = temperature(field.latitude, field.longitude)
+    np.testing.assert_allclose(field.celsius, expected, rtol=1e-12)
+    assert np.isnan(field.celsius).sum() == 2 * 51  # 73.00 W and 72.99 W
+    assert "MUR" in field.product
+    assert field.date == "2021-01-03"
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("stride", [1, 3, 7])
+def test_bands_join_without_a_seam(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int) -> None:
+    monkeypatch.setattr(module, "BAND", 20)
+    seen: list[Progress] = []
+    field = load_sst(fetch(server, tmp_path, stride=stride, progress=seen.append))
+    rows = np.arange(3640, 3691, stride) / 100
+    columns = np.arange(-7300, -7259, stride) / 100
+    np.testing.assert_allclose(field.latitude, rows)
+    np.testing.assert_allclose(field.celsius, temperature(rows, columns), rtol=1e-12)
+    bands = -(-len(rows) // max(1, 20 // len(columns)))
+    assert len(server.asked) == bands > 1
+    assert (seen[-1].round, seen[-1].rounds, seen[-1].unit) == (bands, bands, "band")
+
+
+def test_what_is_in_the_cache_is_not_fetched_again(server: Any, tmp_path: Path) -> None:
+    first = fetch(server, tmp_path)
+    assert fetch(server, tmp_path) == first
+    assert len(server.asked) == 1
+    assert sorted(path.name for path in first.parent.iterdir()) == [first.name, f"{first.name}.sha256"]
+    damaged = bytearray(first.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    first.write_bytes(damaged)
+    fetch(server, tmp_path)
+    assert len(server.asked) == 2
+
+
+def test_an_interrupted_download_goes_on_where_it_was(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BAND", 500)
+
+    def stop(progress: Progress) -> None:
+        if progress.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(server, tmp_path, progress=stop)
+    assert len(server.asked) == 3
+    damaged = next((tmp_path / "cache").glob("*.parts/0001.nc"))
+    damaged.write_bytes(damaged.read_bytes()[:-10])
+    field = load_sst(fetch(server, tmp_path))
+    np.testing.assert_allclose(field.celsius, temperature(field.latitude, field.longitude), rtol=1e-12)
+    assert len(server.asked) == 3 + 1 + 2  # 5 bands: two finished, of which one is damaged
+
+
+@pytest.mark.parametrize("trouble", ["breaks_off", "falls_short", "other_place", "no_netcdf", "busy"])
+def test_what_may_pass_is_tried_again(server: Any, tmp_path: Path, trouble: str) -> None:
+    server.trouble = [trouble, trouble]
+    field = load_sst(fetch(server, tmp_path))
+    np.testing.assert_allclose(field.celsius, temperature(field.latitude, field.longitude), rtol=1e-12)
+    assert len(server.asked) == 3
+
+
+def test_a_refusal_is_told_in_the_servers_words(server: Any, tmp_path: Path) -> None:
+    server.trouble = ["refuses"]
+    with pytest.raises(InputError, match=r"refused the request \(404\): Not Found: .*time=\"2031\""):
+        fetch(server, tmp_path)
+    assert len(server.asked) == 1
+
+
+def test_without_a_network_one_clear_error(server: Any, tmp_path: Path) -> None:
+    server.trouble = ["busy"] * 10
+    with pytest.raises(NetworkError, match=r"band 1 of 1 in 4 attempts: it answered 503: .*busy.*goes on from there"):
+        fetch(server, tmp_path)
+    with pytest.raises(NetworkError, match="Is there a network"):
+        download_mur(BOX, "2021-01-03", folder=tmp_path / "c", server="http://127.0.0.1:9", timeout=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"date": "yesterday"}, "like 2021-01-31"),
+        ({"date": "1999-01-01"}, "begins on 2002-06-01"),
+        ({"box": (-69, 36, -73, 40)}, "west < east"),
+        ({"box": (-73.004, 36.001, -73.001, 36.004)}, "no grid point"),
+        ({"stride": 0}, "at least 1"),
+    ],
+)
+def test_bad_requests_are_refused_before_asking(server: Any, tmp_path: Path, options: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        fetch(server, tmp_path, **options)
+    assert not server.asked
