@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python -m fleetgp.experiments.demo
+	$(BIN)/fleetgp demo
 
 test: lint types unit
 
@@ -52,7 +52,7 @@ bench: $(BENCH)/.installed
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --extra demo --extra data --extra fast --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --upgrade --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --upgrade --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

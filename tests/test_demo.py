@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import fleetgp as fg
-from fleetgp.experiments.demo import main
+from fleetgp.experiments.demo import run
 
 
 def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--points", "120", "--grid", "12", "--out", str(tmp_path / "new")])
+    run(120, 1, 12, tmp_path / "new", Console())
     printed = capsys.readouterr().out
     for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
         assert f" {method} " in printed

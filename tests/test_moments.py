@@ -71,6 +71,7 @@ def places(kind: str, n: int, dimension: int, rng: np.random.Generator) -> Array
 @example(2, "clusters", 90, 2, 0.0, -3.0)
 @example(3, "uniform", 80, 1, -1.0, -4.0)
 @example(4, "line", 60, 3, 0.0, -2.0)
+@example(27525, "clusters", 69, 2, 0.037109375, 0.03125)
 def test_the_true_error_is_below_the_certificate(
     seed: int, kind: str, n: int, dimension: int, log_scale: float, log_noise: float
 ) -> None:

@@ -144,7 +144,7 @@ class Fleet:
             def report(start: int, done: int, thetas: Array) -> None:
                 if listener is not None:
                     spread = float(np.ptp(np.log(thetas), axis=0).max())
-                    listener(Progress(label(start), done, known, f"disagreement {spread:.1e}"))
+                    listener(Progress(label(start), done, known, f"disagreement {spread:.1e}", thetas=thetas))
 
             fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
             for number, start in enumerate(fit.starts if listener is not None else ()):

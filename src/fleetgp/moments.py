@@ -23,7 +23,7 @@ import numpy as np
 
 from fleetgp import lapack
 from fleetgp.arrays import Array
-from fleetgp.basis import Basis, Box
+from fleetgp.basis import ROUNDING, Basis, Box
 from fleetgp.chebyshev import at_nodes, degree_for, expansion_error
 from fleetgp.dense import LARGEST_LOG, Evaluation
 from fleetgp.grid import LARGEST_GRID, Grid, Moments, contract
@@ -259,11 +259,13 @@ def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Arr
     largest = grid.largest
     spread = np.linalg.norm(largest[:, None] * inverse * largest) + ((largest * s.coefficients) ** 2).sum() / noise2
     rounding = count * spread + m.squares / noise2 + signal2 * (count / noise2 + weight)
-    # What the axes' functions miss of the kernel is rounding too, but smooth: it meets the smooth part of C^-1 y.
+    # What the axes' functions miss of the kernel, where their pivots end, is smooth: it meets what is smooth in C^-1 y.
     tables = [at_nodes(size // 2, size) for size in m.sizes]
     smooth = contract(s.residuals, tables).ravel() / noise2
-    rounding += (signal2 * float(smooth @ smooth) + abs(nll) + count * abs(np.log(noise2))) / ULPS
-    return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding)
+    missed = 1.0 + len(tables) * ROUNDING / np.finfo(float).eps
+    rounding += (missed * signal2 * float(smooth @ smooth) + count * abs(np.log(noise2))) / ULPS
+    # Chebyshev polynomials by their recurrence lose digits towards the ends of the interval, together for repeated points.
+    return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding + 1e-11 * abs(nll))
 
 
 class MomentsPosterior:

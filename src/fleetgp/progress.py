@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fleetgp.arrays import Array
+
 
 @dataclass(frozen=True)
 class Progress:
     """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet.
 
-    unit: what is counted, where it is not rounds.
+    unit: what is counted, where it is not rounds.  thetas: in training, (M, P) each agent's estimate so far.
     """
 
     task: str
@@ -20,6 +22,7 @@ class Progress:
     rounds: int | None
     detail: str
     unit: str = "round"
+    thetas: Array | None = None
 
 
 Listener = Callable[[Progress], None]
@@ -34,6 +37,7 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
         yield None
     else:
         try:
+            from rich.console import Console
             from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bars
         except ImportError:
@@ -45,7 +49,8 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
             BarColumn(24),
             TextColumn("{task.fields[unit]} {task.completed:>4}"),
         )
-        with Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[detail]}")) as bars:
+        terminal = Console(stderr=True)
+        with Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[detail]}"), console=terminal) as bars:
             tasks: dict[str, TaskID] = {}
 
             def show(p: Progress) -> None:

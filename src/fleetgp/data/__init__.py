@@ -1,5 +1,6 @@
 """Data: synthetic fields, tables, sea-surface temperature, and partitions."""
 
+from fleetgp.data.edge_list import read_edges
 from fleetgp.data.erddap import download_mur
 from fleetgp.data.partition import Shard, partition, partition_by_label
 from fleetgp.data.sst import SeaSurface, load_sst
@@ -17,6 +18,7 @@ __all__ = [
     "load_sst",
     "partition",
     "partition_by_label",
+    "read_edges",
     "read_observations",
     "synthetic_field",
 ]

@@ -1,8 +1,12 @@
-"""Observations from files with named columns: CSV, Parquet and NPZ. Needs the extra "data"."""
+"""Observations from files with named columns: CSV, Parquet and NPZ. Needs the extra "data".
+
+A NetCDF field of sea-surface temperature counts as a table with the columns lon, lat and sst (degrees Celsius).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.data.sst import load_sst
 from fleetgp.errors import InputError, unknown_name
 
 #: How each kind of file is read, by its ending.
-FORMATS = (".csv", ".parquet", ".npz")
+FORMATS = (".csv", ".parquet", ".npz", ".nc")
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,11 @@ def read_observations(
         )
     if not sound.any():
         raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
+    if agent is not None and labels is not None:
+        named = dict.fromkeys(_text(value) for value in columns[agent][present])
+        empty = [name for name in named if name not in set(labels)]
+        if empty:
+            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
     return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size))
 
 
@@ -76,14 +86,42 @@ def read_columns(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     return {name: columns[name] for name in names}
 
 
-def _columns(file: Path) -> dict[str, Any]:
-    if file.suffix.lower() == ".npz":
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: np.ravel(archive[name]) for name in archive.files}
+def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
+    """A table by its ending, whole or not at all."""
+    file = Path(path)
+    endings = FORMATS[:3]
+    if file.suffix.lower() not in endings:
+        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
+    partial = file.with_name(f".{file.stem}.{os.getpid()}{file.suffix}")
+    try:
+        if file.suffix.lower() == ".npz":
+            np.savez(partial, **columns)
+        elif file.suffix.lower() == ".csv":
+            _pandas(file).DataFrame(columns).to_csv(partial, index=False)
+        else:
+            _pandas(file).DataFrame(columns).to_parquet(partial, index=False)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _pandas(file: Path) -> Any:
     try:
         import pandas as pd
     except ImportError as error:
         raise InputError(f'{file}: CSV and Parquet need pandas: install the extra "data"') from error
+    return pd
+
+
+def _columns(file: Path) -> dict[str, Any]:
+    if file.suffix.lower() == ".npz":
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: np.ravel(archive[name]) for name in archive.files}
+    if file.suffix.lower() == ".nc":
+        field = load_sst(file)
+        places, celsius = field.points()
+        return {"lon": places[:, 0], "lat": places[:, 1], "sst": celsius}
+    pd = _pandas(file)
     table = pd.read_csv(file) if file.suffix.lower() == ".csv" else pd.read_parquet(file)
     return {str(name): table[name].to_numpy() for name in table.columns}
 

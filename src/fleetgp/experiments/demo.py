@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -15,31 +15,29 @@ from fleetgp.experiments.figures import map_figure, training_figure
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.hyperparameters import names
 from fleetgp.training import Fit, training_method
+from fleetgp.units import readable_bytes
 
 AGENTS = 10
 #: Methods whose messages grow with the agents' data or the rounds of a stiff system: shown on fewer points.
 SLOW = ("dec-npae", "dec-npae-star", "dec-nn-npae")
 FEW = 20
 SLOW_ROUNDS = 3000
+#: Unseen points that the methods are judged by.
+TESTS = 400
 #: An agent takes part in a point if it explains this share of the variance there.
 ETA = 0.3
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Train, predict, print the tables, and save the pictures."""
-    parser = argparse.ArgumentParser(prog="python -m fleetgp.experiments.demo", description=__doc__)
-    parser.add_argument("--points", type=int, default=2000, help="observations of the whole fleet")
-    parser.add_argument("--seed", type=int, default=1, help="which field is drawn")
-    parser.add_argument("--grid", type=int, default=80, help="the map's points along each axis")
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="where the pictures go")
-    chosen = parser.parse_args(arguments)
+def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[str, Any]:
+    """Train, predict, print the tables, and save the pictures; the numbers, for programs.
 
-    console = Console()
-    field = fg.synthetic_field(chosen.points, seed=chosen.seed)
+    points: observations of the whole fleet.  seed: which field is drawn.  side: the map's points along each axis.
+    """
+    field = fg.synthetic_field(points, seed=seed)
     shards = fg.partition(field.inputs, field.observations, agents=AGENTS)
     fleet = fg.Fleet(shards, graph="path")
     console.print(
-        f"[bold]FleetGP[/bold]: {AGENTS} agents on a path share a field of {chosen.points:,} noisy observations.\n"
+        f"[bold]FleetGP[/bold]: {AGENTS} agents on a path share a field of {points:,} noisy observations.\n"
         f"Each holds a stripe of {len(shards[0][1])}. "
         "Every method starts at (l_1, l_2, σ_f, σ_ε) = (2, 0.5, 1, 1).\n",
         highlight=False,
@@ -48,31 +46,48 @@ def main(arguments: list[str] | None = None) -> None:
     console.print(training_table(field.theta, fits))
     console.print(_what_left(fits["dec-gapx-gp"], fits["dec-apx-gp"]), highlight=False)
 
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    picture = chosen.out / "training.png"
-    training_figure(field, shards, fits["dec-gapx-gp"], fits["full-gp"], chosen.seed).savefig(picture, dpi=150)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "training.png"
+    training_figure(field, shards, fits["dec-gapx-gp"], fits["full-gp"], seed).savefig(picture, dpi=150)
     console.print(f"\nThe picture is in [bold]{picture}[/bold].\n")
 
     # The fleet holds what it learnt last, by dec-gapx-gp.
-    side, tests = chosen.grid, 400
-    unseen = np.random.default_rng([chosen.seed, 9]).uniform(0.0, 2.0, (tests, 2))
-    answers = synthetic_truth(field, unseen, chosen.seed)
+    unseen = np.random.default_rng([seed, 9]).uniform(0.0, 2.0, (TESTS, 2))
+    answers = synthetic_truth(field, unseen, seed)
     outputs = {}
     with console.status("") as spinner:
         for method in fg.PREDICTION_METHODS:
             spinner.update(f"predicting by {method} ...")
             slow = method in SLOW
-            points, most = (unseen[:FEW], SLOW_ROUNDS) if slow else (unseen, 20_000)
-            outputs[method] = fleet.predict(points, method, eta=ETA, rounds=most)
+            asked, most = (unseen[:FEW], SLOW_ROUNDS) if slow else (unseen, 20_000)
+            outputs[method] = fleet.predict(asked, method, eta=ETA, rounds=most)
         spinner.update("drawing the map ...")
         axis = np.linspace(0.0, 2.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
         best, full = (fleet.predict(grid, method, eta=ETA) for method in ("dec-nn-grbcm", "full-gp"))
     console.print(prediction_table(answers, outputs))
     console.print(_map_note(outputs["dec-nn-grbcm"]), highlight=False)
-    picture = chosen.out / "map.png"
-    map_figure(synthetic_truth(field, grid, chosen.seed), full, best, shards, (0.0, 2.0)).savefig(picture, dpi=150)
-    console.print(f"\nThe map is in [bold]{picture}[/bold].")
+    map_picture = out / "map.png"
+    map_figure(synthetic_truth(field, grid, seed), full, best, shards, (0.0, 2.0)).savefig(map_picture, dpi=150)
+    console.print(f"\nThe map is in [bold]{map_picture}[/bold].")
+    return {
+        "truth": field.theta,
+        "training": {
+            method: {"theta": fit.theta, "status": fit.status, "rounds": fit.rounds, "bytes": fit.ledger.bytes}
+            for method, fit in fits.items()
+        },
+        "prediction": {
+            method: {
+                "rmse": rmse(found.mean, answers[: len(found.mean)]),
+                "nlpd": nlpd(found.mean, found.variance, answers[: len(found.mean)]),
+                "status": found.status,
+                "rounds": found.rounds,
+                "bytes": found.ledger.bytes,
+            }
+            for method, found in outputs.items()
+        },
+        "pictures": [str(picture), str(map_picture)],
+    }
 
 
 def synthetic_truth(field: fg.Field, points: Array, seed: int) -> Array:
@@ -158,19 +173,3 @@ def _what_left(augmented: Fit, plain: Fit) -> str:
 def _kinds(fit: Fit, agent: int) -> str:
     sent = fit.ledger.sent_by(agent)
     return ", ".join(f"{t.scalars:,} {kind}" for kind, t in sent.items() if kind != "framing")
-
-
-def readable_bytes(count: int) -> str:
-    """Bytes as people read them.
-
-    >>> readable_bytes(123456)
-    '123 kB'
-    """
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"
-
-
-if __name__ == "__main__":
-    main()

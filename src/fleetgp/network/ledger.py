@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -173,6 +174,26 @@ class Ledger:
             for (phase, kind), table in sorted(self._tables.items())
         }
         return {"rounds": dict(sorted(self._rounds.items())), "traffic": rows}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Ledger:
+        """The ledger behind an `as_dict`, with the edges that carried something.
+
+        >>> ledger = Ledger(senders=[0, 1], receivers=[1, 0])
+        >>> ledger.record("training", "hyperparameters", edges=slice(0, 1), scalars=4, bytes=40)
+        >>> Ledger.from_dict(ledger.as_dict()).as_dict() == ledger.as_dict()
+        True
+        """
+        edges = sorted({tuple(map(int, edge.split(">"))) for rows in facts["traffic"].values() for edge in rows})
+        position = {edge: number for number, edge in enumerate(edges)}
+        ledger = cls([edge[0] for edge in edges], [edge[1] for edge in edges])
+        for key, rows in facts["traffic"].items():
+            phase, kind = key.rsplit("/", 1)
+            for edge, (messages, scalars, size) in rows.items():
+                here = position[tuple(map(int, edge.split(">")))]
+                ledger.record(phase, kind, np.array([here]), scalars, size, messages)
+        ledger._rounds.update({phase: int(rounds) for phase, rounds in facts["rounds"].items()})
+        return ledger
 
     def _nonzero(self, table: IntArray) -> list[list[int]]:
         used = table.any(axis=0)

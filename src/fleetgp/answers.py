@@ -1,0 +1,103 @@
+"""Predictions of many points, block by block: with progress, and kept when interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import unknown_name
+from fleetgp.kept import Kept
+from fleetgp.model import Model
+from fleetgp.prediction import prediction_method
+from fleetgp.progress import Progress, listening
+
+#: Points per block.
+BLOCK = 2000
+#: From the best to the worst.
+STATUSES = ("converged", "round limit", "diverged")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say."""
+
+    method: str
+    agent: str
+    mean: Array
+    variance: Array
+    participants: IntArray
+    share: Array
+    status: str
+    rounds: int
+    bytes: int
+    jitter: float
+    kept: Kept
+
+
+def ask(
+    model: Model,
+    queries: Array,
+    method: str,
+    agent: str | None,
+    options: Mapping[str, Any],
+    out: Path,
+    quiet: bool,
+) -> Answers:
+    """Ask the fleet. Finished blocks lie beside `out` until the answer is written: the same call goes on from them."""
+    prediction_method(method)
+    asked = model.agents[0] if agent is None else agent
+    if asked not in model.agents:
+        raise unknown_name("agent", asked, model.agents)
+    position = model.agents.index(asked)
+    content = hashlib.sha256(queries.tobytes())
+    for inputs, observations in model.fleet.shards:
+        content.update(inputs.tobytes() + observations.tobytes())
+    settings = {"method": method, "agent": position, "theta": model.theta, "data": content.hexdigest(), **options}
+    kept = Kept(out.with_name(f".{out.name}.parts"), settings)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    blocks: list[dict[str, Any]] = []
+    starts = range(0, len(queries), BLOCK)
+    with listening(not quiet) as listener:
+        for number, start in enumerate(starts):
+            block = kept.get(str(number))
+            if block is None:
+                block = _block(model, queries[start : start + BLOCK], method, position, options)
+                if len(starts) > 1:
+                    kept.put(str(number), block)
+            blocks.append(block)
+            if listener is not None:
+                done = min(start + BLOCK, len(queries))
+                listener(Progress(method, done, len(queries), "", unit="point"))
+    return Answers(
+        method,
+        asked,
+        np.concatenate([np.zeros(0), *(block["mean"] for block in blocks)]),
+        np.concatenate([np.zeros(0), *(block["variance"] for block in blocks)]),
+        np.concatenate([np.zeros(0, dtype=int), *(block["participants"] for block in blocks)]),
+        np.sum([block["said"] for block in blocks], axis=0) / max(1, len(queries)),
+        max((block["status"] for block in blocks), key=STATUSES.index, default="converged"),
+        max((block["rounds"] for block in blocks), default=0),
+        sum(block["bytes"] for block in blocks),
+        max((block["jitter"] for block in blocks), default=0.0),
+        kept,
+    )
+
+
+def _block(model: Model, queries: Array, method: str, position: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    found = model.fleet.predict(queries, method, agent=position, **options)
+    return {
+        "mean": found.mean.tolist(),
+        "variance": found.variance.tolist(),
+        "participants": found.participants.sum(axis=0).tolist(),
+        "said": found.participants.sum(axis=1).tolist(),
+        "status": found.status,
+        "rounds": found.rounds,
+        "bytes": found.ledger.bytes,
+        "jitter": found.jitter,
+    }

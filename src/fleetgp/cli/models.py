@@ -1,0 +1,291 @@
+"""fleetgp fit, predict and map: from measurements to a model, answers and a map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import fleetgp as fg
+from fleetgp.answers import Answers, ask
+from fleetgp.cli.output import Remembering, console, emit, plain_table, warn
+from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.data import partition, partition_by_label, read_edges, read_observations
+from fleetgp.data.partition import BY
+from fleetgp.data.tables import read_columns, write_columns
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.graph import GRAPHS, Graph
+from fleetgp.model import Model, check_target, load_model, save_model
+from fleetgp.network import Traffic
+from fleetgp.progress import listening
+from fleetgp.units import readable_bytes
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", show_default=False)]
+METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
+ROUNDS = Annotated[int, typer.Option(help="Stop averaging after this many rounds.")]
+TOL = Annotated[float, typer.Option(help="Average until the agents differ by less, relatively.")]
+ETA = Annotated[float, typer.Option(help="With dec-nn-: the share of the variance an agent must explain to take part.")]
+NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
+ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
+ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]
+
+
+def fit(
+    file: Annotated[Path, typer.Argument(help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst).")],
+    inputs: Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")],
+    target: Annotated[str, typer.Option(help="The column of the observations.")],
+    out: Annotated[Path, typer.Option(help="The folder for the model.")],
+    agent: Annotated[str | None, typer.Option(help="The column that names the agent of each row.")] = None,
+    agents: Annotated[int | None, typer.Option(help="Without such a column: how many agents to split over.")] = None,
+    by: Annotated[str, typer.Option("--partition", help=f"How to split: {', '.join(BY)}.")] = "stripes",
+    axis: Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")] = None,
+    graph: Annotated[str, typer.Option(help=f"{', '.join(GRAPHS)}, or a file with two agents' names a line.")] = "path",
+    training: Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")] = "dec-gapx-gp",
+    kernel: Annotated[str, typer.Option(help="se, matern12, matern32 or matern52.")] = "se",
+    missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
+    normalize: Annotated[
+        bool, typer.Option(help="Centre and scale the observations by the fleet's own mean and deviation.")
+    ] = True,
+    start: Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")] = None,
+    rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 2000,
+    tol: Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")] = 1e-5,
+    seed: Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")] = 0,
+    engine: ENGINE = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a fleet on a file and write the model to a folder.
+
+    Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
+    in the order in which they first come in the file.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
+
+    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
+
+    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
+    """
+    check_target(out, overwrite)
+    if missing not in ("refuse", "drop"):
+        raise unknown_name("--missing", missing, ("refuse", "drop"))
+    theta0 = None if start is None else load_model(start).fleet.theta
+    data = read_observations(file, inputs=inputs, target=target, agent=agent, missing=missing)  # type: ignore[arg-type]
+    if (agent is None) == (agents is None):
+        raise InputError("give either --agent (the column that names the agents) or --agents (how many to split over)")
+    if data.labels is not None:
+        names, shards = partition_by_label(data.inputs, data.observations, data.labels)
+    else:
+        if axis is not None and axis not in inputs:
+            raise unknown_name("--axis", axis, inputs)
+        along = 0 if axis is None else inputs.index(axis)
+        shards = partition(data.inputs, data.observations, agents=agents or 1, by=by, axis=along, seed=seed)  # type: ignore[arg-type]
+        names = [str(number) for number in range(len(shards))]
+    fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed)
+    if not as_json:
+        dropped = f" ({data.dropped} rows with missing values dropped)" if data.dropped else ""
+        console().print(f"{len(data.observations):,} observations of {_agents(len(names))} in {file}{dropped}.")
+    note = ""
+    with listening(not quiet) as shown:
+        listener = Remembering(shown)
+        try:
+            fleet.train(training, theta0=theta0, rounds=rounds, tol=tol, engine=engine, progress=listener)
+        except KeyboardInterrupt:
+            if listener.last is None or listener.last.thetas is None:
+                raise
+            fleet.theta = np.exp(np.log(listener.last.thetas).mean(axis=0))
+            note = f"interrupted after {listener.last.round} rounds of {listener.last.task}"
+    model = Model(fleet, tuple(names), tuple(inputs), target, note)
+    save_model(model, out, overwrite=overwrite)
+    if note:
+        warn(f"{note}: {out} holds the estimates so far; --from {out} goes on from them")
+        raise KeyboardInterrupt
+    _report_fit(model, data.dropped, out, as_json)
+
+
+def _report_fit(model: Model, dropped: int, out: Path, as_json: bool) -> None:
+    fleet, found = model.fleet, model.fleet.fit
+    assert found is not None
+    if found.status != "converged":
+        warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
+    if found.jitter.any():
+        warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
+    sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
+    table = plain_table("", "hyperparameter", "value", "unit")
+    units = [*model.inputs, model.target, model.target]
+    for (name, value), unit in zip(model.theta.items(), units, strict=True):
+        table.add_row(name, f"{value:.4g}", f"of {unit}")
+    emit(
+        {
+            "model": str(out),
+            "agents": list(model.agents),
+            "observations": [len(y) for _, y in fleet.shards],
+            "dropped": dropped,
+            "method": found.method,
+            "status": found.status,
+            "rounds": found.rounds,
+            "disagreement": found.disagreement,
+            "theta": model.theta,
+            "jitter": found.jitter,
+            "engine": found.engine,
+            "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
+        },
+        f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
+        table,
+        f"Sent between agents, in numbers: {_sent(sent)}.",
+        f"The model is in [bold]{out}[/bold]. Next:",
+        f"  [cyan]fleetgp predict {out} points.csv --out answer.csv[/cyan]",
+        *([f"  [cyan]fleetgp map {out} --grid 200x200 --out map.nc[/cyan]"] if fleet.dimension == 2 else []),
+        as_json=as_json,
+    )
+
+
+def predict(
+    model: MODEL,
+    points: Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.")],
+    out: Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")],
+    method: METHOD = "dec-nn-grbcm",
+    agent: ASKED = None,
+    noisy: NOISY = False,
+    eta: ETA = 1e-3,
+    rounds: ROUNDS = 20_000,
+    tol: TOL = 1e-6,
+    engine: ENGINE = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict at the points of a file, by any of the methods.
+
+    The answer has the points, the mean, the standard deviation, and how many agents took part.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp predict model/ points.csv --method dec-nn-grbcm --out answer.csv[/cyan]
+    """
+    known = load_model(model)
+    _warn_of_model(known, model)
+    columns = read_columns(points, known.inputs)
+    try:
+        queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in known.inputs])
+    except ValueError as error:
+        raise InputError(f"{points}: the columns {list(known.inputs)} must hold numbers: {error}") from error
+    if not np.isfinite(queries).all():
+        bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+        raise InputError(f"{points}: {bad.size} rows have missing values (first: row {bad[0] + 1}): remove them")
+    clash = {"mean", "standard_deviation", "agents"} & set(known.inputs)
+    if clash:
+        raise InputError(f"an input is called {clash.pop()!r}, as a column of the answer is: rename it and fit again")
+    options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
+    answers = ask(known, queries, method, agent, options, out, quiet)
+    write_columns(
+        out,
+        {
+            **{name: queries[:, d] for d, name in enumerate(known.inputs)},
+            "mean": answers.mean,
+            "standard_deviation": np.sqrt(answers.variance),
+            "agents": answers.participants,
+        },
+    )
+    answers.kept.clear()
+    _report_answers(known, answers, {"out": str(out)}, f"The answer is in [bold]{out}[/bold].", as_json)
+
+
+def map_(
+    model: MODEL,
+    out: Annotated[Path, typer.Option(help="The map: a NetCDF file; a PNG of the same name goes beside it.")],
+    grid: Annotated[str, typer.Option(help="Points along the two inputs.")] = "200x200",
+    box: Annotated[
+        tuple[float, float, float, float] | None,
+        typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+    ] = None,
+    units: Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")] = "",
+    method: METHOD = "dec-nn-grbcm",
+    agent: ASKED = None,
+    noisy: NOISY = False,
+    eta: ETA = 1e-3,
+    rounds: ROUNDS = 20_000,
+    tol: TOL = 1e-6,
+    engine: ENGINE = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp map model/ --grid 200x200 --out map.nc[/cyan]
+    """
+    from fleetgp.maps import axes_of, save_map
+
+    known = load_model(model)
+    _warn_of_model(known, model)
+    if known.fleet.dimension != 2:
+        raise InputError(f"a map needs two inputs, but the model has {len(known.inputs)}: {', '.join(known.inputs)}")
+    if out.suffix != ".nc":
+        raise InputError(f"{out}: a name that ends in .nc was expected")
+    first, second = axes_of(known.fleet.shards, grid, box)
+    queries = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+    options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
+    answers = ask(known, queries, method, agent, options, out, quiet)
+    picture = save_map(out, known, (first, second), answers, units)
+    answers.kept.clear()
+    told = f"The map is in [bold]{out}[/bold], its picture in [bold]{picture}[/bold]."
+    _report_answers(known, answers, {"out": str(out), "picture": str(picture)}, told, as_json)
+
+
+def _report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: str, as_json: bool) -> None:
+    if answers.status != "converged":
+        warn(f"{answers.method}: {answers.status}; the answer may be off (raise --rounds, or choose another method)")
+    if answers.jitter:
+        warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
+    part = answers.participants.mean()
+    said = (
+        f"{answers.method}: {len(answers.mean):,} points, {answers.status}"
+        + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")
+        + f"; {part:.1f} of {_agents(len(model.agents))} took part in a point, on average."
+    )
+    facts |= {
+        "method": answers.method,
+        "points": len(answers.mean),
+        "status": answers.status,
+        "rounds": answers.rounds,
+        "agent": answers.agent,
+        "agents": list(model.agents),
+        "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
+        "jitter": answers.jitter,
+        "bytes": answers.bytes,
+    }
+    emit(facts, said, f"Sent between agents: {readable_bytes(answers.bytes)}.", told, as_json=as_json)
+
+
+def _warn_of_model(model: Model, folder: Path) -> None:
+    if model.status in ("interrupted", "round limit", "diverged"):
+        warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
+
+
+def _graph(graph: str, names: list[str]) -> str | Graph:
+    if graph in GRAPHS:
+        return graph
+    if not Path(graph).exists():
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPHS)}, or give a file of edges")
+    return read_edges(graph, names)
+
+
+def _agents(count: int) -> str:
+    return f"{count:,} agents" if count != 1 else "1 agent"
+
+
+def _sent(kinds: dict[str, Traffic]) -> str:
+    return ", ".join(f"{kind} {traffic.scalars:,}" for kind, traffic in kinds.items()) or "nothing"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(cls=VariadicCommand)(fit)
+    app.command()(predict)
+    app.command("map")(map_)

@@ -1,0 +1,76 @@
+"""What the commands say: results to stdout, progress and errors to stderr, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fleetgp.progress import Listener, Progress
+
+
+def console() -> Console:
+    """The terminal; text is never cut into colours by chance."""
+    return Console(highlight=False)
+
+
+def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
+    """The result: as JSON for programs, or as text and tables for people."""
+    if as_json:
+        print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=False))
+        return
+    terminal = console()
+    for line in lines:
+        terminal.print(line, soft_wrap=isinstance(line, str))
+
+
+def warn(text: str) -> None:
+    Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {_escaped(text)}", soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """One line, whatever the error says."""
+    line = " ".join(str(text).split())
+    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {_escaped(line)}", soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return str(value)
+
+
+def plain_table(title: str, *columns: str, left: int = 1) -> Table:
+    """A table without frames; the first `left` columns are text."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
+    return table
+
+
+def is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+class Remembering:
+    """A listener that passes progress on, and remembers the last one."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+        self.last: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        self.last = progress
+        if self._listener is not None:
+            self._listener(progress)

@@ -1,0 +1,40 @@
+"""Options that take as many values as follow them: --inputs lon lat depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class VariadicCommand(TyperCommand):
+    """A repeatable option may also be given once, with all its values; a comma separates them as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        many = {name for parameter in self.params if getattr(parameter, "multiple", False) for name in parameter.opts}
+        return super().parse_args(ctx, spread_out(args, many))
+
+
+def spread_out(arguments: list[str], many: set[str]) -> list[str]:
+    """--inputs a b -> --inputs a --inputs b.
+
+    >>> spread_out(["t.csv", "--inputs", "lon", "lat", "--target", "sst"], {"--inputs"})
+    ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
+    >>> spread_out(["--inputs=lon,lat", "t.csv"], {"--inputs"})
+    ['--inputs', 'lon', '--inputs', 'lat', 't.csv']
+    """
+    found: list[str] = []
+    collecting: str | None = None
+    for argument in arguments:
+        name, given, value = argument.partition("=")
+        if name in many:
+            collecting = None if given else name
+            for part in value.split(",") if given else ():
+                found += [name, part]
+        elif collecting is not None and not argument.startswith("-"):
+            for part in argument.split(","):
+                found += [collecting, part]
+        else:
+            collecting = None
+            found.append(argument)
+    return found

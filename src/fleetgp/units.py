@@ -1,0 +1,26 @@
+"""Quantities as people read them."""
+
+from __future__ import annotations
+
+
+def readable_bytes(count: int) -> str:
+    """Bytes as people read them.
+
+    >>> readable_bytes(123456)
+    '123 kB'
+    """
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
+def readable_seconds(seconds: float) -> str:
+    """A time with as many digits as it deserves.
+
+    >>> readable_seconds(0.0123), readable_seconds(2.3), readable_seconds(754)
+    ('12 ms', '2.3 s', '12.6 min')
+    """
+    if seconds < 0.9995:
+        return f"{1e3 * seconds:.2g} ms"
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"

@@ -1,0 +1,168 @@
+"""Model folders: what is loaded is what was saved, nothing is half-written, and damage is noticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.data import read_edges
+from fleetgp.errors import GraphError, InputError
+from fleetgp.kept import Kept
+from fleetgp.model import Model, load_model, save_model
+from tests.conftest import paper_shards
+
+
+def trained(graph: object = "path", normalize: bool = True, kernel: str = "se") -> Model:
+    shards = [(x, y + 290.0 if normalize else y) for x, y in paper_shards(120, 3)]
+    fleet = fg.Fleet(shards, graph, normalize=normalize, kernel=kernel)
+    fleet.train("dec-gapx-gp", theta0=None if normalize else (1, 0.4, 1, 0.2), tol=1e-3)
+    return Model(fleet, ("Ada", "Bo  B", "[Cy] ü"), ("lon", "lat"), "sst")
+
+
+@pytest.mark.parametrize("graph", ["path", [[[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 1], [0, 1, 0]]]])
+@pytest.mark.parametrize(("normalize", "kernel"), [(True, "se"), (False, "matern32")])
+def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, normalize: bool, kernel: str) -> None:
+    sequence = [np.array(g) for g in graph] if isinstance(graph, list) else graph
+    model = trained(sequence, normalize, kernel)
+    folder = save_model(model, tmp_path / "deep" / "model")
+    again = load_model(folder)
+    queries = np.random.default_rng(0).uniform(0, 2, (7, 2))
+    for method in ("dec-nn-grbcm", "npae", "dec-rbcm"):
+        old, new = model.fleet.predict(queries, method), again.fleet.predict(queries, method)
+        assert np.array_equal(old.means, new.means)
+        assert np.array_equal(old.variances, new.variances)
+        assert old.ledger.as_dict() == new.ledger.as_dict()
+    assert (again.agents, again.inputs, again.target) == (model.agents, model.inputs, model.target)
+    old_fit, new_fit = model.fleet.fit, again.fleet.fit
+    assert old_fit is not None
+    assert new_fit is not None
+    for name in ("method", "status", "rounds", "residual", "nll", "scaling", "engine", "disagreement"):
+        assert getattr(old_fit, name) == getattr(new_fit, name), name
+    for name in ("thetas", "history", "jitter", "rho"):
+        assert np.array_equal(getattr(old_fit, name), getattr(new_fit, name)), name
+    assert [s.rounds for s in old_fit.starts] == [s.rounds for s in new_fit.starts]
+    assert old_fit.ledger.as_dict() == new_fit.ledger.as_dict()
+    assert old_fit.ledger.sent_by(1) == new_fit.ledger.sent_by(1)
+
+
+def test_people_can_read_it_and_nothing_in_it_can_run(tmp_path: Path) -> None:
+    folder = save_model(trained(), tmp_path / "model")
+    text = (folder / "model.json").read_text(encoding="utf-8")
+    facts = json.loads(text)
+    assert '[ "Ada", "Bo  B" ]' in text
+    assert facts["version"] == 1
+    assert set(facts["hyperparameters"]) == {"l_lon", "l_lat", "sigma_f", "sigma_eps"}
+    assert facts["training"]["sent"]["hyperparameters"]["scalars"] > 0
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert names == [
+        "agents/0000.safetensors",
+        "agents/0001.safetensors",
+        "agents/0002.safetensors",
+        "ledger.json",
+        "model.json",
+        "training.safetensors",
+    ]
+    assert not list(tmp_path.glob(".model*")), "nothing half-written is left"
+
+
+def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp_path: Path) -> None:
+    model = trained()
+    folder = save_model(model, tmp_path / "model")
+    before = (folder / "model.json").read_bytes()
+    with pytest.raises(InputError, match="exists: choose another name, or overwrite"):
+        save_model(model, folder)
+    assert (folder / "model.json").read_bytes() == before
+    save_model(model, folder, overwrite=True)
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="holds no model"):
+        save_model(model, other, overwrite=True)
+    assert (other / "thesis.tex").read_text() == "years of work"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="this is a file"):
+        save_model(model, tmp_path / "file")
+
+
+def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained()
+    folder = save_model(model, tmp_path / "model")
+    monkeypatch.setattr("fleetgp.model._save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        save_model(model, folder, overwrite=True)
+    assert load_model(folder).agents == model.agents
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda f: (f / "model.json").unlink(), "there is no model.json"),
+        (lambda f: (f / "model.json").write_text("{"), "damaged"),
+        (lambda f: (f / "model.json").write_text("[]"), "does not describe"),
+        (
+            lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}'),
+            "reads up to 1: upgrade",
+        ),
+        (lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}'), "damaged: KeyError"),
+        (lambda f: (f / "agents" / "0001.safetensors").unlink(), "damaged: FileNotFoundError"),
+        (lambda f: (f / "agents" / "0001.safetensors").write_bytes(b"x"), "SHA-256 differs"),
+        (lambda f: (f / "training.safetensors").write_bytes(b""), "SHA-256 differs"),
+    ],
+)
+def test_damage_is_one_clear_error(tmp_path: Path, damage: object, said: str) -> None:
+    folder = save_model(trained(), tmp_path / "model")
+    damage(folder)  # type: ignore[operator]
+    with pytest.raises(InputError, match=said):
+        load_model(folder)
+
+
+# ---- edge lists --------------------------------------------------------------------------------------------
+
+
+def test_edges_by_name_with_any_separator(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("# the fleet\nAda Bo\nBo,Cy Dee\nCy Dee\tAda  # a cable\n\n")
+    graph = read_edges(path, ["Ada", "Bo", "Cy Dee"])
+    assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a b\nb d\n", "line 2: agent 'd' is not in the data, which have a, b, c"),
+        ("a b\n", "c of the data have no edge"),
+        ("a b c\n", "line 1: two agents were expected"),
+        ("a b\nc c\n", "themselves"),
+    ],
+)
+def test_wrong_edges_are_one_clear_error(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_edges(path, ["a", "b", "c"])
+
+
+def test_parts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("a b\nc d\n")
+    with pytest.raises(GraphError, match=r"its parts are a, b; c, d"):
+        read_edges(path, ["a", "b", "c", "d"])
+
+
+# ---- finished pieces ---------------------------------------------------------------------------------------
+
+
+def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "k", {"theta": [0.1, 0.2]})
+    kept.put("a", [1.0, 2.5e-300])
+    assert Kept(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
+    assert Kept(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
+    (kept.folder / "a.json").write_text("[1.0, 2.")
+    assert kept.get("a") is None
+    kept.clear()
+    assert not (tmp_path / "k").exists()
