@@ -263,9 +263,8 @@ def _certificate(s: Solution, h: Hyperparameters, expansion: float, inverse: Arr
     tables = [at_nodes(size // 2, size) for size in m.sizes]
     smooth = contract(s.residuals, tables).ravel() / noise2
     missed = 1.0 + len(tables) * ROUNDING / np.finfo(float).eps
-    rounding += (missed * signal2 * float(smooth @ smooth) + count * abs(np.log(noise2))) / ULPS
-    # Chebyshev polynomials by their recurrence lose digits towards the ends of the interval, together for repeated points.
-    return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding + 1e-11 * abs(nll))
+    rounding += (missed * signal2 * float(smooth @ smooth) + abs(nll) + count * abs(np.log(noise2))) / ULPS
+    return float(s.dropped + expanded + ULPS * np.finfo(float).eps * rounding)
 
 
 class MomentsPosterior:
