@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import about, fetch, models
+from fleetgp.cli import about, fetch, models, reproduce
 from fleetgp.cli.output import complain
 from fleetgp.errors import FleetGPError, InputError
 
@@ -73,5 +73,5 @@ def root(
     pass
 
 
-for module in (models, fetch, about):
+for module in (models, fetch, reproduce, about):
     module.register(app)

@@ -32,7 +32,7 @@ def symbol(name: str) -> str:
 def agent_colours(agents: int) -> Any:
     from matplotlib import colormaps
 
-    return colormaps["turbo"](np.linspace(0.05, 0.95, agents))
+    return colormaps["viridis"](np.linspace(0.0, 0.95, agents))
 
 
 def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed: int) -> Figure:

@@ -1,0 +1,167 @@
+"""The paper's prediction experiment: every method on a sea-surface temperature field, or on a synthetic one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.data import load_sst
+from fleetgp.errors import InputError
+from fleetgp.experiments.cells import Cell
+from fleetgp.experiments.metrics import coverage, nlpd, rmse
+from fleetgp.experiments.paper import FLEETS
+from fleetgp.prediction import prediction_method
+
+#: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).
+BOX, NOISE = (-73.0, 36.4, -69.4, 40.0), 0.5
+#: Where training starts, on the unit square, in kelvin.
+START = (0.2, 0.2, 4.0, 1.0)
+#: The paper trains for 100 rounds.
+TRAINING_ROUNDS = 100
+#: NPAE's iterations end here; `status` says so.
+NPAE_ROUNDS = 1000
+#: Methods that the paper runs on a complete graph; dec-npae-star on both.
+ON_COMPLETE = ("dec-npae", "dec-npae-star")
+#: The synthetic stand-in has a spread and length-scales like the sea's.
+STAND_IN = (0.15, 0.08, 4.0, NOISE)
+
+
+@dataclass(frozen=True)
+class PredictionPlan:
+    """sst: a NetCDF file of the field, or empty for a synthetic one."""
+
+    sst: str = ""
+    observations: int = 20_000
+    fleets: tuple[int, ...] = FLEETS
+    replications: int = 15
+    queries: int = 100
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, sst: str = "") -> PredictionPlan:
+        return cls(sst, 2_000, (4, 10), 2, 100)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "sst": Path(self.sst).name}
+
+
+@dataclass(frozen=True)
+class Sea:
+    """Places on the unit square (N, 2), temperatures (N,), and what they are."""
+
+    places: Array
+    values: Array
+    product: str
+
+
+@lru_cache(maxsize=2)
+def sea(sst: str) -> Sea:
+    """The field on the unit square."""
+    if not sst:
+        field = fg.synthetic_field(129_600, STAND_IN, seed=5, box=(0.0, 1.0), inputs="grid")
+        return Sea(
+            field.inputs, 290.0 + field.truth, "a synthetic field (no file was given), not sea-surface temperature"
+        )
+    found = load_sst(sst, box=BOX)
+    places, celsius = found.points()
+    if len(places) < 30_000:
+        raise InputError(f"{sst}: the paper's box has {len(places)} known temperatures, too few for the experiment")
+    corner, width = np.array(BOX[:2]), np.array([BOX[2] - BOX[0], BOX[3] - BOX[1]])
+    day = f", {found.date}" if found.date else ""
+    return Sea((places - corner) / width, celsius + 273.15, f"{found.product}{day}")
+
+
+def drawn(plan: dict[str, Any], replication: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Inputs and noisy observations; queries, their noise-free values, and noisy ones."""
+    field = sea(plan["sst"])
+    rng = np.random.default_rng([plan["seed"], replication])
+    chosen = rng.permutation(len(field.values))[: plan["observations"] + plan["queries"]]
+    noisy = field.values[chosen] + NOISE * rng.standard_normal(len(chosen))
+    seen, asked = slice(None, plan["observations"]), slice(plan["observations"], None)
+    places = field.places[chosen]
+    return places[seen], noisy[seen], places[asked], field.values[chosen[asked]], noisy[asked]
+
+
+def training_cells(plan: PredictionPlan) -> list[Cell]:
+    """One training by dec-gapx-gp per fleet, on the first replication."""
+    task = {**asdict(plan), "fleets": None}
+    return [Cell(f"theta-{agents}", {**task, "agents": agents}, float(agents)) for agents in plan.fleets]
+
+
+def train(task: dict[str, Any]) -> dict[str, Any]:
+    inputs, observations, *_ = drawn(task, 0)
+    fleet = fg.Fleet(fg.partition(inputs, observations, agents=task["agents"]), "path", normalize=True)
+    began = time.process_time()
+    fit = fleet.train("dec-gapx-gp", theta0=START, rounds=TRAINING_ROUNDS)
+    return {
+        "agents": task["agents"],
+        "theta": fit.theta.tolist(),
+        "status": fit.status,
+        "rounds": fit.rounds,
+        "disagreement": fit.disagreement,
+        "seconds": time.process_time() - began,
+    }
+
+
+def cells(plan: PredictionPlan, thetas: dict[int, list[float]]) -> list[Cell]:
+    """All methods for one fleet and one replication, with the fleet's hyperparameters."""
+    task = {**asdict(plan), "fleets": None}
+    return [
+        Cell(
+            f"predict-{agents}-{replication}",
+            {**task, "agents": agents, "replication": replication, "theta": thetas[agents]},
+            float(agents) ** 1.5,
+        )
+        for agents in plan.fleets
+        for replication in range(plan.replications)
+    ]
+
+
+def run(task: dict[str, Any]) -> dict[str, Any]:
+    """Every method once."""
+    inputs, observations, queries, truth, noisy = drawn(task, task["replication"])
+    shards = fg.partition(inputs, observations, agents=task["agents"])
+    fleets = {graph: fg.Fleet(shards, graph, theta=task["theta"], normalize=True) for graph in ("path", "complete")}
+    rows = []
+    central: dict[str, fg.Prediction] = {}
+    noise = task["theta"][-1] ** 2
+    for method in fg.PREDICTION_METHODS:
+        row = prediction_method(method)
+        for graph in ("path", "complete") if method in ON_COMPLETE else ("path",):
+            rounds = NPAE_ROUNDS if row.rule == "npae" else 20_000
+            began = time.process_time()
+            found = fleets[graph].predict(queries, method, rounds=rounds)
+            seconds = time.process_time() - began
+            if not row.decentralized:
+                central[row.rule] = found
+            same = central[row.rule]
+            rows.append(
+                {
+                    "method": method,
+                    "graph": graph if row.decentralized else "server",
+                    "agents": task["agents"],
+                    "replication": task["replication"],
+                    "rmse": rmse(found.mean, truth),
+                    "nlpd": nlpd(found.mean, found.variance, truth),
+                    "nlpd_noisy": nlpd(found.mean, found.variance + noise, noisy),
+                    "coverage": coverage(found.mean, found.variance, truth),
+                    "off_central": rmse(found.mean, same.mean),
+                    "participants": float(found.participants.sum(axis=0).mean()),
+                    "rounds": float(found.query_rounds.mean()),
+                    "solver_rounds": float(found.solver_rounds.mean()),
+                    "ledger_rounds": found.ledger.rounds,
+                    "status": found.status,
+                    "jitter": found.jitter,
+                    "seconds": seconds,
+                    "scalars": found.ledger.scalars,
+                    "bytes": found.ledger.bytes,
+                }
+            )
+    return {"rows": rows}

@@ -1,0 +1,71 @@
+"""The paper's experiments from end to end: cells that are kept, then a page written from them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from fleetgp import __version__
+from fleetgp.experiments import communication, prediction, prediction_report, training, training_report
+from fleetgp.experiments.cells import run_cells
+from fleetgp.experiments.report import Report
+from fleetgp.kept import Kept
+from fleetgp.progress import Listener
+
+EXPERIMENTS = ("training", "prediction", "communication")
+
+
+def reproduce(
+    experiment: str, folder: Path, *, quick: bool, sst: str = "", listener: Listener | None, workers: int | None = None
+) -> Report:
+    """Run what is not there yet, and write the page. Finished cells stay in `cells/`."""
+    if experiment == "training":
+        return reproduce_training(
+            training.TrainingPlan.quick() if quick else training.TrainingPlan(), folder, listener, workers
+        )
+    if experiment == "prediction":
+        plan = prediction.PredictionPlan.quick(sst) if quick else prediction.PredictionPlan(sst)
+        return reproduce_prediction(plan, folder, listener, workers)
+    chosen = communication.CommunicationPlan.quick() if quick else communication.CommunicationPlan()
+    kept = _kept(folder, experiment, chosen.as_dict())
+    found = run_cells(
+        communication.cells(chosen), communication.run, kept, listener=listener, label=experiment, workers=workers
+    )
+    return communication.write(chosen, list(found.values()), folder)
+
+
+def reproduce_training(
+    plan: training.TrainingPlan, folder: Path, listener: Listener | None = None, workers: int | None = None
+) -> Report:
+    # How many replications there are is no setting of a cell: more of them find those that are done.
+    kept = _kept(folder, "training", {"nested": training.NESTED})
+    found = run_cells(training.cells(plan), training.run, kept, listener=listener, label="training", workers=workers)
+    return training_report.write(plan, list(found.values()), folder)
+
+
+def reproduce_prediction(
+    plan: prediction.PredictionPlan, folder: Path, listener: Listener | None = None, workers: int | None = None
+) -> Report:
+    field = prediction.sea(plan.sst)  # a file that will not do is refused before any work
+    content = hashlib.sha256(field.values.tobytes()).hexdigest()
+    facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content}
+    kept = _kept(folder, "prediction", facts)
+    thetas = run_cells(
+        prediction.training_cells(plan),
+        prediction.train,
+        kept,
+        listener=listener,
+        label="hyperparameters",
+        workers=workers,
+    )
+    by_fleet = {row["agents"]: row["theta"] for row in thetas.values()}
+    found = run_cells(
+        prediction.cells(plan, by_fleet), prediction.run, kept, listener=listener, label="predictions", workers=workers
+    )
+    rows = [row for piece in found.values() for row in piece["rows"]]
+    return prediction_report.write(plan, list(thetas.values()), rows, folder)
+
+
+def _kept(folder: Path, experiment: str, settings: dict[str, Any]) -> Kept:
+    return Kept(folder / "cells", {"experiment": experiment, "version": __version__, **settings})
