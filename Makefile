@@ -52,7 +52,8 @@ bench: $(BENCH)/.installed
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --upgrade --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --strip-extras --unsafe-package fleetgp --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --upgrade --output-file requirements.lock pyproject.toml
+	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction

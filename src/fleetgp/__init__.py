@@ -8,6 +8,7 @@ from fleetgp.errors import FleetGPError, GraphError, InputError, NetworkError, N
 from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence
 from fleetgp.hyperparameters import Hyperparameters
+from fleetgp.model import Model, load_model, save_model
 from fleetgp.network import InProcess, Ledger, Loopback, Network
 from fleetgp.prediction import PREDICTION_METHODS, Prediction
 from fleetgp.training import TRAINING_METHODS, Fit
@@ -31,10 +32,13 @@ __all__ = [
     "InputError",
     "Ledger",
     "Loopback",
+    "Model",
     "Network",
     "NetworkError",
     "NumericalError",
     "Prediction",
+    "load_model",
     "partition",
+    "save_model",
     "synthetic_field",
 ]
