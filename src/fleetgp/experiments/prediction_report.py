@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 import fleetgp as fg
 from fleetgp.experiments import prediction
-from fleetgp.experiments.figures import agent_colours
 from fleetgp.experiments.paper import LEFT_OUT, QUALITY, SOURCES, nearest
 from fleetgp.experiments.prediction import PredictionPlan, sea
 from fleetgp.experiments.report import COLOURS, STYLE, Finding, Report
@@ -212,9 +211,10 @@ def _same_mean(plan: PredictionPlan, found: Found) -> Finding:
         for a, b in zip(found["poe", "server", m], found["gpoe", "server", m], strict=True)
     )
     worst = {m: _mean(found["poe", "server", m], "coverage") for m in plan.fleets}
+    agrees = off < 1e-6 and worst[plan.fleets[-1]] < min(0.9, worst[plan.fleets[0]])
     return Finding(
         "poe and gpoe have the same mean; poe is overconfident, more so for large fleets.",
-        bool(off < 1e-6),
+        True if agrees else None if off < 1e-6 else False,
         f"Their RMSE differ by {off:.0e} at most. poe's 95 % intervals hold "
         + ", ".join(f"{value:.0%} (M = {m})" for m, value in worst.items())
         + " of the truths.",
@@ -247,7 +247,7 @@ def _left_out(plan: PredictionPlan, found: Found) -> Finding:
     harmless = max(max(values) for values in change.values()) < 0.01
     return Finding(
         f"Nearest neighbours leave out {LEFT_OUT:.1%} of the agents, without loss.",
-        bool(harmless and 0.25 < float(np.mean(list(dropped.values()))) < 0.75) or None,
+        (0.3 < float(np.mean(list(dropped.values()))) < 0.6 or None) if harmless else False,
         "Left out: "
         + ", ".join(f"{value:.0%} (M = {m})" for m, value in dropped.items())
         + f", {np.mean(list(dropped.values())):.0%} on average. RMSE changes by "
@@ -281,7 +281,9 @@ def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
     best = {m: min((_mean(found[method, "path", m], "rmse"), method) for method in FIVE)[1] for m in plan.fleets}
     return Finding(
         "dec-npae-star has a smaller error than dec-npae, and is the most accurate of the five.",
-        bool(np.mean(list(star.values())) < np.mean(list(plain.values()))),
+        (set(best.values()) == {"dec-npae-star"} or None)
+        if np.mean(list(star.values())) < np.mean(list(plain.values()))
+        else False,
         "Root mean square difference to npae, complete graph: "
         + ", ".join(f"{star[m]:.1g} against {plain[m]:.1g} K (M = {m})" for m in plan.fleets)
         + f", after at most {prediction.NPAE_ROUNDS:,} iterations. The smallest RMSE: "
@@ -293,12 +295,14 @@ def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
 def _dale(plan: PredictionPlan, found: Found) -> Finding:
     off = {m: _mean(found["dec-nn-npae", "path", m], "off_central") for m in plan.fleets}
     done = sum(row["status"] == "converged" for m in plan.fleets for row in found["dec-nn-npae", "path", m])
+    seconds = {method: np.mean([_mean(found[method, "path", m], "seconds") for m in plan.fleets]) for method in FIVE}
+    slowest = max(seconds, key=lambda method: float(seconds[method]))
     return Finding(
         "dec-nn-npae has a high approximation error and is the slowest.",
-        bool(max(off.values()) > 0.05),
+        (slowest == "dec-nn-npae" or None) if max(off.values()) > 0.05 else False,
         "Off npae by "
         + ", ".join(f"{value:.2f} K (M = {m})" for m, value in off.items())
-        + f"; {done} runs converged within {prediction.NPAE_ROUNDS:,} rounds.",
+        + f"; {done} runs converged within {prediction.NPAE_ROUNDS:,} rounds. The slowest of the five: {slowest}.",
     )
 
 
@@ -349,6 +353,11 @@ def family_figure(plan: PredictionPlan, found: Found) -> Figure:
             if column == 0:
                 panel.set_ylabel(label)
         axes[0, column].legend(frameon=False, fontsize=6)
+    axes[0, 0].set_yscale("log")
+    for panel in axes[0]:
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
+    _say_product(figure, plan)
     return figure
 
 
@@ -384,6 +393,7 @@ def five_figure(plan: PredictionPlan, found: Found) -> Figure:
         panel.set(xlabel="agents M", ylabel=label, yscale=scale)
         panel.grid(axis="x", visible=False)
     figure.legend(loc="outside upper center", ncols=5, frameon=False)
+    _say_product(figure, plan)
     return figure
 
 
@@ -398,12 +408,17 @@ def data_figure(plan: PredictionPlan) -> Figure:
     figure.colorbar(image, ax=left, label="temperature (K)" if plan.sst else "value (K)", shrink=0.9)
     inputs, observations, *_ = prediction.drawn({**plan.as_dict(), "sst": plan.sst}, 0)
     shards = fg.partition(inputs, observations, agents=10)
-    for (x, _), colour in zip(shards, agent_colours(10), strict=True):
-        right.scatter(*x.T, s=0.8, color=colour, linewidths=0, rasterized=True)
+    for agent, (x, _) in enumerate(shards):
+        right.scatter(*x.T, s=1.2, color=COLOURS[agent % 6], linewidths=0, rasterized=True)
     for panel, title in ((left, "Field"), (right, "Observations of ten agents")):
         panel.set(
             title=title, xlabel="longitude, scaled" if plan.sst else "$x_1$", xlim=(0, 1), ylim=(0, 1), aspect="equal"
         )
         panel.grid(visible=False)
     left.set_ylabel("latitude, scaled" if plan.sst else "$x_2$")
+    _say_product(figure, plan)
     return figure
+
+
+def _say_product(figure: Figure, plan: PredictionPlan) -> None:
+    figure.supxlabel(f"Data: {sea(plan.sst).product}", fontsize=6, color="#555555")

@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 import fleetgp as fg
 from fleetgp.experiments import training
@@ -320,6 +322,10 @@ def hyperparameter_figure(plan: TrainingPlan, found: Groups, size: int) -> Figur
                 panel.set_title(f"M = {agents}")
             if column == 0:
                 panel.set_ylabel(symbol(parameter))
+    kinds = ((COLOURS[0], "known before the paper"), (COLOURS[1], "proposed by the paper"))
+    handles: list[Any] = [Patch(facecolor=colour, alpha=0.6, label=label) for colour, label in kinds]
+    handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1.0, label="truth"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
