@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import urllib.parse
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from fleetgp.cli.app import app
 from fleetgp.data import download_mur, load_sst
 from fleetgp.data import erddap as module
 from fleetgp.errors import InputError, NetworkError
@@ -217,6 +220,27 @@ def test_without_a_network_one_clear_error(server: Any, tmp_path: Path) -> None:
         fetch(server, tmp_path)
     with pytest.raises(NetworkError, match="Is there a network"):
         download_mur(BOX, "2021-01-03", folder=tmp_path / "c", server="http://127.0.0.1:9", timeout=2)
+
+
+def test_from_the_server_to_a_model_on_the_command_line(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETGP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    box = [str(side) for side in BOX]
+    arguments = ["download", "--box", *box, "--date", "2021-01-03", "--stride", "4", "--server", server.address]
+    found = CliRunner().invoke(app, [*arguments, "--out", "sea.nc", "--json"], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert told["shape"] == [13, 11]
+    assert told["known"] == 13 * 10
+    assert "MUR" in told["product"]
+    fit = ["fit", "sea.nc", "--inputs", "lon", "lat", "--target", "sst", "--agents", "3", "--out", "m", "--tol", "1e-3"]
+    assert CliRunner().invoke(app, fit, catch_exceptions=False).exit_code == 0
+    server.trouble = ["busy"] * 4
+    refused = CliRunner().invoke(app, [*arguments[:-3], "5", *arguments[-2:]], catch_exceptions=False)
+    assert refused.exit_code == 1
+    assert refused.stderr.count("error: ") == 1
 
 
 @pytest.mark.parametrize(

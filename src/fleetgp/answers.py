@@ -64,6 +64,8 @@ def ask(
     blocks: list[dict[str, Any]] = []
     starts = range(0, len(queries), BLOCK)
     with listening(not quiet) as listener:
+        if listener is not None:
+            listener(Progress(method, 0, len(queries), "", unit="point"))
         for number, start in enumerate(starts):
             block = kept.get(str(number))
             if block is None:

@@ -146,6 +146,8 @@ class Fleet:
                     spread = float(np.ptp(np.log(thetas), axis=0).max())
                     listener(Progress(label(start), done, known, f"disagreement {spread:.1e}", thetas=thetas))
 
+            if listener is not None:
+                listener(Progress(label(0), 0, known, ""))
             fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
             for number, start in enumerate(fit.starts if listener is not None else ()):
                 listener(Progress(label(number), start.rounds, start.rounds, start.status))  # type: ignore[misc]

@@ -323,7 +323,7 @@ def _few_rounds(plan: PredictionPlan, found: Found) -> Finding:
 
 def family_figure(plan: PredictionPlan, found: Found) -> Figure:
     """RMSE above, NLPD below; a column for each family."""
-    figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+    figure = Figure(figsize=(7.2, 5.8), layout="constrained")
     axes = figure.subplots(2, 3, sharex=True, sharey="row")
     for column, (family, members) in enumerate(FAMILIES.items()):
         for row, (what, label) in enumerate((("rmse", "RMSE (K)"), ("nlpd", "NLPD"))):
@@ -352,7 +352,7 @@ def family_figure(plan: PredictionPlan, found: Found) -> Figure:
                 panel.set_yscale("symlog", linthresh=1.0)
             if column == 0:
                 panel.set_ylabel(label)
-        axes[0, column].legend(frameon=False, fontsize=6)
+        axes[1, column].legend(frameon=False, fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes[0, 0].set_yscale("log")
     for panel in axes[0]:
         panel.yaxis.set_major_formatter("{x:g}")
