@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 
 import fleetgp as fg
 from fleetgp.cli.app import app
+from fleetgp.cli.output import Remembering
 from fleetgp.model import load_model
+from fleetgp.progress import Progress
 
 FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent", "boat"]
 
@@ -80,7 +82,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
         queries = np.column_stack([lon.ravel(), lat.ravel()])
         expected = model.fleet.predict(queries, "dec-nn-grbcm")
         np.testing.assert_allclose(field["sst"].values.ravel(), expected.mean, rtol=1e-9)
-        np.testing.assert_array_equal(field["agents"].values.ravel(), expected.participants.sum(axis=0))
+        np.testing.assert_array_equal(field["participants"].values.ravel(), expected.participants.sum(axis=0))
     with Image.open("map.png") as picture:
         assert picture.size[0] > 900
         assert len(picture.convert("RGB").resize((200, 120)).getcolors(24_000) or []) > 200, "an empty picture"
@@ -242,16 +244,63 @@ def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
     assert not list(folder.glob(".map.nc.parts"))
 
 
-def test_an_interrupted_fit_leaves_its_estimates(folder: Path) -> None:
-    process = start("fit", "observations.csv", *FIT, "--out", "m", "--tol", "0", "--rounds", "1000000", "--quiet")
-    time.sleep(4.0)
-    code, errors = interrupt_when(process, lambda: True)
-    assert code == 130, errors
-    assert "holds the estimates so far" in errors
+def test_an_interrupted_fit_leaves_its_estimates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.read_csv("observations.csv")
+    table["sst"] *= 1000.0  # units that a normalized model does not have
+    table.to_csv("observations.csv", index=False)
+    hear = Remembering.__call__
+
+    def hear_and_stop(self: Remembering, progress: Progress) -> None:
+        hear(self, progress)
+        if progress.round == 40:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Remembering, "__call__", hear_and_stop)
+    arguments = ["fit", "observations.csv", *FIT, "--out", "m", "--tol", "0", "--rounds", "1000000"]
+    found = run(*arguments, code=130)
+    assert "holds the estimates so far" in " ".join(found.stderr.split())
+    before = (folder / "m" / "model.json").read_bytes()
+    run(*arguments, "--overwrite", code=130)
+    assert (folder / "m" / "model.json").read_bytes() == before, "a model that is there is worth more"
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
     model = load_model("m")
     assert model.status == "interrupted"
     assert "interrupted after" in model.note
+    assert 5.0 < model.theta["sigma_eps"] < 500.0, "the noise is 50, in the units of the data"
     later = run("predict", "m", "points.csv", "--out", "a.csv")
     assert "did not converge (interrupted after" in " ".join(later.stderr.split())
     run("fit", "observations.csv", *FIT, "--out", "m", "--from", "m", "--overwrite", "--tol", "1e-3")
     assert load_model("m").status == "converged"
+
+
+def test_what_cannot_be_is_refused_before_any_work(folder: Path) -> None:
+    fit = ["fit", "observations.csv"]
+    assert "different columns" in wrong(
+        *fit, "--inputs", "lon", "lon", "--target", "sst", "--agents", "2", "--out", "m"
+    )
+    assert "between 1 and" in wrong(*fit, "--inputs", "lon", "lat", "--target", "sst", "--agents", "0", "--out", "m")
+    run(*fit, *FIT, "--out", "[bold]m", "--tol", "1e-3")
+    assert "no points" not in run("predict", "[bold]m", "points.csv", "--out", "A.NPZ").stderr
+    assert "[bold]m" in run(*fit, *FIT, "--out", "[bold]m", "--overwrite", "--tol", "1e-3").stdout
+    with np.load("A.NPZ") as answer:
+        assert len(answer["mean"]) == 2
+    (folder / "none.csv").write_text("lon,lat\n")
+    assert json.loads(run("predict", "[bold]m", "none.csv", "--out", "n.csv", "--json").stdout)["points"] == 0
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "A.NPZ", "[bold]m", "n.csv", "none.csv", "observations.csv", "points.csv",
+    ]  # fmt: skip
+
+
+def test_a_resumed_answer_is_of_the_same_model(folder: Path) -> None:
+    """Blocks of another kernel, seed or graph are not taken."""
+    from fleetgp.answers import ask
+
+    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
+    model, queries = load_model("m"), np.array([[0.5, 40.5]])
+    keys = {ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder}
+    model.fleet.seed = 5
+    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
+    model.fleet.graph = fg.Graph.complete(3)
+    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
+    assert len(keys) == 3

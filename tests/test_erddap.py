@@ -7,12 +7,14 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.io import netcdf_file
 from typer.testing import CliRunner
 
 from fleetgp.cli.app import app
@@ -46,6 +48,10 @@ class Griddap(BaseHTTPRequestHandler):
             return
         self.chunked(self.answer())
 
+    def axes(self) -> list[Any]:
+        self.answer()
+        return self.found
+
     def answer(self) -> bytes:
         query = urllib.parse.unquote(urllib.parse.urlsplit(self.path).query)
         number = r"\((-?[\d.]+)\)"
@@ -58,6 +64,7 @@ class Griddap(BaseHTTPRequestHandler):
             np.round(np.arange(round(float(a) * 100), round(float(b) * 100) + 1, int(stride)) / 100, 2)
             for a, b in ((south, north), (west, east))
         ]
+        self.found = axes
         field = xr.Dataset(
             {"analysed_sst": (("time", "latitude", "longitude"), temperature(*axes)[None], {"units": "degree_C"})},
             coords={"time": [np.datetime64(day[:-1], "ns")], "latitude": axes[0], "longitude": axes[1]},
@@ -97,6 +104,30 @@ class Griddap(BaseHTTPRequestHandler):
 
     def other_place(self) -> None:
         self.path = self.path.replace("36.", "37.")
+        self.chunked(self.answer())
+
+    def cut_short(self) -> None:
+        """A classic file, axes first, that ends early, and nothing in the protocol that would tell."""
+        axes = self.axes()
+        path = self.server.folder / "classic.nc"  # type: ignore[attr-defined]
+        with netcdf_file(path, "w") as file:
+            for name, values in zip(("latitude", "longitude"), axes, strict=True):
+                file.createDimension(name, len(values))
+                file.createVariable(name, "f8", (name,))[:] = values
+            file.createDimension("time", 1)
+            moment = file.createVariable("time", "f8", ("time",))
+            moment[:] = 18630.375
+            moment.units = "days since 1970-01-01"
+            field = file.createVariable("analysed_sst", "f8", ("time", "latitude", "longitude"))
+            field[:] = temperature(*axes)[None]
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(path.read_bytes()[: -8 * len(axes[1]) * 5])
+        self.close_connection = True
+
+    def other_day(self) -> None:
+        self.path = self.path.replace("2021-01-03", "2021-01-02")
         self.chunked(self.answer())
 
     def no_netcdf(self) -> None:
@@ -192,19 +223,47 @@ def test_an_interrupted_download_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         fetch(server, tmp_path, progress=stop)
     assert len(server.asked) == 3
-    damaged = next((tmp_path / "cache").glob("*.parts/0001.nc"))
+    damaged = sorted((tmp_path / "cache").glob("*.parts/*.nc"))[1]
     damaged.write_bytes(damaged.read_bytes()[:-10])
     field = load_sst(fetch(server, tmp_path))
     np.testing.assert_allclose(field.celsius, temperature(field.latitude, field.longitude), rtol=1e-12)
     assert len(server.asked) == 3 + 1 + 2  # 5 bands: two finished, of which one is damaged
 
 
-@pytest.mark.parametrize("trouble", ["breaks_off", "falls_short", "other_place", "no_netcdf", "busy"])
+@pytest.mark.parametrize("trouble", ["breaks_off", "falls_short", "cut_short", "other_place", "no_netcdf", "busy"])
 def test_what_may_pass_is_tried_again(server: Any, tmp_path: Path, trouble: str) -> None:
     server.trouble = [trouble, trouble]
     field = load_sst(fetch(server, tmp_path))
     np.testing.assert_allclose(field.celsius, temperature(field.latitude, field.longitude), rtol=1e-12)
     assert len(server.asked) == 3
+
+
+def test_another_day_is_not_taken_for_the_one_that_was_asked_for(server: Any, tmp_path: Path) -> None:
+    server.trouble = ["other_day"]
+    with pytest.raises(InputError, match="no field of 2021-01-03: it answered with 2021-01-02"):
+        fetch(server, tmp_path)
+    assert not list((tmp_path / "cache").glob("*.nc"))
+
+
+def test_bands_of_another_cut_are_not_joined(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "BAND", 500)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(server, tmp_path, progress=stop)
+    monkeypatch.setattr(module, "BAND", 300)
+    field = load_sst(fetch(server, tmp_path))
+    np.testing.assert_allclose(field.celsius, temperature(field.latitude, field.longitude), rtol=1e-12)
+
+
+def test_two_at_once_get_the_same_file(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BAND", 300)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: fetch(server, tmp_path), range(2)))
+    assert found[0] == found[1]
+    assert len(server.asked) == 8, "each of the 8 bands once"
 
 
 def test_a_refusal_is_told_in_the_servers_words(server: Any, tmp_path: Path) -> None:
@@ -251,6 +310,9 @@ def test_from_the_server_to_a_model_on_the_command_line(
         ({"box": (-69, 36, -73, 40)}, "west < east"),
         ({"box": (-73.004, 36.001, -73.001, 36.004)}, "no grid point"),
         ({"stride": 0}, "at least 1"),
+        ({"box": (170, 36, 190, 40)}, "date line"),
+        ({"box": (-190, 36, -170, 40)}, "date line"),
+        ({"box": (200, 36, 180, 40)}, "west < east"),
     ],
 )
 def test_bad_requests_are_refused_before_asking(server: Any, tmp_path: Path, options: Any, said: str) -> None:

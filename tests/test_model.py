@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,39 @@ def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest
         save_model(model, folder, overwrite=True)
     assert load_model(folder).agents == model.agents
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_interrupted_overwrite_leaves_one_whole_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained()
+    folder = save_model(model, tmp_path / "model")
+    rename = Path.rename
+    for at in (1, 2):
+        calls: list[Path] = []
+
+        def interrupted(self: Path, target: Path, at: int = at, calls: list[Path] = calls) -> Path:
+            calls.append(self)
+            if len(calls) == at:
+                raise KeyboardInterrupt
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save_model(model, folder, overwrite=True)
+        monkeypatch.setattr(Path, "rename", rename)
+        assert load_model(folder).agents == model.agents
+        assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    save_model(model, folder, overwrite=True)
+
+
+def test_a_start_that_diverged_does_not_spoil_the_model(tmp_path: Path) -> None:
+    model = trained()
+    fit = model.fleet.fit
+    assert fit is not None
+    lost = replace(fit.starts[0], nll=float("inf"), status="diverged")
+    model.fleet.fit = replace(fit, starts=(*fit.starts, lost), residual=float("inf"))
+    again = load_model(save_model(model, tmp_path / "model")).fleet.fit
+    assert again is not None
+    assert again.starts[-1].nll == again.residual == float("inf")
 
 
 @pytest.mark.parametrize(

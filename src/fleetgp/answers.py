@@ -50,6 +50,8 @@ def ask(
     quiet: bool,
 ) -> Answers:
     """Ask the fleet. Finished blocks lie beside `out` until the answer is written: the same call goes on from them."""
+    from fleetgp import __version__
+
     prediction_method(method)
     asked = model.agents[0] if agent is None else agent
     if asked not in model.agents:
@@ -58,7 +60,20 @@ def ask(
     content = hashlib.sha256(queries.tobytes())
     for inputs, observations in model.fleet.shards:
         content.update(inputs.tobytes() + observations.tobytes())
-    settings = {"method": method, "agent": position, "theta": model.theta, "data": content.hexdigest(), **options}
+    fleet = model.fleet
+    settings = {
+        "version": __version__,
+        "block": BLOCK,
+        "method": method,
+        "agent": position,
+        "data": content.hexdigest(),
+        "theta": model.theta if fleet.fit is None else [fleet.fit.thetas.tolist(), str(fleet.fit.scaling)],
+        "kernel": fleet.kernel.name,
+        "normalize": fleet.normalize,
+        "seed": fleet.seed,
+        "graph": [fleet.graph.at(t).edges.tolist() for t in range(fleet.graph.period)],
+        **options,
+    }
     kept = Kept(out.with_name(f".{out.name}.parts"), settings)
     out.parent.mkdir(parents=True, exist_ok=True)
     blocks: list[dict[str, Any]] = []
@@ -82,7 +97,7 @@ def ask(
         np.concatenate([np.zeros(0), *(block["mean"] for block in blocks)]),
         np.concatenate([np.zeros(0), *(block["variance"] for block in blocks)]),
         np.concatenate([np.zeros(0, dtype=int), *(block["participants"] for block in blocks)]),
-        np.sum([block["said"] for block in blocks], axis=0) / max(1, len(queries)),
+        np.sum([np.zeros(len(model.agents)), *(block["said"] for block in blocks)], axis=0) / max(1, len(queries)),
         max((block["status"] for block in blocks), key=STATUSES.index, default="converged"),
         max((block["rounds"] for block in blocks), default=0),
         sum(block["bytes"] for block in blocks),

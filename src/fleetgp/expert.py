@@ -33,9 +33,9 @@ def tolerance(size: int) -> float:
 
     Rounding grows with the points in the dense engine too. A limit that does not would send large agents, whose
     hyperparameters wander while they train, from milliseconds to minutes for a digit that nobody needs: with
-    20,000 points it is 4e-4 of some ten thousand nats.
+    20,000 points it is 4e-4 of some ten thousand nats. It grows no further.
     """
-    return 1e-6 * max(1.0, size / 1000.0) ** 2
+    return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
 
 
 class Posterior(Protocol):

@@ -38,11 +38,20 @@ def axes_of(shards: Sequence[Shard], grid: str, box: tuple[float, float, float, 
     return np.linspace(low[0], high[0], counts[0]), np.linspace(low[1], high[1], counts[1])
 
 
+def check_names(model: Model) -> None:
+    """One clear error where the map's variables and coordinates would have the same name."""
+    label = _identifier(model.target)
+    names = [label, f"{label}_standard_deviation", "participants", *(_identifier(name) for name in model.inputs)]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two things in the map would be called {name!r}: rename a column and fit again")
+
+
 def save_map(path: Path, model: Model, axes: tuple[Array, Array], answers: Answers, units: str) -> Path:
     """Write the NetCDF file and the picture, both whole; the picture's path."""
     shape = (len(axes[0]), len(axes[1]))
     mean, deviation = answers.mean.reshape(shape).T, np.sqrt(answers.variance).reshape(shape).T
-    x, y = model.inputs
+    x, y = (_identifier(name) for name in model.inputs)
     of_target = {"units": units} if units else {}
     label = _identifier(model.target)
     data = xarray().Dataset(
@@ -53,13 +62,13 @@ def save_map(path: Path, model: Model, axes: tuple[Array, Array], answers: Answe
                 deviation,
                 {"long_name": f"standard deviation of the prediction of {model.target}", **of_target},
             ),
-            "agents": (
+            "participants": (
                 (y, x),
                 answers.participants.reshape(shape).T.astype(np.int32),
                 {"long_name": "number of agents that took part"},
             ),
         },
-        coords={y: (y, axes[1], _coordinate(y)), x: (x, axes[0], _coordinate(x))},
+        coords={y: (y, axes[1], _coordinate(model.inputs[1])), x: (x, axes[0], _coordinate(model.inputs[0]))},
         attrs={
             "Conventions": "CF-1.8",
             "title": f"{model.target}, predicted by a fleet of {len(model.agents)} agents",

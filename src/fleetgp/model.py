@@ -52,7 +52,7 @@ class Model:
         """How training ended; "interrupted" where it did not, "given" where there was none."""
         if self.fleet.fit is not None:
             return self.fleet.fit.status
-        return "interrupted" if self.note else "given"
+        return "interrupted" if self.note.startswith("interrupted") else "given"
 
     @property
     def theta(self) -> dict[str, float]:
@@ -67,21 +67,20 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
     target = Path(folder)
     check_target(target, overwrite)
+    if len(set(model.agents)) < len(model.agents) or len(set(model.inputs)) < len(model.inputs):
+        raise InputError("a model's agents, and its inputs, must have different names")
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    retired = building / "retired"  # inside what is cleared away in any case
     try:
-        _write(model, building)
-        building.chmod(0o755)
+        _write(model, building / "model")
         if target.exists():
-            retired = building.with_suffix(".old")
             target.rename(retired)
-            building.rename(target)
-            shutil.rmtree(retired)
-        else:
-            building.rename(target)
-    except BaseException:
+        (building / "model").rename(target)
+    finally:
+        if retired.exists() and not target.exists():
+            retired.rename(target)
         shutil.rmtree(building, ignore_errors=True)
-        raise
     return target
 
 
@@ -125,7 +124,7 @@ def _write(model: Model, folder: Path) -> None:
     from fleetgp import __version__
 
     fleet, fit = model.fleet, model.fleet.fit
-    (folder / "agents").mkdir()
+    (folder / "agents").mkdir(parents=True)
     agents = []
     for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
         digest = _save_arrays(folder / _agent_file(number), {"inputs": inputs, "observations": observations})
@@ -152,11 +151,13 @@ def _write(model: Model, folder: Path) -> None:
             "status": fit.status,
             "rounds": fit.rounds,
             "disagreement": fit.disagreement,
-            "residual": fit.residual if np.isfinite(fit.residual) else None,
-            "nll": fit.nll,
+            "residual": _told(fit.residual),
+            "nll": _told(fit.nll),
             "engine": list(fit.engine),
             "scaling": asdict(fit.scaling),
-            "starts": [{**asdict(start), "theta0": start.theta0.tolist()} for start in fit.starts],
+            "starts": [
+                {**asdict(start), "theta0": start.theta0.tolist(), "nll": _told(start.nll)} for start in fit.starts
+            ],
             "sent": {kind: asdict(traffic) for kind, traffic in fit.ledger.by_kind().items()},
             "sha256": _save_arrays(folder / "training.safetensors", arrays),
         }
@@ -165,6 +166,15 @@ def _write(model: Model, folder: Path) -> None:
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def _told(value: float) -> float | None:
+    """A number as JSON has it: none for infinity."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _heard(value: float | None) -> float:
+    return float("inf") if value is None else float(value)
 
 
 def _agent_file(number: int) -> str:
@@ -234,11 +244,14 @@ def _read_fit(facts: Mapping[str, Any], folder: Path) -> Fit:
         history=arrays["history"],
         rounds=int(facts["rounds"]),
         status=facts["status"],
-        residual=float("inf") if facts["residual"] is None else float(facts["residual"]),
-        nll=float(facts["nll"]),
+        residual=_heard(facts["residual"]),
+        nll=_heard(facts["nll"]),
         jitter=arrays["jitter"],
         rho=arrays["rho"],
-        starts=tuple(replace(Start(**start), theta0=np.array(start["theta0"])) for start in facts["starts"]),
+        starts=tuple(
+            replace(Start(**start), theta0=np.array(start["theta0"]), nll=_heard(start["nll"]))
+            for start in facts["starts"]
+        ),
         scaling=Scaling(**facts["scaling"]),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads((folder / "ledger.json").read_text())),

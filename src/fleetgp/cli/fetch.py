@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from fleetgp.cli.models import Json, Quiet
-from fleetgp.cli.output import emit
+from fleetgp.cli.output import bold, emit
 from fleetgp.data import download_mur, load_sst
 from fleetgp.data.erddap import SERVER
 
@@ -42,8 +43,8 @@ def download(
     known = int((field.celsius == field.celsius).sum())
     emit(
         {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known},
-        f"{field.product}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
-        f"The file is [bold]{path}[/bold].",
+        f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
+        f"The file is {bold(path)}.",
         as_json=as_json,
     )
 

@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.answers import Answers, ask
-from fleetgp.cli.output import Remembering, console, emit, plain_table, warn
+from fleetgp.cli.output import Remembering, bold, console, emit, plain_table, warn
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import partition, partition_by_label, read_edges, read_observations
 from fleetgp.data.partition import BY
-from fleetgp.data.tables import read_columns, write_columns
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.data.tables import check_ending, read_columns, write_columns
+from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.graph import GRAPHS, Graph
 from fleetgp.model import Model, check_target, load_model, save_model
 from fleetgp.network import Traffic
@@ -73,6 +74,8 @@ def fit(
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
     """
     check_target(out, overwrite)
+    if len(set(inputs)) < len(inputs) or target in inputs:
+        raise InputError(f"--inputs and --target must be different columns, but {[*inputs, target]} came")
     if missing not in ("refuse", "drop"):
         raise unknown_name("--missing", missing, ("refuse", "drop"))
     theta0 = None if start is None else load_model(start).fleet.theta
@@ -85,23 +88,31 @@ def fit(
         if axis is not None and axis not in inputs:
             raise unknown_name("--axis", axis, inputs)
         along = 0 if axis is None else inputs.index(axis)
-        shards = partition(data.inputs, data.observations, agents=agents or 1, by=by, axis=along, seed=seed)  # type: ignore[arg-type]
+        shards = partition(data.inputs, data.observations, agents=agents or 0, by=by, axis=along, seed=seed)  # type: ignore[arg-type]
         names = [str(number) for number in range(len(shards))]
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed)
     if not as_json:
         dropped = f" ({data.dropped} rows with missing values dropped)" if data.dropped else ""
-        console().print(f"{len(data.observations):,} observations of {_agents(len(names))} in {file}{dropped}.")
+        console().print(
+            f"{len(data.observations):,} observations of {_agents(len(names))} in {escape(str(file))}{dropped}."
+        )
     note = ""
     with listening(not quiet) as shown:
         listener = Remembering(shown)
         try:
             fleet.train(training, theta0=theta0, rounds=rounds, tol=tol, engine=engine, progress=listener)
         except KeyboardInterrupt:
-            if listener.last is None or listener.last.thetas is None:
+            furthest = listener.furthest
+            if furthest is None or furthest.thetas is None or out.exists():  # nothing worth more than what is there
                 raise
-            fleet.theta = np.exp(np.log(listener.last.thetas).mean(axis=0))
-            note = f"interrupted after {listener.last.round} rounds of {listener.last.task}"
+            fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+            note = f"interrupted after {furthest.round} rounds of {furthest.task}"
     model = Model(fleet, tuple(names), tuple(inputs), target, note)
+    if fleet.theta is None:
+        raise NumericalError(
+            f"{training} diverged, and nothing was written: is {target!r} constant, or free of noise? "
+            "Another training method, --from a model, or other units of the inputs may help"
+        )
     save_model(model, out, overwrite=overwrite)
     if note:
         warn(f"{note}: {out} holds the estimates so far; --from {out} goes on from them")
@@ -139,9 +150,13 @@ def _report_fit(model: Model, dropped: int, out: Path, as_json: bool) -> None:
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
         f"Sent between agents, in numbers: {_sent(sent)}.",
-        f"The model is in [bold]{out}[/bold]. Next:",
-        f"  [cyan]fleetgp predict {out} points.csv --out answer.csv[/cyan]",
-        *([f"  [cyan]fleetgp map {out} --grid 200x200 --out map.nc[/cyan]"] if fleet.dimension == 2 else []),
+        f"The model is in {bold(out)}. Next:",
+        f"  [cyan]fleetgp predict {escape(str(out))} points.csv --out answer.csv[/cyan]",
+        *(
+            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200 --out map.nc[/cyan]"]
+            if fleet.dimension == 2
+            else []
+        ),
         as_json=as_json,
     )
 
@@ -170,6 +185,7 @@ def predict(
     """
     known = load_model(model)
     _warn_of_model(known, model)
+    check_ending(out)
     columns = read_columns(points, known.inputs)
     try:
         queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in known.inputs])
@@ -193,7 +209,7 @@ def predict(
         },
     )
     answers.kept.clear()
-    _report_answers(known, answers, {"out": str(out)}, f"The answer is in [bold]{out}[/bold].", as_json)
+    _report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", as_json)
 
 
 def map_(
@@ -221,7 +237,7 @@ def map_(
 
     [cyan]fleetgp map model/ --grid 200x200 --out map.nc[/cyan]
     """
-    from fleetgp.maps import axes_of, save_map
+    from fleetgp.maps import axes_of, check_names, save_map
 
     known = load_model(model)
     _warn_of_model(known, model)
@@ -229,13 +245,14 @@ def map_(
         raise InputError(f"a map needs two inputs, but the model has {len(known.inputs)}: {', '.join(known.inputs)}")
     if out.suffix != ".nc":
         raise InputError(f"{out}: a name that ends in .nc was expected")
+    check_names(known)
     first, second = axes_of(known.fleet.shards, grid, box)
     queries = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
     answers = ask(known, queries, method, agent, options, out, quiet)
     picture = save_map(out, known, (first, second), answers, units)
     answers.kept.clear()
-    told = f"The map is in [bold]{out}[/bold], its picture in [bold]{picture}[/bold]."
+    told = f"The map is in {bold(out)}, its picture in {bold(picture)}."
     _report_answers(known, answers, {"out": str(out), "picture": str(picture)}, told, as_json)
 
 
@@ -244,7 +261,7 @@ def _report_answers(model: Model, answers: Answers, facts: dict[str, Any], told:
         warn(f"{answers.method}: {answers.status}; the answer may be off (raise --rounds, or choose another method)")
     if answers.jitter:
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
-    part = answers.participants.mean()
+    part = float(answers.share.sum())
     said = (
         f"{answers.method}: {len(answers.mean):,} points, {answers.status}"
         + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.progress import Listener, Progress
@@ -29,20 +29,19 @@ def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
         terminal.print(line, soft_wrap=isinstance(line, str))
 
 
+def bold(path: object) -> str:
+    """A path for the terminal, whatever is in its name."""
+    return f"[bold]{escape(str(path))}[/bold]"
+
+
 def warn(text: str) -> None:
-    Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {_escaped(text)}", soft_wrap=True)
+    Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """One line, whatever the error says."""
     line = " ".join(str(text).split())
-    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {_escaped(line)}", soft_wrap=True)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(line)}", soft_wrap=True)
 
 
 def _plain(value: object) -> object:
@@ -59,18 +58,15 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def is_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
 class Remembering:
-    """A listener that passes progress on, and remembers the last one."""
+    """A listener that passes progress on, and remembers the one that came furthest."""
 
     def __init__(self, listener: Listener | None) -> None:
         self._listener = listener
-        self.last: Progress | None = None
+        self.furthest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
-        self.last = progress
+        if progress.thetas is not None and (self.furthest is None or progress.round > self.furthest.round):
+            self.furthest = progress
         if self._listener is not None:
             self._listener(progress)

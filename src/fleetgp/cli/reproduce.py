@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fleetgp.cli.models import Json, Quiet
-from fleetgp.cli.output import emit, plain_table
+from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.progress import listening
 
@@ -56,7 +56,7 @@ def reproduce(
     emit(
         {"report": str(page), **report.facts},
         table,
-        f"The page is [bold]{page}[/bold]; results.csv, results.json and figures/ are beside it.",
+        f"The page is {bold(page)}; results.csv, results.json and figures/ are beside it.",
         as_json=as_json,
     )
 

@@ -8,25 +8,34 @@ SHA-256; a download that was interrupted fetches the missing bands only. The who
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import http.client
 import os
 import re
+import shutil
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.io import netcdf_file
 
 from fleetgp.arrays import Array
 from fleetgp.data.sst import check_box, xarray
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import FleetGPError, InputError, NetworkError
 from fleetgp.progress import Listener, Progress, listening
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 SERVER = "https://coastwatch.pfeg.noaa.gov/erddap"
 DATASET = "jplMURSST41"
@@ -39,6 +48,8 @@ FIRST_DAY = datetime.date(2002, 6, 1)
 BAND = 250_000
 ATTEMPTS = 4
 CHUNK = 1 << 16
+#: What the disk may say, which no other attempt changes.
+LOCAL = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -84,9 +95,12 @@ def download_mur(
     (`FLEETGP_CACHE` or `XDG_CACHE_HOME` move it). timeout: seconds without a byte after which an attempt has failed.
     """
     request = plan(box, date, stride)
+    if not server.startswith(("http://", "https://")):
+        raise InputError(f"server must be like {SERVER}, but {server!r} came")
+    xarray()  # or one error that says what is missing
     cache = Path(folder) if folder is not None else default_cache()
     target = cache / request.name
-    if target.is_file() and _recorded(target) == _sha256(target):
+    if _sound(target):
         return target
     parts = cache / f"{request.name}.parts"
     try:
@@ -94,18 +108,29 @@ def download_mur(
     except OSError as error:
         raise InputError(f"{cache}: the folder cannot be written to: {error.strerror}") from error
     bands = request.bands()
-    with listening(progress) as listener:
+    with _alone(cache / f".{request.name}.lock"), listening(progress) as listener:
+        if _sound(target):  # another process had it meanwhile
+            return target
+        parts.mkdir(exist_ok=True)
         for number, band in enumerate(bands):
-            part = parts / f"{number:04d}.nc"
-            if not (part.is_file() and _recorded(part) == _sha256(part)):
+            part = parts / band.name
+            if not _sound(part):
                 _fetch(band, part, server, timeout, listener, (number, len(bands)))
             if listener is not None:
                 listener(Progress(f"MUR {request.day}", number + 1, len(bands), "", unit="band"))
-    _join(sorted(parts.glob("*.nc")), target)
-    for leftover in parts.iterdir():
-        leftover.unlink()
-    parts.rmdir()
+        _join([parts / band.name for band in bands], target, request)
+        shutil.rmtree(parts, ignore_errors=True)
     return target
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time works on a request, where the system has locks; the lock goes with its process."""
+    with lock.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    lock.unlink(missing_ok=True)
 
 
 def plan(box: Sequence[float], date: str, stride: int) -> Request:
@@ -154,6 +179,8 @@ def _fetch(
         try:
             _stream(address, band, part, timeout, listener, place)
             return
+        except FleetGPError:
+            raise
         except urllib.error.HTTPError as error:
             said = _server_message(error)
             if error.code < 500 and error.code not in (408, 429):
@@ -162,6 +189,8 @@ def _fetch(
         except urllib.error.URLError as error:
             reason = str(error.reason)
         except (OSError, http.client.HTTPException, ValueError) as error:  # timeouts and broken answers
+            if isinstance(error, OSError) and error.errno in LOCAL:
+                raise InputError(f"{part.parent}: it cannot be written to: {error.strerror}") from error
             reason = str(error) or type(error).__name__
     raise NetworkError(
         f"{server} did not deliver band {place[0] + 1} of {place[1]} in {ATTEMPTS} attempts: {reason}. "
@@ -190,20 +219,39 @@ def _stream(
 
 def _check_band(file: Path, band: Request) -> None:
     try:
+        _check_whole(file)
         with xarray().open_dataset(file) as data:
             field = data[VARIABLE]
             field.load()
             found = [np.asarray(field[name], dtype=float) for name in ("latitude", "longitude")]
+            days = {str(moment)[:10] for moment in np.atleast_1d(field["time"].values)}
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"the answer is not the NetCDF file that was asked for: {error}") from error
+    if days != {band.day}:
+        raise InputError(f"the server has no field of {band.day}: it answered with {', '.join(sorted(days))}")
     for have, want in zip(found, (band.latitudes, band.longitudes), strict=True):
         if have.shape != want.shape or np.abs(have - want).max() > 0.3 * STEP:
             raise ValueError("the answer has other latitudes or longitudes than were asked for")
 
 
+def _check_whole(file: Path) -> None:
+    """A classic NetCDF file that was cut short opens all the same, and reads zeros where it ends. SciPy notices."""
+    with file.open("rb") as stream:
+        if stream.read(3) != b"CDF":
+            return  # HDF5, which notices by itself
+    try:
+        with netcdf_file(file, mmap=False):
+            pass
+    except (TypeError, IndexError) as error:
+        raise ValueError(f"it is cut short: {error}") from error
+
+
 def _server_message(error: urllib.error.HTTPError) -> str:
     """What ERDDAP says: Error { code=404; message="..."; }, or the status line of another server."""
-    body = error.read(4096).decode("utf-8", "replace")
+    try:
+        body = error.read(4096).decode("utf-8", "replace")
+    except OSError:
+        body = ""
     found = re.search(r'message="((?:[^"\\]|\\.)*)"', body)
     text = found.group(1) if found else str(error.reason)
     return " ".join(text.replace('\\"', '"').split())
@@ -212,7 +260,7 @@ def _server_message(error: urllib.error.HTTPError) -> str:
 # ---- the whole -----------------------------------------------------------------------------------------
 
 
-def _join(parts: list[Path], target: Path) -> None:
+def _join(parts: list[Path], target: Path, request: Request) -> None:
     opened: list[Any] = []
     partial = target.with_suffix(".partial")
     try:
@@ -224,6 +272,7 @@ def _join(parts: list[Path], target: Path) -> None:
     finally:
         for data in opened:
             data.close()
+    _check_band(partial, request)
     _record(partial, target)
 
 
@@ -234,9 +283,10 @@ def _record(partial: Path, final: Path) -> None:
     _beside(final).write_text(f"{digest}  {final.name}\n")
 
 
-def _recorded(file: Path) -> str:
+def _sound(file: Path) -> bool:
+    """Whether the file is there, and is the one that was recorded."""
     note = _beside(file)
-    return note.read_text().split(" ", 1)[0] if note.is_file() else ""
+    return file.is_file() and note.is_file() and note.read_text().split(" ", 1)[0] == _sha256(file)
 
 
 def _beside(file: Path) -> Path:

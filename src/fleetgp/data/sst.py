@@ -69,7 +69,7 @@ def load_sst(
         latitude, longitude = _axis(field, LATITUDES, path), _axis(field, LONGITUDES, path)
         field = field.transpose(latitude, longitude).sortby(latitude)
         east = np.asarray(field[longitude], dtype=float)
-        field = field.assign_coords({longitude: (east + 180.0) % 360.0 - 180.0}).sortby(longitude)
+        field = field.assign_coords({longitude: np.where(east > 180.0, east - 360.0, east)}).sortby(longitude)
         if box is not None:
             field = _cut(field, latitude, longitude, box, path)
         field = field[::stride, ::stride]
@@ -99,9 +99,12 @@ def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
     if len(box) != 4:
         raise InputError(f"box must be west, south, east, north, but {list(box)} came")
     west, south, east, north = (float(side) for side in box)
-    west, east = ((side + 180.0) % 360.0 - 180.0 if side > 180.0 else side for side in (west, east))
     if not (west < east and south < north):
         raise InputError(f"box must be west < east and south < north, but {list(box)} came")
+    if west >= 180.0:
+        west, east = west - 360.0, east - 360.0
+    if west < -180.0 or east > 180.0:
+        raise InputError(f"box {list(box)} crosses the date line or is out of the world: ask for it in two parts")
     return west, south, east, north
 
 

@@ -60,7 +60,8 @@ def read_observations(
         raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
     if agent is not None and labels is not None:
         named = dict.fromkeys(_text(value) for value in columns[agent][present])
-        empty = [name for name in named if name not in set(labels)]
+        heard = set(labels)
+        empty = [name for name in named if name not in heard]
         if empty:
             raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
     return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size))
@@ -86,16 +87,22 @@ def read_columns(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     return {name: columns[name] for name in names}
 
 
+def check_ending(path: str | Path) -> None:
+    """One clear error where `write_columns` could not write."""
+    endings = FORMATS[:3]
+    if Path(path).suffix.lower() not in endings:
+        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
+
+
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
     """A table by its ending, whole or not at all."""
+    check_ending(path)
     file = Path(path)
-    endings = FORMATS[:3]
-    if file.suffix.lower() not in endings:
-        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
     partial = file.with_name(f".{file.stem}.{os.getpid()}{file.suffix}")
     try:
         if file.suffix.lower() == ".npz":
-            np.savez(partial, **columns)
+            with partial.open("wb") as stream:
+                np.savez(stream, **columns)
         elif file.suffix.lower() == ".csv":
             _pandas(file).DataFrame(columns).to_csv(partial, index=False)
         else:

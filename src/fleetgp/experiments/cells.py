@@ -5,12 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fleetgp.errors import FleetGPError
 from fleetgp.kept import Kept
 from fleetgp.progress import Listener, Progress
 
@@ -51,10 +54,17 @@ def run_cells(
     tell("")
     if todo:
         with _pool(min(workers or cores(), len(todo))) as pool:
-            jobs: dict[Future[dict[str, Any]], Cell] = {pool.submit(work, cell.task): cell for cell in todo}
+            with _uninterrupted():  # a process inherits that it must not listen to Ctrl-C
+                jobs: dict[Future[dict[str, Any]], Cell] = {pool.submit(work, cell.task): cell for cell in todo}
             for job in as_completed(jobs):
                 cell = jobs[job]
-                found[cell.name] = job.result()
+                try:
+                    found[cell.name] = job.result()
+                except BrokenProcessPool as error:
+                    raise FleetGPError(
+                        f"a worker process died at {label} (out of memory?); what was finished is kept: "
+                        "try again, with fewer workers"
+                    ) from error
                 kept.put(cell.name, found[cell.name])
                 left -= cell.effort
                 tell(cell.name)
@@ -69,13 +79,14 @@ def cores() -> int:
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes; whatever happens here, none of them outlives it."""
     before = {name: os.environ.get(name) for name in SINGLE}
+    others = set(multiprocessing.active_children())
     os.environ.update(SINGLE)
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
     try:
         yield pool
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
+        for child in set(multiprocessing.active_children()) - others:
             child.terminate()
         raise
     else:
@@ -83,6 +94,18 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _begin() -> None:

@@ -8,6 +8,7 @@ import html
 import importlib.metadata
 import io
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -106,7 +107,10 @@ class Report:
         self.folder.mkdir(parents=True, exist_ok=True)
         about = environment()
         facts = {"title": self.title, "environment": about, "settings": dict(settings), **self.facts}
-        _whole(self.folder / "results.json", json.dumps({**facts, "results": list(rows)}, indent=1))
+        _whole(
+            self.folder / "results.json",
+            json.dumps(_sound({**facts, "results": list(rows)}), indent=1, allow_nan=False),
+        )
         _whole(self.folder / "results.csv", table_text(rows))
         self.heading("How it was made")
         self.table("Environment", ("what", "version"), list(about.items()), left=2)
@@ -140,6 +144,15 @@ def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(flat)
     return text.getvalue()
+
+
+def _sound(value: Any) -> Any:
+    """As JSON has it: no infinities."""
+    if isinstance(value, Mapping):
+        return {key: _sound(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sound(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -39,7 +39,7 @@ def reproduce_training(
     plan: training.TrainingPlan, folder: Path, listener: Listener | None = None, workers: int | None = None
 ) -> Report:
     # How many replications there are is no setting of a cell: more of them find those that are done.
-    kept = _kept(folder, "training", {"nested": training.NESTED})
+    kept = _kept(folder, "training", training.constants())
     found = run_cells(training.cells(plan), training.run, kept, listener=listener, label="training", workers=workers)
     return training_report.write(plan, list(found.values()), folder)
 

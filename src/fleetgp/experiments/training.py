@@ -30,6 +30,21 @@ PLAIN = ("full-gp", "fact-gp", "g-fact-gp")
 NESTING = ("c-gp", "dec-c-gp")
 
 
+def constants() -> dict[str, float]:
+    """What the cells depend on, beside their own settings."""
+    return {
+        "rho": RHO,
+        "L and kappa": STIFFNESS,
+        "rounds of dec-": ROUNDS,
+        "tolerance of the others": TOL,
+        "most rounds of the others": MOST,
+        "nested gradient steps a round": NESTED,
+        "step of nested gradient descent": 1e-5,
+        "constants scaled from N_i": STABLE,
+        "constants scaled by N_i over": REFERENCE,
+    }
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """What is run: the paper's settings in full, our defaults, which run to convergence, in the replications they can

@@ -40,9 +40,8 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
         f"{', '.join(f'{n:,}' for n in plan.sizes)}; M = {', '.join(map(str, plan.fleets))}; {plan.replications} "
         "replications (seeds of the field, its places and its noise).",
         "Times are CPU seconds of one agent: those of the whole simulated fleet, on one core, divided by M. The "
-        "paper's "
-        "are of MATLAB on another machine with dense covariances; ours use the moments engine where it is certified. "
-        "They show what is possible, not that one machine is faster than another.",
+        "paper's are of MATLAB on another machine with dense covariances; ours use the moments engine where it "
+        "is certified. They show what is possible, not that one machine is faster than another.",
     )
     report.heading("Where we agree with the paper, and where not")
     with mpl.rc_context(STYLE):
@@ -51,8 +50,7 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
             "length_scale",
             length_scale_figure(plan, blocks),
             "The length-scale l_1, across the stripes, as the fleet grows: the median over replications, and the "
-            "range of "
-            "the middle half. Left: the paper's settings. Right: our defaults, run to convergence.",
+            "range of the middle half. Left: the paper's settings. Right: our defaults, run to convergence.",
         )
         for block, title in BLOCKS.items():
             report.heading(f"{title}: time and rounds")
@@ -71,7 +69,7 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
                     f"replications are dots. The paper has this in {SOURCES['hyperparameters']}.",
                 )
                 report.table(
-                    f"N = {size:,}: median estimates, and in brackets how far from the truth",
+                    f"N = {size:,}: median estimates, and in brackets the median distance from the truth",
                     *_accuracy_table(plan, blocks[block], size),
                     left=2,
                 )
@@ -81,44 +79,29 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
             field_figure(plan),
             "Five of the fields (the first seeds), as in the paper's Figure fig:replications_training.",
         )
-    report.write(rows, {**plan.as_dict(), "theta": TRUTH, "theta0": fg.PAPER_THETA0, **_constants()})
+    report.write(rows, {**plan.as_dict(), "theta": TRUTH, "theta0": fg.PAPER_THETA0, **training.constants()})
     return report
-
-
-def _constants() -> dict[str, Any]:
-    return {
-        "rho": training.RHO,
-        "L and kappa": training.STIFFNESS,
-        "rounds of dec-": training.ROUNDS,
-        "tolerance of the others": training.TOL,
-        "nested gradient steps a round": training.NESTED,
-        "step of nested gradient descent": 1e-5,
-    }
 
 
 def _remarks(block: str, plan: TrainingPlan) -> list[str]:
     if block == "default":
         return [
             "Automatic penalties and steps, tolerance 1e-5, stopping by consensus, at most 2,000 rounds. full-gp, "
-            "fact-gp "
-            "and g-fact-gp have no settings and are those of the first block. Because these runs go on to convergence "
-            f"they have {plan.default_replications} replications for fleets up to {plan.small}, one for larger fleets "
-            "(of the smaller N only), and c-gp and dec-c-gp for M = 4 only: their nested solver takes some twenty "
-            "likelihoods a round to reach what apx-gp and dec-apx-gp reach with one."
+            "fact-gp and g-fact-gp have no settings and are those of the first block. Because these runs go on "
+            f"to convergence they have {plan.default_replications} replications for fleets up to {plan.small}, "
+            "one for larger fleets (of the smaller N only), and c-gp and dec-c-gp for M = 4 only: their nested "
+            "solver takes some twenty likelihoods a round to reach what apx-gp and dec-apx-gp reach with one."
         ]
     return [
         f"rho = {training.RHO:g}, L = kappa = {training.STIFFNESS:g}, {training.ROUNDS} rounds for the dec- "
-        "methods, the "
-        f"rule |theta_i - z| < {training.TOL:g} for the others (at most {training.MOST} rounds; c-gp "
-        f"{training.ROUNDS}), "
-        f"gradient descent with step 1e-5 and {training.NESTED} steps a round for c-gp and dec-c-gp (the paper does "
-        "not "
+        f"methods, the rule |theta_i - z| < {training.TOL:g} for the others (at most {training.MOST} rounds; c-gp "
+        f"{training.ROUNDS}), gradient descent with step 1e-5 and {training.NESTED} steps a round for c-gp and "
+        "dec-c-gp (the paper does not "
         "say how many). full-gp, fact-gp and g-fact-gp are minimized by L-BFGS; the paper's needs more rounds.",
         "A dash is a case that the paper leaves out, as too slow or over its limit of 3,000 s.",
         "† With N_i points the likelihood's curvature in log sigma_eps is 2 N_i; a step of stiffness L + rho is "
-        "unstable "
-        f"above twice that. With L = {training.STIFFNESS:g} this forbids N_i (augmented data counted) beyond some "
-        f"{training.STABLE:,}, as of N = 32,400 with M = 4. There rho, L and kappa are multiplied by "
+        f"unstable above twice that. With L = {training.STIFFNESS:g} this forbids N_i (augmented data counted) "
+        f"beyond some {training.STABLE:,}, as of N = 32,400 with M = 4. There rho, L and kappa are multiplied by "
         f"N_i / {training.REFERENCE:,}. The paper reports such cases with the same constants and does not say how.",
     ]
 
@@ -211,17 +194,15 @@ def _fewest_rounds(plan: TrainingPlan, found: Groups) -> list[Finding]:
     plain = [value for m in ("fact-gp", "g-fact-gp") for _, value in rounds[m]]
     return [
         Finding(
-            "Of the methods with a server, apx-gp and gapx-gp need the fewest rounds (40 to 56; c-gp 67 to 194).",
-            bool(max(linear) < min(nested)),
+            "Of the methods with a server, apx-gp and gapx-gp need the fewest rounds: 40 to 56; c-gp needs 67 to 194, "
+            "fact-gp and g-fact-gp 112 to 226.",
+            (max(linear) < min(plain) or None) if np.mean(linear) < min(nested) else False,
             f"N = {size:,}: apx-gp {_told(rounds['apx-gp'], '.0f')}; gapx-gp {_told(rounds['gapx-gp'], '.0f')}; c-gp "
-            f"{min(nested):.0f} or more.",
-        ),
-        Finding(
-            "fact-gp and g-fact-gp need 112 to 226 rounds.",
-            bool(min(plain) > max(linear)),
-            f"Minimized by L-BFGS they need {min(plain):.0f} to {max(plain):.0f}: a good minimizer at the server makes "
-            "them as frugal as apx-gp, and they end at the optimum, which apx-gp by the paper's rule does not.",
-        ),
+            f"{min(nested):.0f} or more (its limit here). fact-gp and g-fact-gp, which we minimize by L-BFGS, need "
+            f"{min(plain):.0f} to {max(plain):.0f}, and end at the optimum: with a good minimizer at the server "
+            "they are "
+            "as frugal as apx-gp.",
+        )
     ]
 
 
@@ -232,12 +213,16 @@ def _loses_length_scale(plan: TrainingPlan, found: Groups) -> Finding:
         for m in ("apx-gp", "gapx-gp", "dec-apx-gp", "dec-gapx-gp")
     }
     off = {m: abs(values[-1][1] / TRUTH[0] - 1.0) for m, values in medians.items()}
+    server = off["gapx-gp"] < 0.15 and off["apx-gp"] > 2.0 * off["gapx-gp"]
+    edges = off["dec-gapx-gp"] < 0.25 and off["dec-apx-gp"] > 2.0 * off["dec-gapx-gp"]
     return Finding(
         "gapx-gp stays accurate as M grows, while apx-gp loses l_1; the same with dec-gapx-gp and dec-apx-gp.",
-        bool(off["gapx-gp"] < 0.5 * off["apx-gp"] and off["dec-gapx-gp"] < 0.5 * off["dec-apx-gp"]),
+        True if server and edges else None if server or edges else False,
         f"Median l_1 (truth {TRUTH[0]:g}), N = {size:,}: "
         + "; ".join(f"{m} {_told(values)}" for m, values in medians.items())
-        + f". Off by {off['gapx-gp']:.0%} and {off['apx-gp']:.0%} at M = {largest}.",
+        + f". Off at M = {largest}: "
+        + ", ".join(f"{m} {value:.0%}" for m, value in off.items())
+        + ".",
     )
 
 
@@ -250,16 +235,21 @@ def _defaults(plan: TrainingPlan, found: Groups) -> list[Finding]:
     if not all(medians.values()):
         return []
     worst = max(abs(value / TRUTH[0] - 1.0) for values in medians.values() for _, value in values)
+    lost = worst > 0.4
+    why = (
+        "."
+        if lost
+        else ". Most of the loss above is training that ends early: along l_1 the likelihood of a narrow stripe is "
+        "flat, and steps of stiffness 5,000 have not arrived when the rule |theta_i - z| < 1e-3 holds or the 100 "
+        "rounds end."
+    )
     return [
         Finding(
-            "It is the factorized likelihood of apx-gp that loses l_1 (Remark on apx-gp).",
-            bool(worst > 0.4),
+            "It is the factorized likelihood that makes apx-gp lose l_1 for many agents.",
+            lost,
             "Run to convergence by our defaults, apx-gp and dec-apx-gp have l_1 = "
             + "; ".join(_told(values) for values in medians.values())
-            + f": within {worst:.0%} of the truth, as fact-gp, which they then equal. Most of the loss above is "
-            "training that ends early: along l_1 the likelihood of a narrow stripe is flat, and steps of stiffness "
-            "5,000 "
-            "have not arrived when the rule |theta_i - z| < 1e-3 holds or the 100 rounds are over.",
+            + f": within {worst:.0%} of the truth{why}",
         )
     ]
 
@@ -284,15 +274,21 @@ def _best_decentralized(plan: TrainingPlan, found: Groups) -> Finding:
 
 def _nested_is_inaccurate(plan: TrainingPlan, found: Groups) -> Finding:
     size = plan.sizes[0]
-    values = [(a, g.off(0)) for m in ("c-gp", "dec-c-gp") for a, g in _each(plan, found, m, size)]
+    values = [g.off(0) for m in training.NESTING for _, g in _each(plan, found, m, size)]
+    dearest = all(
+        g.seconds_per_agent >= max(found[size, a, m].seconds_per_agent for m in rivals if (size, a, m) in found)
+        for nested, rivals in (("c-gp", ("apx-gp", "gapx-gp")), ("dec-c-gp", ("dec-apx-gp", "dec-gapx-gp")))
+        for a, g in _each(plan, found, nested, size)
+    )
+    inaccurate = min(values) > 0.2
     return Finding(
-        "c-gp and dec-c-gp are inaccurate on l_1, and the dearest.",
-        all(value > 0.2 for _, value in values),
-        f"l_1 is off by {min(v for _, v in values):.0%} to {max(v for _, v in values):.0%} in the median: gradient "
-        "descent "
-        "with a step of 1e-5 has not arrived after 100 rounds. For larger fleets sigma_eps has not either, unlike "
-        "in the "
-        "paper, whose number of nested steps is not known.",
+        "c-gp and dec-c-gp are inaccurate on l_1, and the dearest of their kind.",
+        True if inaccurate and dearest else None if inaccurate or dearest else False,
+        f"l_1 is off by {min(values):.0%} to {max(values):.0%} in the median: gradient descent with a step of 1e-5 has "
+        f"not arrived after 100 rounds of {training.NESTED} steps. For larger fleets sigma_eps has not either, "
+        "unlike in "
+        f"the paper, whose number of nested steps is not known. They are {'' if dearest else 'not always '}the dearest "
+        "in time.",
     )
 
 

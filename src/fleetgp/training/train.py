@@ -69,7 +69,7 @@ def train(
 ) -> Fit:
     """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
 
-    report(start, round, thetas) is called after every round.
+    report(start, round, thetas) is called after every round, with theta in the units of the data.
     """
     reduction = _reduction(method, network)
     scaling = Scaling()
@@ -86,7 +86,13 @@ def train(
         with network.phase("starts"):
             starts = default_starts(reduction, data, network.agents)
     trainer = _trainer(method, Objective(experts), network, options)
-    runs = [_Run(trainer, np.tile(x, (len(experts), 1)), k, report) for k, x in enumerate(starts)]
+    units = np.exp(scaling.shift(starts))
+
+    def tell(start: int, done: int, thetas: Array) -> None:
+        if report is not None:
+            report(start, done, thetas * units)
+
+    runs = [_Run(trainer, np.tile(x, (len(experts), 1)), k, tell) for k, x in enumerate(starts)]
     best = 0
     with network.phase("training"):
         if len(runs) > 1:
@@ -101,7 +107,7 @@ def train(
 class _Run:
     """One start: it can be followed to a coarse tolerance first and taken up again."""
 
-    def __init__(self, trainer: Trainer, x: Array, number: int, report: Report | None) -> None:
+    def __init__(self, trainer: Trainer, x: Array, number: int, report: Report) -> None:
         self.trainer, self.x0, self.number, self.report = trainer, x, number, report
         self.history = [x]
         self.outcome: Outcome[Any] | None = None
@@ -114,8 +120,7 @@ class _Run:
 
         def record(_: int, state: Any) -> None:
             self.history.append(state.local.x)
-            if self.report is not None:
-                self.report(self.number, len(self.history) - 1, np.exp(state.local.x))
+            self.report(self.number, len(self.history) - 1, np.exp(state.local.x))
 
         state = self.trainer.start(self.x0) if before is None else before.state
         outcome = self.trainer.run(state, rounds=rounds - done, tol=tol, record=record)
