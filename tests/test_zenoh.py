@@ -1,0 +1,170 @@
+"""The Zenoh network: the same suite as in process, over real sockets, and whatever a stranger may send."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.errors import NetworkError
+from fleetgp.graph import Graph, GraphSequence, Topology
+from fleetgp.network.base import Network
+from fleetgp.network.testing import check_network
+from fleetgp.network.wire import Frame, Part, encode
+from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
+
+zenoh = pytest.importorskip("zenoh")
+
+
+def ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    found = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return found
+
+
+def fleet(
+    topology: Topology, hosting: list[list[int]], function: Callable[[ZenohNetwork], Any], **options: Any
+) -> list[Any]:
+    """function(network) at every end, each with a session of its own."""
+    ends = [f"tcp/127.0.0.1:{port}" for port in ports(len(hosting))]
+    endpoints = {agent: ends[k] for k, group in enumerate(hosting) for agent in group}
+
+    def one(k: int) -> Any:
+        with ZenohNetwork(topology, hosting[k], listen=ends[k], endpoints=endpoints, run=99, **options) as network:
+            return function(network)
+
+    with ThreadPoolExecutor(len(hosting)) as pool:
+        return list(pool.map(one, range(len(hosting))))
+
+
+ODD_EVEN = GraphSequence([Graph(4, [(0, 1), (2, 3)], connected=False), Graph(4, [(1, 2)], connected=False)])
+
+
+@pytest.mark.parametrize("topology", [Graph.path(5), Graph.star(4), Graph.complete(4), Graph.cycle(5), ODD_EVEN])
+def test_it_passes_the_suite_of_all_networks(topology: Topology) -> None:
+    hosting = [[agent] for agent in range(topology.agents)]
+    check_network(lambda function: fleet(topology, hosting, function), topology)
+
+
+def test_ends_that_host_several_agents() -> None:
+    check_network(lambda function: fleet(Graph.path(5), [[0, 1], [2], [3, 4]], function), Graph.path(5))
+
+
+def test_no_link_beyond_the_graph_and_no_server() -> None:
+    def look(network: Network) -> Any:
+        assert isinstance(network, ZenohNetwork)
+        network.neighbour_sum(np.ones(1), "statistics")
+        seen = len(list(network._session.info.peers_zid()))
+        network.neighbour_sum(np.ones(1), "statistics")
+        with pytest.raises(NetworkError, match="central node"):
+            network.gather({"statistics": np.ones(1)})
+        return seen
+
+    assert fleet(Graph.path(4), [[0], [1], [2], [3]], look) == [1, 2, 2, 1]
+
+
+def test_a_silent_neighbour_is_named_in_time() -> None:
+    def leave(network: ZenohNetwork) -> Any:
+        network.neighbour_sum(np.ones(1), "statistics")
+        if network.hosted == (0,):
+            return None
+        try:
+            network.neighbour_sum(np.ones(1), "statistics")
+        except NeighbourLostError as lost:
+            return lost.neighbours
+        return ()
+
+    answers = fleet(Graph.path(3), [[0], [1], [2]], leave, timeout=1.0)
+    assert answers[1] == (0,)
+
+
+def test_a_neighbour_that_never_comes_is_named() -> None:
+    with pytest.raises(NetworkError, match=r"agent 1 did not answer within 0\.3 s"):
+        ZenohNetwork(
+            Graph.path(2),
+            [0],
+            listen=f"tcp/127.0.0.1:{ports(1)[0]}",
+            endpoints={1: f"tcp/127.0.0.1:{ports(1)[0]}"},
+            connect_timeout=0.3,
+        )
+
+
+def test_whatever_else_arrives_is_counted_and_stops_nothing() -> None:
+    """Ten thousand random frames, of which some are nearly right, while two agents work."""
+    rng = np.random.default_rng(0)
+    good = encode(Frame(1, 0, 0, (Part("statistics", 1, np.ones(3)),), 0, 99, 0))
+    sent = 10_000
+
+    def junk(n: int) -> bytes:
+        if n % 4 == 0:
+            return rng.bytes(int(rng.integers(0, 200)))
+        broken = bytearray(good)
+        if n % 4 == 1:
+            broken[int(rng.integers(0, 4))] ^= 255  # not a frame
+        elif n % 4 == 2:
+            return bytes(broken[: int(rng.integers(0, len(broken)))])
+        else:
+            broken[8] ^= 1 + n % 250  # another run
+        return bytes(broken)
+
+    def work(network: ZenohNetwork) -> Any:
+        if network.hosted == (1,):
+            publisher = network._publishers[1, 0]
+            for n in range(sent):
+                publisher.put(junk(n))
+            strange = network._session.declare_publisher(f"fleetgp/{99:016x}/0/7")
+            strange.put(encode(Frame(1, 0, 0, (Part("statistics", 1, np.zeros(1)),), 0, 99, 0)))
+            strange.put(encode(Frame(7, 0, 0, (Part("statistics", 7, np.zeros(1)),), 0, 99, 0)))
+        sums = [network.neighbour_sum(np.full(1, 10.0 + network.hosted[0] + k), "statistics") for k in range(3)]
+        return [float(value[0]) for value in sums], dict(network.dropped)
+
+    (zero, dropped), (one, none) = fleet(Graph.path(2), [[0], [1]], work)
+    assert zero == [11.0, 12.0, 13.0]
+    assert one == [10.0, 11.0, 12.0]
+    assert not none
+    assert dropped["malformed"] + dropped["foreign"] == sent
+    assert dropped["foreign"] == sent // 4
+    assert dropped["impostor"] == 2
+
+
+def test_replayed_and_late_frames_are_not_taken() -> None:
+    def work(network: ZenohNetwork) -> Any:
+        put = network._publishers.get((1, 0))
+        for k in range(3):
+            if put is not None:
+                old = encode(Frame(1, 0, max(0, k - 1), (Part("statistics", 1, np.array([-9.0])),), 0, 99, 0))
+                if k:
+                    put.put(old)
+            total = network.neighbour_sum(np.full(1, float(k)), "statistics")
+            assert total[0] == float(k)
+        return dict(network.dropped)
+
+    assert fleet(Graph.path(2), [[0], [1]], work)[0] == {"late": 2}
+
+
+@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-gapx-gp"])
+def test_training_over_sockets_equals_training_in_process(method: str) -> None:
+    from fleetgp.kernels import as_kernel
+    from fleetgp.training import TrainingOptions, train, training_method
+
+    field = fg.synthetic_field(160, seed=2)
+    shards = fg.partition(field.inputs, field.observations, agents=4)
+    options = TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=60)
+
+    def one(network: ZenohNetwork) -> Any:
+        return train(
+            training_method(method), [shards[i] for i in network.hosted], network, as_kernel("se"), options
+        ).thetas
+
+    thetas = np.concatenate(fleet(Graph.path(4), [[0], [1], [2], [3]], one))
+    expected = fg.Fleet(shards, "path").train(method, theta0=fg.PAPER_THETA0, rounds=60).thetas
+    assert np.array_equal(thetas, expected)
