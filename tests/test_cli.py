@@ -67,7 +67,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
     assert "fleetgp map model" in fit.stdout
     run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")
     answer = pd.read_csv("answer.csv")
-    assert list(answer.columns) == ["lon", "lat", "mean", "standard_deviation", "agents"]
+    assert list(answer.columns) == ["lat", "lon", "name", "mean", "standard_deviation", "agents"]
     np.testing.assert_allclose(answer["mean"], truth(answer["lon"], answer["lat"]), atol=0.15)
     run("map", "model/", "--grid", "20x30", "--out", "map.nc", "--units", "degC")
     with xr.open_dataset("map.nc") as field:
@@ -171,13 +171,13 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     (folder / "links.txt").write_text("Ada Bo\nBo Zoe\n")
     (folder / "few.txt").write_text("Ada Bo\n")
     fit = ["fit", "observations.csv"]
-    assert "unknown observations.csv: column 'SST': choose one of boat, lat, lon, sst" in wrong(
+    assert "observations.csv: there is no column 'SST'; it has boat, lat, lon, sst" in wrong(
         *fit, "--inputs", "lon", "lat", "--target", "SST", "--agent", "boat", "--out", "m"
     )
     assert "cannot be read as PARQUET" in wrong("fit", "broken.parquet", *FIT, "--out", "m")
     assert "no such file" in wrong("fit", "nowhere.csv", *FIT, "--out", "m")
     assert "'Zoe' is not in the data, which have" in wrong(*fit, *FIT, "--graph", "links.txt", "--out", "m")
-    assert "Cy of the data have no edge" in wrong(*fit, *FIT, "--graph", "few.txt", "--out", "m")
+    assert "no edge for Cy of the data" in wrong(*fit, *FIT, "--graph", "few.txt", "--out", "m")
     assert "unknown graph 'ring'" in wrong(*fit, *FIT, "--graph", "ring", "--out", "m")
     assert "unknown training method" in wrong(*fit, *FIT, "--training", "magic", "--out", "m")
     assert "either --agent" in wrong(*fit, "--inputs", "lon", "--target", "sst", "--out", "m")
@@ -232,7 +232,7 @@ def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
     code, errors = interrupt_when(start(*arguments), lambda: list(folder.glob(".map.nc.parts/*/1.json")))
     assert code == 130, errors
     assert "Traceback" not in errors
-    assert "what was finished is kept" in errors
+    assert "finished pieces, if there are any, are kept" in errors
     assert not (folder / "map.nc").exists()
     first = next(folder.glob(".map.nc.parts/*/0.json"))
     done = json.loads(first.read_text())
@@ -304,3 +304,37 @@ def test_a_resumed_answer_is_of_the_same_model(folder: Path) -> None:
     model.fleet.graph = fg.Graph.complete(3)
     keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
     assert len(keys) == 3
+
+
+def test_what_a_first_user_stumbled_over(folder: Path) -> None:
+    table = pd.read_csv("observations.csv")
+    table["boat"] = table["boat"].map({"Ada": "NA", "Bo": "007", "Cy": "None"})
+    table.to_csv("odd.csv", index=False)
+    told = json.loads(run("fit", "odd.csv", *FIT, "--out", "m", "--tol", "1e-3", "--json").stdout)
+    assert sorted(told["agents"]) == ["007", "NA", "None"]
+    run("predict", "m", "points.csv", "--agent", "007", "--out", "a.csv")
+    assert "replace the points" in wrong("predict", "m", "points.csv", "--out", "points.csv")
+    assert "names 240 agents in 240 rows" in wrong(
+        "fit", "odd.csv", "--inputs", "lat", "--target", "sst", "--agent", "lon", "--out", "n"
+    )
+    turned = ["fit", "odd.csv", "--inputs", "lat", "lon", "--target", "sst", "--agent", "boat", "--from", "m"]
+    run(*turned, "--out", "turned", "--tol", "1e-3")
+    fit, model = load_model("turned").fleet.fit, load_model("m")
+    assert fit is not None
+    assert fit.starts[0].theta0[0] == pytest.approx(model.theta["l_lat"])
+    assert "not lon" in wrong("fit", "odd.csv", "--inputs", "lon", "--target", "sst", "--agents", "2", "--from", "m",
+                              "--out", "n")  # fmt: skip
+    table["sst"] = 3.0
+    table.to_csv("flat.csv", index=False)
+    assert "nothing to learn" in wrong("fit", "flat.csv", *FIT, "--out", "n")
+    (folder / "m" / "notes.txt").write_text("mine")
+    assert "notes.txt" in wrong("fit", "odd.csv", *FIT, "--out", "m", "--overwrite")
+    (folder / "here.csv").mkdir()
+    assert "it is a folder" in wrong("fit", "here.csv", *FIT, "--out", "n")
+    assert "it is a folder" in wrong("predict", "m", "points.csv", "--out", "here.csv")
+    (folder / "map.png").mkdir()
+    assert "it is a folder" in wrong("map", "m", "--out", "map.nc")
+    assert not (folder / "map.nc").exists()
+    (folder / "semi.csv").write_text("lon;lat\n1;2\n")
+    assert "by commas" in wrong("predict", "m", "semi.csv", "--out", "b.csv")
+    assert "seed must be" in wrong("demo", "--seed", "-1")

@@ -169,9 +169,9 @@ def test_edges_by_name_with_any_separator(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("a b\nb d\n", "line 2: agent 'd' is not in the data, which have a, b, c"),
-        ("a b\n", "c of the data have no edge"),
+        ("a b\n", "no edge for c of the data"),
         ("a b c\n", "line 1: two agents were expected"),
-        ("a b\nc c\n", "themselves"),
+        ("a b\nc c\n", "line 2: agent 'c' has an edge to itself"),
     ],
 )
 def test_wrong_edges_are_one_clear_error(tmp_path: Path, text: str, said: str) -> None:

@@ -25,7 +25,10 @@ STATUSES = ("converged", "round limit", "diverged")
 
 @dataclass(frozen=True)
 class Answers:
-    """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say."""
+    """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
+
+    rounds, iterations: of averaging (or DALE), and of JOR before it, for the slowest point.
+    """
 
     method: str
     agent: str
@@ -35,6 +38,7 @@ class Answers:
     share: Array
     status: str
     rounds: int
+    iterations: int
     bytes: int
     jitter: float
     kept: Kept
@@ -100,6 +104,7 @@ def ask(
         np.sum([np.zeros(len(model.agents)), *(block["said"] for block in blocks)], axis=0) / max(1, len(queries)),
         max((block["status"] for block in blocks), key=STATUSES.index, default="converged"),
         max((block["rounds"] for block in blocks), default=0),
+        max((block["iterations"] for block in blocks), default=0),
         sum(block["bytes"] for block in blocks),
         max((block["jitter"] for block in blocks), default=0.0),
         kept,
@@ -115,6 +120,7 @@ def _block(model: Model, queries: Array, method: str, position: int, options: Ma
         "said": found.participants.sum(axis=1).tolist(),
         "status": found.status,
         "rounds": found.rounds,
+        "iterations": int(found.solver_rounds.max(initial=0)),
         "bytes": found.ledger.bytes,
         "jitter": found.jitter,
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from fleetgp.files import whole
 
 
 class Kept:
@@ -37,11 +38,9 @@ class Kept:
         """Whole or not at all, whenever the power goes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.json"
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(piece))
-        partial.replace(path)
+        with whole(path) as partial:
+            partial.write_text(json.dumps(piece))
 
     def clear(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self.root.is_dir() and not any(self.root.iterdir()):
-            self.root.rmdir()
+        """Forget all pieces, of other settings too."""
+        shutil.rmtree(self.root, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.sst import LATITUDES, LONGITUDES, xarray
 from fleetgp.errors import InputError
+from fleetgp.files import whole
 from fleetgp.model import Model
 
 
@@ -78,10 +78,11 @@ def save_map(path: Path, model: Model, axes: tuple[Array, Array], answers: Answe
             "source": "FleetGP",
         },
     )
-    _whole(path, lambda partial: data.to_netcdf(partial))
     picture = path.with_suffix(".png")
     figure = _draw(axes, mean, deviation, model, answers, units)
-    _whole(picture, lambda partial: figure.savefig(partial, dpi=200, format="png"))
+    with whole(picture) as partial_picture, whole(path) as partial:
+        data.to_netcdf(partial)
+        figure.savefig(partial_picture, dpi=200, format="png")
     return picture
 
 
@@ -106,15 +107,6 @@ def _draw(axes: tuple[Array, Array], mean: Array, deviation: Array, model: Model
     ended = "" if answers.status == "converged" else f", {answers.status}"
     figure.suptitle(f"{len(model.agents)} agents, {answers.method}{ended} (dots: observations)", fontsize=9)
     return figure
-
-
-def _whole(path: Path, write: Any) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _identifier(name: str) -> str:

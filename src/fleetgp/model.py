@@ -23,6 +23,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, InputError
+from fleetgp.files import check_folder
 from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.hyperparameters import names as hyperparameter_names
@@ -35,6 +36,7 @@ FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
 VERSION = 1
 DESCRIPTION = "model.json"
+FILES = (DESCRIPTION, "training.safetensors", "ledger.json")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Model:
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
-    target = Path(folder)
+    target = Path(folder).resolve()  # of a link, the folder it leads to
     check_target(target, overwrite)
     if len(set(model.agents)) < len(model.agents) or len(set(model.inputs)) < len(model.inputs):
         raise InputError("a model's agents, and its inputs, must have different names")
@@ -87,6 +89,7 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
 def check_target(folder: str | Path, overwrite: bool) -> None:
     """One clear error where a model may not be written, before any work is done for it."""
     target = Path(folder)
+    check_folder(target.resolve().parent)
     if not target.exists():
         return
     if not target.is_dir():
@@ -95,6 +98,11 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
     if any(target.iterdir()) and not (overwrite and known):
         hint = "choose another name, or overwrite it" if known else "it holds no model: choose another name"
         raise InputError(f"{target}: the folder exists: {hint}")
+    strange = sorted({entry.name for entry in target.iterdir()} - {*FILES, "agents"})
+    if strange:
+        raise InputError(
+            f"{target}: it holds other files too ({', '.join(strange)}): move them, or choose another name"
+        )
 
 
 def load_model(folder: str | Path) -> Model:
@@ -113,6 +121,8 @@ def load_model(folder: str | Path) -> Model:
         return _read(facts, source)
     except FleetGPError:
         raise
+    except PermissionError as error:
+        raise InputError(f"{error.filename}: it may not be read") from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error}") from error
 
@@ -252,7 +262,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path) -> Fit:
             replace(Start(**start), theta0=np.array(start["theta0"]), nll=_heard(start["nll"]))
             for start in facts["starts"]
         ),
-        scaling=Scaling(**facts["scaling"]),
+        scaling=Scaling(float(facts["scaling"]["offset"]), float(facts["scaling"]["scale"])),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads((folder / "ledger.json").read_text())),
     )

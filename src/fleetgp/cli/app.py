@@ -32,7 +32,7 @@ class Commands(TyperGroup):
             complain(named)
             code = WRONG
         except KeyboardInterrupt:
-            complain("interrupted; what was finished is kept")
+            complain("interrupted; finished pieces, if there are any, are kept")
             code = INTERRUPTED
         raise typer.Exit(code)
 

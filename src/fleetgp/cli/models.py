@@ -11,21 +11,23 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.answers import Answers, ask
-from fleetgp.cli.output import Remembering, bold, console, emit, plain_table, warn
+from fleetgp.cli.output import Remembering, bold, emit, plain_table, warn
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import partition, partition_by_label, read_edges, read_observations
 from fleetgp.data.partition import BY
-from fleetgp.data.tables import check_ending, read_columns, write_columns
+from fleetgp.data.tables import check_ending, read_columns, read_table, write_columns
 from fleetgp.errors import InputError, NumericalError, unknown_name
+from fleetgp.files import check_writable
 from fleetgp.graph import GRAPHS, Graph
 from fleetgp.model import Model, check_target, load_model, save_model
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
+from fleetgp.training import training_method
 from fleetgp.units import readable_bytes
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
-MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", show_default=False)]
+MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
 ROUNDS = Annotated[int, typer.Option(help="Stop averaging after this many rounds.")]
 TOL = Annotated[float, typer.Option(help="Average until the agents differ by less, relatively.")]
@@ -36,12 +38,16 @@ ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst).")],
+    file: Annotated[
+        Path, typer.Argument(help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst).", readable=False)
+    ],
     inputs: Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")],
     target: Annotated[str, typer.Option(help="The column of the observations.")],
     out: Annotated[Path, typer.Option(help="The folder for the model.")],
     agent: Annotated[str | None, typer.Option(help="The column that names the agent of each row.")] = None,
-    agents: Annotated[int | None, typer.Option(help="Without such a column: how many agents to split over.")] = None,
+    agents: Annotated[
+        int | None, typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over.")
+    ] = None,
     by: Annotated[str, typer.Option("--partition", help=f"How to split: {', '.join(BY)}.")] = "stripes",
     axis: Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")] = None,
     graph: Annotated[str, typer.Option(help=f"{', '.join(GRAPHS)}, or a file with two agents' names a line.")] = "path",
@@ -63,7 +69,8 @@ def fit(
     """Train a fleet on a file and write the model to a folder.
 
     Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
-    in the order in which they first come in the file.
+    in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
+    between them, and no header; # begins a comment.
 
     [bold]Examples[/bold]
 
@@ -78,24 +85,27 @@ def fit(
         raise InputError(f"--inputs and --target must be different columns, but {[*inputs, target]} came")
     if missing not in ("refuse", "drop"):
         raise unknown_name("--missing", missing, ("refuse", "drop"))
-    theta0 = None if start is None else load_model(start).fleet.theta
+    training_method(training)
+    theta0 = None if start is None else _start(start, inputs)
     data = read_observations(file, inputs=inputs, target=target, agent=agent, missing=missing)  # type: ignore[arg-type]
     if (agent is None) == (agents is None):
         raise InputError("give either --agent (the column that names the agents) or --agents (how many to split over)")
     if data.labels is not None:
         names, shards = partition_by_label(data.inputs, data.observations, data.labels)
+        if len(names) > 20 and 2 * len(names) > len(data.labels):
+            raise InputError(
+                f"{file}: the column {agent!r} names {len(names)} agents in {len(data.labels)} rows: is it the right "
+                "one?"
+            )
     else:
         if axis is not None and axis not in inputs:
             raise unknown_name("--axis", axis, inputs)
         along = 0 if axis is None else inputs.index(axis)
         shards = partition(data.inputs, data.observations, agents=agents or 0, by=by, axis=along, seed=seed)  # type: ignore[arg-type]
         names = [str(number) for number in range(len(shards))]
+    if np.ptp(data.observations) == 0.0:
+        raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed)
-    if not as_json:
-        dropped = f" ({data.dropped} rows with missing values dropped)" if data.dropped else ""
-        console().print(
-            f"{len(data.observations):,} observations of {_agents(len(names))} in {escape(str(file))}{dropped}."
-        )
     note = ""
     with listening(not quiet) as shown:
         listener = Remembering(shown)
@@ -115,7 +125,7 @@ def fit(
         )
     save_model(model, out, overwrite=overwrite)
     if note:
-        warn(f"{note}: {out} holds the estimates so far; --from {out} goes on from them")
+        warn(f"{note}: {out} holds the estimates so far; --from {out} --overwrite goes on from them")
         raise KeyboardInterrupt
     _report_fit(model, data.dropped, out, as_json)
 
@@ -147,6 +157,8 @@ def _report_fit(model: Model, dropped: int, out: Path, as_json: bool) -> None:
             "engine": found.engine,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
+        f"{sum(len(y) for _, y in fleet.shards):,} observations of {_agents(len(model.agents))}"
+        + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
         f"Sent between agents, in numbers: {_sent(sent)}.",
@@ -163,7 +175,7 @@ def _report_fit(model: Model, dropped: int, out: Path, as_json: bool) -> None:
 
 def predict(
     model: MODEL,
-    points: Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.")],
+    points: Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)],
     out: Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")],
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
@@ -177,7 +189,7 @@ def predict(
 ) -> None:
     """Predict at the points of a file, by any of the methods.
 
-    The answer has the points, the mean, the standard deviation, and how many agents took part.
+    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part.
 
     [bold]Example[/bold]
 
@@ -186,23 +198,29 @@ def predict(
     known = load_model(model)
     _warn_of_model(known, model)
     check_ending(out)
+    check_writable(out)
+    if out.exists() and points.exists() and out.samefile(points):
+        raise InputError(f"{out}: the answer would replace the points: choose another name")
     columns = read_columns(points, known.inputs)
     try:
         queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in known.inputs])
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{points}: the columns {list(known.inputs)} must hold numbers: {error}") from error
     if not np.isfinite(queries).all():
         bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-        raise InputError(f"{points}: {bad.size} rows have missing values (first: row {bad[0] + 1}): remove them")
-    clash = {"mean", "standard_deviation", "agents"} & set(known.inputs)
+        raise InputError(
+            f"{points}: {bad.size} rows have missing or infinite values (first: row {bad[0] + 1}): remove them"
+        )
+    others = {name: column for name, column in read_table(points).items() if len(column) == len(queries)}
+    clash = {"mean", "standard_deviation", "agents"} & set(others)
     if clash:
-        raise InputError(f"an input is called {clash.pop()!r}, as a column of the answer is: rename it and fit again")
+        raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")
     options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
     answers = ask(known, queries, method, agent, options, out, quiet)
     write_columns(
         out,
         {
-            **{name: queries[:, d] for d, name in enumerate(known.inputs)},
+            **others,
             "mean": answers.mean,
             "standard_deviation": np.sqrt(answers.variance),
             "agents": answers.participants,
@@ -243,8 +261,10 @@ def map_(
     _warn_of_model(known, model)
     if known.fleet.dimension != 2:
         raise InputError(f"a map needs two inputs, but the model has {len(known.inputs)}: {', '.join(known.inputs)}")
-    if out.suffix != ".nc":
+    if out.suffix.lower() != ".nc":
         raise InputError(f"{out}: a name that ends in .nc was expected")
+    check_writable(out)
+    check_writable(out.with_suffix(".png"))
     check_names(known)
     first, second = axes_of(known.fleet.shards, grid, box)
     queries = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -258,13 +278,14 @@ def map_(
 
 def _report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: str, as_json: bool) -> None:
     if answers.status != "converged":
-        warn(f"{answers.method}: {answers.status}; the answer may be off (raise --rounds, or choose another method)")
+        warn(f"{answers.method}: {answers.status}; the answer may be off: dec-nn-grbcm converges, or try more --rounds")
     if answers.jitter:
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
     part = float(answers.share.sum())
     said = (
         f"{answers.method}: {len(answers.mean):,} points, {answers.status}"
         + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")
+        + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
         + f"; {part:.1f} of {_agents(len(model.agents))} took part in a point, on average."
     )
     facts |= {
@@ -272,6 +293,7 @@ def _report_answers(model: Model, answers: Answers, facts: dict[str, Any], told:
         "points": len(answers.mean),
         "status": answers.status,
         "rounds": answers.rounds,
+        "iterations": answers.iterations,
         "agent": answers.agent,
         "agents": list(model.agents),
         "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
@@ -284,6 +306,17 @@ def _report_answers(model: Model, answers: Answers, facts: dict[str, Any], told:
 def _warn_of_model(model: Model, folder: Path) -> None:
     if model.status in ("interrupted", "round limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
+
+
+def _start(folder: Path, inputs: list[str]) -> list[float]:
+    """Another model's hyperparameters, length-scales by the inputs' names."""
+    model = load_model(folder)
+    if sorted(model.inputs) != sorted(inputs):
+        raise InputError(
+            f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(inputs)}"
+        )
+    theta = model.theta
+    return [*(theta[f"l_{name}"] for name in inputs), theta["sigma_f"], theta["sigma_eps"]]
 
 
 def _graph(graph: str, names: list[str]) -> str | Graph:

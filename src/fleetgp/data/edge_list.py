@@ -16,7 +16,7 @@ def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
     The file and the data must know the same agents.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: it cannot be read as a list of edges: {error}") from error
     index = {name: number for number, name in enumerate(agents)}
@@ -26,7 +26,7 @@ def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
         if not content:
             continue
         separator = r"\s*[,\t]\s*" if "," in content or "\t" in content else r"\s+"
-        names = re.split(separator, content)
+        names = [name.strip("\"'") for name in re.split(separator, content)]
         if len(names) != 2:
             raise InputError(f"{path}, line {number}: two agents were expected, but {content!r} came")
         for name in names:
@@ -34,11 +34,13 @@ def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
                 raise GraphError(
                     f"{path}, line {number}: agent {name!r} is not in the data, which have {_some(agents)}"
                 )
+        if names[0] == names[1]:
+            raise GraphError(f"{path}, line {number}: agent {names[0]!r} has an edge to itself: remove the line")
         edges.append((index[names[0]], index[names[1]]))
     linked = {agent for edge in edges for agent in edge}
     alone = [name for name, number in index.items() if number not in linked]
     if alone and len(agents) > 1:
-        raise GraphError(f"{path}: {_some(alone)} of the data have no edge: every agent needs one")
+        raise GraphError(f"{path}: no edge for {_some(alone)} of the data: every agent needs one")
     graph = Graph(len(agents), edges, connected=False)
     if len(graph.components) > 1:
         parts = "; ".join(_some([agents[i] for i in part]) for part in graph.components)

@@ -13,6 +13,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.experiments.figures import map_figure, training_figure
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
+from fleetgp.fleet import check_whole
 from fleetgp.hyperparameters import names
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
@@ -33,6 +34,8 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 
     points: observations of the whole fleet.  seed: which field is drawn.  side: the map's points along each axis.
     """
+    for name, value, least in (("points", points, 2 * AGENTS), ("seed", seed, 0), ("grid", side, 2)):
+        check_whole(name, value, least=least)
     field = fg.synthetic_field(points, seed=seed)
     shards = fg.partition(field.inputs, field.observations, agents=AGENTS)
     fleet = fg.Fleet(shards, graph="path")

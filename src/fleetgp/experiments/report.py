@@ -18,6 +18,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fleetgp.files import whole
+
 #: Okabe and Ito's colours, which everybody can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 STYLE: dict[Any, Any] = {
@@ -168,9 +170,8 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _whole(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 _PAGE = """<!DOCTYPE html>
