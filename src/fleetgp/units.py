@@ -18,9 +18,9 @@ def readable_bytes(count: int) -> str:
 def readable_seconds(seconds: float) -> str:
     """A time with as many digits as it deserves.
 
-    >>> readable_seconds(0.0123), readable_seconds(2.3), readable_seconds(754)
-    ('12 ms', '2.3 s', '12.6 min')
+    >>> readable_seconds(0.00123), readable_seconds(0.2699), readable_seconds(2.3), readable_seconds(754)
+    ('1.2 ms', '270 ms', '2.3 s', '12.6 min')
     """
     if seconds < 0.9995:
-        return f"{1e3 * seconds:.2g} ms"
+        return f"{1e3 * seconds:.2g} ms" if seconds < 0.00995 else f"{1e3 * seconds:.0f} ms"
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"

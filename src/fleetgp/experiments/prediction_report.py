@@ -157,7 +157,7 @@ def _table(found: Found, agents: int) -> tuple[list[str], list[list[str]]]:
 
 
 def _nearest_table(plan: PredictionPlan, found: Found) -> tuple[list[str], list[list[str]]]:
-    columns = ["M", "method", "took part", "paper", "time per agent", "paper", "rounds", "paper", "converged"]
+    columns = ["M", "method", "took part", "paper's", "time per agent", "paper's", "rounds", "paper's", "converged"]
     rows = []
     for agents in plan.fleets:
         for method in fg.PREDICTION_METHODS:

@@ -107,7 +107,7 @@ def _remarks(block: str, plan: TrainingPlan) -> list[str]:
 
 
 def _time_table(plan: TrainingPlan, found: Groups, size: int) -> tuple[list[str], list[list[str]]]:
-    columns = ["M", "method", "time per agent", "paper", "rounds", "paper", "converged", "sent per agent"]
+    columns = ["M", "method", "time per agent", "paper's", "rounds", "paper's", "converged", "sent per agent"]
     rows = []
     for agents, method in _order(plan, found, size):
         group = found.get((size, agents, method))
