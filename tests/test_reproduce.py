@@ -199,7 +199,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
     reproduce_prediction(plan, tmp_path, workers=2)
-    methods = len(fg.PREDICTION_METHODS) + 2  # dec-npae and dec-npae-star on two graphs
+    methods = len(fg.PREDICTION_METHODS) + 1  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
     assert ("not sea-surface temperature" in page) == (not real)

@@ -23,12 +23,12 @@ from fleetgp.prediction import prediction_method
 BOX, NOISE = (-73.0, 36.4, -69.4, 40.0), 0.5
 #: Where training starts, on the unit square, in kelvin.
 START = (0.2, 0.2, 4.0, 1.0)
-#: The paper trains for 100 rounds.
-TRAINING_ROUNDS = 100
-#: NPAE's iterations end here; `status` says so.
+#: The paper trains for 100 rounds. One fleet's hyperparameters serve all, so that fleets differ in predicting only.
+TRAINING_ROUNDS, TRAINING_FLEET = 100, 10
+#: NPAE's iterations end here; `status` says so. On a path its last average alone needs more: `npae_rounds`.
 NPAE_ROUNDS = 1000
-#: Methods that the paper runs on a complete graph; dec-npae-star on both.
-ON_COMPLETE = ("dec-npae", "dec-npae-star")
+#: Methods that the paper does not, or not only, run on a path.
+GRAPHS = {"dec-npae": ("complete",), "dec-npae-star": ("path", "complete")}
 #: The synthetic stand-in has a spread and length-scales like the sea's.
 STAND_IN = (0.15, 0.08, 4.0, NOISE)
 
@@ -89,10 +89,9 @@ def drawn(plan: dict[str, Any], replication: int) -> tuple[Array, Array, Array, 
     return places[seen], noisy[seen], places[asked], field.values[chosen[asked]], noisy[asked]
 
 
-def training_cells(plan: PredictionPlan) -> list[Cell]:
-    """One training by dec-gapx-gp per fleet, on the first replication."""
-    task = {**asdict(plan), "fleets": None}
-    return [Cell(f"theta-{agents}", {**task, "agents": agents}, float(agents)) for agents in plan.fleets]
+def training_cell(plan: PredictionPlan) -> Cell:
+    """One training by dec-gapx-gp, on the first replication."""
+    return Cell(f"theta-{TRAINING_FLEET}", {**asdict(plan), "fleets": None, "agents": TRAINING_FLEET})
 
 
 def train(task: dict[str, Any]) -> dict[str, Any]:
@@ -110,18 +109,23 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def cells(plan: PredictionPlan, thetas: dict[int, list[float]]) -> list[Cell]:
-    """All methods for one fleet and one replication, with the fleet's hyperparameters."""
+def cells(plan: PredictionPlan, theta: list[float]) -> list[Cell]:
+    """All methods for one fleet and one replication."""
     task = {**asdict(plan), "fleets": None}
     return [
         Cell(
             f"predict-{agents}-{replication}",
-            {**task, "agents": agents, "replication": replication, "theta": thetas[agents]},
+            {**task, "agents": agents, "replication": replication, "theta": theta},
             float(agents) ** 1.5,
         )
         for agents in plan.fleets
         for replication in range(plan.replications)
     ]
+
+
+def npae_rounds(method: str, graph: str, agents: int) -> int:
+    """How long NPAE may take: averaging over a path of M agents takes some 5 M^2 rounds."""
+    return max(NPAE_ROUNDS, 5 * agents**2) if (method, graph) == ("dec-npae-star", "path") else NPAE_ROUNDS
 
 
 def run(task: dict[str, Any]) -> dict[str, Any]:
@@ -134,8 +138,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     noise = task["theta"][-1] ** 2
     for method in fg.PREDICTION_METHODS:
         row = prediction_method(method)
-        for graph in ("path", "complete") if method in ON_COMPLETE else ("path",):
-            rounds = NPAE_ROUNDS if row.rule == "npae" else 20_000
+        for graph in GRAPHS.get(method, ("path",)):
+            rounds = npae_rounds(method, graph, task["agents"]) if row.rule == "npae" else 20_000
             began = time.process_time()
             found = fleets[graph].predict(queries, method, rounds=rounds)
             seconds = time.process_time() - began

@@ -31,9 +31,7 @@ FAMILIES = {
 Found = Mapping[tuple[str, str, int], Sequence[Mapping[str, Any]]]
 
 
-def write(
-    plan: PredictionPlan, thetas: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], folder: Path
-) -> Report:
+def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path) -> Report:
     """The whole page; results.csv and results.json beside it."""
     rows = [dict(row) for row in results]
     report = Report("The paper's prediction experiment, reproduced", folder)
@@ -41,7 +39,7 @@ def write(
     for row in rows:
         found.setdefault((row["method"], row["graph"], row["agents"]), []).append(row)
     product = sea(plan.sst).product
-    report.facts["product"] = product
+    report.facts |= {"product": product, "training": dict(fit)}
     report.text(
         f"Data: {product}. " + _about_data(plan),
         f"{plan.observations:,} observations with noise of variance 0.25, in stripes over fleets of "
@@ -57,19 +55,20 @@ def write(
     report.findings(findings(plan, found))
     report.heading("Hyperparameters")
     report.table(
-        "By dec-gapx-gp with our default steps, 100 rounds as in the paper, once for each fleet size on the first "
-        "replication's data",
+        f"By dec-gapx-gp with our default steps and at most {prediction.TRAINING_ROUNDS} rounds, as in the paper, "
+        "once: "
+        f"on the first replication's data, by {prediction.TRAINING_FLEET} agents. All fleets use them, so that they "
+        "differ in predicting only",
         ("M", "l_1", "l_2", "sigma_f (K)", "sigma_eps (K)", "rounds", "status", "agents differ by", "time per agent"),
         [
             (
-                row["agents"],
-                *(f"{value:.3f}" for value in row["theta"]),
-                row["rounds"],
-                row["status"],
-                f"{row['disagreement']:.0e}",
-                readable_seconds(row["seconds"] / row["agents"]),
+                fit["agents"],
+                *(f"{value:.3f}" for value in fit["theta"]),
+                fit["rounds"],
+                fit["status"],
+                f"{fit['disagreement']:.0e}",
+                readable_seconds(fit["seconds"] / fit["agents"]),
             )
-            for row in thetas
         ],
     )
     with mpl.rc_context(STYLE):
@@ -290,7 +289,7 @@ def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
         else False,
         "Root mean square difference to npae, complete graph: "
         + ", ".join(f"{star[m]:.1g} against {plain[m]:.1g} K (M = {m})" for m in plan.fleets)
-        + f", after at most {prediction.NPAE_ROUNDS:,} iterations. The smallest RMSE: "
+        + f", after at most {prediction.NPAE_ROUNDS:,} iterations. Of the five, on a path, the smallest RMSE: "
         + ", ".join(f"{method} (M = {m})" for m, method in best.items())
         + ".",
     )

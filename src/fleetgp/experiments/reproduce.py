@@ -49,22 +49,27 @@ def reproduce_prediction(
 ) -> Report:
     field = prediction.sea(plan.sst)  # a file that will not do is refused before any work
     content = hashlib.sha256(field.values.tobytes()).hexdigest()
-    facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content}
+    facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content, "npae": prediction.NPAE_ROUNDS}
     kept = _kept(folder, "prediction", facts)
-    thetas = run_cells(
-        prediction.training_cells(plan),
+    trained = run_cells(
+        [prediction.training_cell(plan)],
         prediction.train,
         kept,
         listener=listener,
         label="hyperparameters",
         workers=workers,
     )
-    by_fleet = {row["agents"]: row["theta"] for row in thetas.values()}
+    (fit,) = trained.values()
     found = run_cells(
-        prediction.cells(plan, by_fleet), prediction.run, kept, listener=listener, label="predictions", workers=workers
+        prediction.cells(plan, fit["theta"]),
+        prediction.run,
+        kept,
+        listener=listener,
+        label="predictions",
+        workers=workers,
     )
     rows = [row for piece in found.values() for row in piece["rows"]]
-    return prediction_report.write(plan, list(thetas.values()), rows, folder)
+    return prediction_report.write(plan, fit, rows, folder)
 
 
 def _kept(folder: Path, experiment: str, settings: dict[str, Any]) -> Kept:
