@@ -55,7 +55,8 @@ def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mappin
     report.findings(findings(plan, found))
     report.heading("Hyperparameters")
     report.table(
-        f"By dec-gapx-gp with our default steps and at most {prediction.TRAINING_ROUNDS} rounds, as in the paper: once, "
+        f"By dec-gapx-gp with our default steps and at most {prediction.TRAINING_ROUNDS} rounds, as in the paper: "
+        "once, "
         f"on the first replication's data, by {prediction.TRAINING_FLEET} agents. All fleets use them, so that they "
         "differ in predicting only",
         ("M", "l_1", "l_2", "sigma_f (K)", "sigma_eps (K)", "rounds", "status", "agents differ by", "time per agent"),
