@@ -5,18 +5,21 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.errors import NetworkError
+from fleetgp.agent.certificates import Credentials, make_certificate
+from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
 from fleetgp.network.testing import check_network
 from fleetgp.network.wire import Frame, Part, encode
-from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
+from fleetgp.network.zenoh import NeighbourLostError, Security, ZenohNetwork
 
 zenoh = pytest.importorskip("zenoh")
 
@@ -168,3 +171,100 @@ def test_training_over_sockets_equals_training_in_process(method: str) -> None:
     thetas = np.concatenate(fleet(Graph.path(4), [[0], [1], [2], [3]], one))
     expected = fg.Fleet(shards, "path").train(method, theta0=fg.PAPER_THETA0, rounds=60).thetas
     assert np.array_equal(thetas, expected)
+
+
+# ---- who is believed ---------------------------------------------------------------------------------------
+
+
+NAMES = ("Ada", "Bo")
+
+
+def secured(folder: Path, agent: int, *, certificate: str | None = None, authority: Path | None = None) -> Security:
+    name = certificate or NAMES[agent]
+    own = Credentials.of(folder, name)
+    return Security(authority or own.authority, own.certificate, own.key, NAMES)
+
+
+def two_ends(zero: Security | None, one: Security | None, **options: Any) -> list[Any]:
+    """What becomes of two neighbours with these credentials: a sum, or the error of each."""
+    places = ports(2)
+    options = {"run": 5, "connect_timeout": 4.0, "timeout": 4.0, **options}
+
+    def work(agent: int) -> Any:
+        security = (zero, one)[agent]
+        kind = "tcp" if security is None else "tls"
+        try:
+            with ZenohNetwork(
+                Graph.path(2),
+                [agent],
+                listen=f"{kind}/127.0.0.1:{places[agent]}",
+                endpoints={1 - agent: f"{kind}/127.0.0.1:{places[1 - agent]}"},
+                security=security,
+                **options,
+            ) as network:
+                return float(network.neighbour_sum(np.full(1, 1.0 + agent), "statistics")[0])
+        except NetworkError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(work, range(2)))
+
+
+@pytest.fixture
+def fleet_keys(tmp_path: Path) -> Path:
+    for name in NAMES:
+        make_certificate(tmp_path / "keys", name)
+    return tmp_path / "keys"
+
+
+def test_neighbours_with_their_certificates_are_believed(fleet_keys: Path) -> None:
+    assert two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1)) == [2.0, 1.0]
+
+
+def test_no_certificate_is_refused(fleet_keys: Path) -> None:
+    found = two_ends(secured(fleet_keys, 0), None)
+    assert "agent 1 did not answer" in found[0]
+
+
+def test_an_expired_certificate_is_refused(fleet_keys: Path) -> None:
+    make_certificate(fleet_keys, "Bo", days=-1)
+    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1))
+    assert "agent 1 did not answer" in found[0]
+
+
+def test_a_foreign_authority_is_refused(fleet_keys: Path, tmp_path: Path) -> None:
+    make_certificate(tmp_path / "foreign", "Bo")
+    stranger = secured(tmp_path / "foreign", 1, authority=fleet_keys / "authority.crt")
+    found = two_ends(secured(fleet_keys, 0), stranger)
+    assert "agent 1 did not answer" in found[0]
+
+
+def test_a_valid_certificate_under_another_name_is_refused(fleet_keys: Path) -> None:
+    make_certificate(fleet_keys, "Eve")
+    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1, certificate="Eve"))
+    assert "agent 1 did not answer" in found[0] or "nothing came from agent 1" in found[0]
+    # The name alone makes the difference.
+    agreed = [replace(secured(fleet_keys, 0), names=("Ada", "Eve")), secured(fleet_keys, 1, certificate="Eve")]
+    assert two_ends(*agreed) == [2.0, 1.0]
+
+
+def test_outside_of_this_machine_certificates_are_a_must() -> None:
+    with pytest.raises(InputError, match="need certificates"):
+        ZenohNetwork(Graph.path(2), [0], listen="tcp/0.0.0.0:7447", endpoints={1: "tcp/10.0.0.2:7447"})
+
+
+def test_keys_are_their_owners_alone_and_certificates_say_who(fleet_keys: Path) -> None:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    certificate = x509.load_pem_x509_certificate((fleet_keys / "Ada.crt").read_bytes())
+    authority = x509.load_pem_x509_certificate((fleet_keys / "authority.crt").read_bytes())
+    assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "Ada"
+    certificate.verify_directly_issued_by(authority)
+    for key in fleet_keys.glob("*.key"):
+        assert key.stat().st_mode & 0o077 == 0
+    before = (fleet_keys / "authority.crt").read_bytes()
+    make_certificate(fleet_keys, "Cy")
+    assert (fleet_keys / "authority.crt").read_bytes() == before
+    with pytest.raises(InputError, match="cannot be called"):
+        make_certificate(fleet_keys, "a/b")

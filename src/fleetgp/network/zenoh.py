@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
@@ -33,13 +36,70 @@ class NeighbourLostError(NetworkError):
         super().__init__(f"round {round}: nothing came from agent {names} within {seconds:g} s")
 
 
+@dataclass(frozen=True)
+class Security:
+    """Mutual TLS, and who may say what: TLS keeps strangers out, access control binds a certificate to its agent.
+
+    names: every agent's name, by id; the common name of its certificate.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+    names: Sequence[str]
+
+    def settings(self, edges: Sequence[Edge], run: int) -> dict[str, Any]:
+        """Zenoh's settings for an end with these edges (own agent, neighbour)."""
+        tls = {
+            "root_ca_certificate": str(self.authority),
+            "listen_certificate": str(self.certificate),
+            "listen_private_key": str(self.key),
+            "connect_certificate": str(self.certificate),
+            "connect_private_key": str(self.key),
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+        }
+        prefix = f"fleetgp/{run:016x}"
+        rules, subjects, policies = [], [], []
+        for own, neighbour in edges:
+            label = f"{own}-{neighbour}"
+            # From a neighbour: its own messages to us, and that it listens to what is sent to it. To it: the converse.
+            allowed = {
+                "heard": ("ingress", "put", f"{prefix}/{own}/{neighbour}"),
+                "listens": ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/*"),
+                "said": ("egress", "put", f"{prefix}/{neighbour}/{own}"),
+                "listening": ("egress", "declare_subscriber", f"{prefix}/{own}/*"),
+            }
+            for what, (flow, message, key) in allowed.items():
+                rules.append(
+                    {
+                        "id": f"{what} {label}",
+                        "permission": "allow",
+                        "flows": [flow],
+                        "messages": [message],
+                        "key_exprs": [key],
+                    }
+                )
+            subjects.append({"id": label, "cert_common_names": [self.names[neighbour]]})
+            policies.append({"rules": [f"{what} {label}" for what in allowed], "subjects": [label]})
+        control = {
+            "enabled": True,
+            "default_permission": "deny",
+            "rules": rules,
+            "subjects": subjects,
+            "policies": policies,
+        }
+        return {"tls": tls, "access_control": control}
+
+
 class ZenohNetwork(FrameNetwork):
     """One end of a fleet: the agents hosted here, one Zenoh session, and links to their neighbours.
 
     listen: this end's endpoint, like "tcp/127.0.0.1:7447".  endpoints: those of the neighbours, by agent id.
     run, epoch: tell this run's frames from those of another; all agents must give the same.
     timeout: seconds that a round may take; connect_timeout: that finding the neighbours may take.
-    tls: Zenoh's transport.link.tls settings, where the endpoints are tls/...
+    security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     dropped: frames that were refused, by reason; they never stop a round.
     """
 
@@ -54,7 +114,7 @@ class ZenohNetwork(FrameNetwork):
         epoch: int = 0,
         timeout: float = 10.0,
         connect_timeout: float = 30.0,
-        tls: Mapping[str, Any] | None = None,
+        security: Security | None = None,
     ) -> None:
         super().__init__(topology, hosted)
         self.run, self.epoch, self.timeout = run, epoch, timeout
@@ -72,7 +132,10 @@ class ZenohNetwork(FrameNetwork):
         missing = sorted({sender for _, sender in self._edges} - set(endpoints))
         if missing:
             raise InputError(f"endpoints must name every neighbour, but those of {missing} are missing")
-        self._session = _open(listen, [endpoints[sender] for _, sender in self._edges], tls)
+        if security is None and not all(_is_local(end) for end in (listen, *(endpoints[s] for _, s in self._edges))):
+            raise InputError("outside of this machine agents need certificates: give security, and tls/ endpoints")
+        settings = {} if security is None else security.settings(self._edges, run)
+        self._session = _open(listen, [endpoints[sender] for _, sender in self._edges], settings)
         try:
             self._publishers = self._declare()
             self._wait_for_neighbours(connect_timeout)
@@ -185,7 +248,11 @@ class ZenohNetwork(FrameNetwork):
         self.close()
 
 
-def _open(listen: str, connect: Sequence[str], tls: Mapping[str, Any] | None) -> Any:
+def _is_local(endpoint: str) -> bool:
+    return re.match(r"^\w+/(127\.\d+\.\d+\.\d+|localhost|\[::1\]):", endpoint) is not None
+
+
+def _open(listen: str, connect: Sequence[str], security: Mapping[str, Any]) -> Any:
     try:
         import zenoh
     except ImportError as error:
@@ -201,8 +268,9 @@ def _open(listen: str, connect: Sequence[str], tls: Mapping[str, Any] | None) ->
             "link": {"tx": {"queue": {"congestion_control": {"block": {"wait_before_close": 500_000}}}}},
         },
     }
-    if tls is not None:
-        settings["transport"]["link"]["tls"] = dict(tls)
+    if security:
+        settings["transport"]["link"]["tls"] = security["tls"]
+        settings["access_control"] = security["access_control"]
     try:
         return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
     except zenoh.ZError as error:

@@ -1,0 +1,1 @@
+"""The process that runs on a robot."""

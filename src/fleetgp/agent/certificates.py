@@ -1,0 +1,172 @@
+"""A fleet's own authority, and one certificate per agent whose common name is the agent's. Needs the extra "fleet"."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetgp.errors import InputError
+
+AUTHORITY = "authority"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The files that an agent needs to be believed, and to know whom to believe."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of(cls, folder: str | Path, agent: str) -> Credentials:
+        """Those that `make_authority` and `make_certificate` put into a folder; one error if some are missing."""
+        root = Path(folder)
+        found = cls(root / f"{AUTHORITY}.crt", root / f"{agent}.crt", root / f"{agent}.key")
+        for path in (found.authority, found.certificate, found.key):
+            if not path.is_file():
+                raise InputError(f"{path}: there is no such file; `fleetgp certs` makes it")
+        return found
+
+
+def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
+    """A key and a self-signed certificate for the fleet; what is there already is kept."""
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    certificate, key = root / f"{AUTHORITY}.crt", root / f"{AUTHORITY}.key"
+    if certificate.is_file() and key.is_file():
+        return certificate
+    x509 = _x509()
+    private = _new_key()
+    name = _name("FleetGP fleet authority")
+    built = (
+        _builder(name, name, private.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(private, _hash())
+    )
+    _write_key(key, private)
+    certificate.write_bytes(_pem(built))
+    return certificate
+
+
+def make_certificate(
+    folder: str | Path, agent: str, *, hosts: Iterable[str] = ("127.0.0.1", "localhost"), days: int = 365
+) -> Credentials:
+    """A key and a certificate for one agent, signed by the folder's authority. hosts: where it can be reached."""
+    if not agent or "/" in agent or "*" in agent or "$" in agent or agent == AUTHORITY:
+        raise InputError(f"an agent cannot be called {agent!r}: no /, * or $, and not {AUTHORITY!r}")
+    root = Path(folder)
+    make_authority(root)
+    x509 = _x509()
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    authority = x509.load_pem_x509_certificate((root / f"{AUTHORITY}.crt").read_bytes())
+    signing: Any = load_pem_private_key((root / f"{AUTHORITY}.key").read_bytes(), None)
+    private = _new_key()
+    built = (
+        _builder(_name(agent), authority.subject, private.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_both_sides(), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)]), critical=False)
+        .sign(signing, _hash())
+    )
+    _write_key(root / f"{agent}.key", private)
+    (root / f"{agent}.crt").write_bytes(_pem(built))
+    return Credentials.of(root, agent)
+
+
+# ---- the library ---------------------------------------------------------------------------------------
+
+
+def _x509() -> Any:
+    try:
+        from cryptography import x509
+    except ImportError as error:
+        raise InputError('certificates need cryptography: install the extra "fleet"') from error
+    return x509
+
+
+def _new_key() -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _hash() -> Any:
+    from cryptography.hazmat.primitives import hashes
+
+    return hashes.SHA256()
+
+
+def _name(common: str) -> Any:
+    from cryptography.x509.oid import NameOID
+
+    return _x509().Name([_x509().NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _both_sides() -> Any:
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return _x509().ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+
+
+def _builder(subject: Any, issuer: Any, public: Any, days: int) -> Any:
+    x509 = _x509()
+    now = datetime.datetime.now(datetime.UTC)
+    # A day back for clocks that differ; a negative number of days makes one that has expired, for tests.
+    begins = now - datetime.timedelta(days=1 + max(0, -2 * days))
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def _usage(*, signs_certificates: bool) -> Any:
+    return _x509().KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(host: str) -> Any:
+    x509 = _x509()
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    data: bytes = certificate.public_bytes(Encoding.PEM)
+    return data
+
+
+def _write_key(path: Path, private: Any) -> None:
+    """Readable by its owner alone, from the first byte on."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    data: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
