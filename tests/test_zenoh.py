@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fleetgp as fg
 from fleetgp.agent.certificates import Credentials, make_certificate
+from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
@@ -268,3 +271,25 @@ def test_keys_are_their_owners_alone_and_certificates_say_who(fleet_keys: Path) 
     assert (fleet_keys / "authority.crt").read_bytes() == before
     with pytest.raises(InputError, match="cannot be called"):
         make_certificate(fleet_keys, "a/b")
+
+
+def test_certificates_from_the_command_line(tmp_path: Path) -> None:
+    arguments = [
+        "certs",
+        str(tmp_path / "k"),
+        "--agents",
+        "auv1",
+        "auv2",
+        "--hosts",
+        "10.0.0.1",
+        "boat.example",
+        "--json",
+    ]
+    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    assert set(json.loads(found.stdout)["certificates"]) == {"auv1", "auv2"}
+    assert {p.name for p in (tmp_path / "k").iterdir()} == {
+        f"{name}.{end}" for name in ("authority", "auv1", "auv2") for end in ("crt", "key")
+    }
+    refused = CliRunner().invoke(app, ["certs", str(tmp_path / "k"), "--agents", "authority"], catch_exceptions=False)
+    assert refused.exit_code == 2
