@@ -10,6 +10,7 @@ import typer
 from fleetgp.cli.models import Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.files import check_folder
 from fleetgp.progress import listening
 
 
@@ -44,7 +45,7 @@ def reproduce(
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
     folder = out or Path("reproduction") / (experiment + ("-quick" if quick else ""))
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder)
     with listening(not quiet) as listener:
         report = run(experiment, folder, quick=quick, sst=str(sst or ""), listener=listener, workers=workers)
     table = plain_table("", "the paper says", "", "we see", left=3)

@@ -61,7 +61,8 @@ def load_sst(
     try:
         data = xr.open_dataset(file)  # scale, offset and fill values are applied
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: it cannot be read as NetCDF: {error}") from error
+        why = "it is none" if isinstance(error, ValueError) else error
+        raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
     with data:
         field = _variable(data, variable, path)
         product = str(data.attrs.get("title") or data.attrs.get("id") or file.stem)
