@@ -241,7 +241,7 @@ def _figure(plan: CommunicationPlan, rows: Sequence[Mapping[str, Any]]) -> Figur
             chosen = [row for row in of_kind if row["graph"] == graph]
             panel.plot(
                 [row["total"] for row in chosen],
-                [methods.index(row["method"]) + 0.1 * (number - 2.5) for row in chosen],
+                [methods.index(row["method"]) + (0.1 * (number - 3) if number else 0.0) for row in chosen],
                 "osD^vX"[number],
                 color=("#000000", *COLOURS)[number],
                 label=graph,
