@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from fleetgp.data import load_sst
 from fleetgp.errors import InputError
 from fleetgp.experiments.cells import Cell
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
-from fleetgp.experiments.paper import FLEETS
+from fleetgp.experiments.paper import FLEETS, QUALITY
 from fleetgp.prediction import prediction_method
 
 #: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).
@@ -31,6 +32,19 @@ NPAE_ROUNDS = 1000
 GRAPHS = {"dec-npae": ("complete",), "dec-npae-star": ("path", "complete")}
 #: The synthetic stand-in has a spread and length-scales like the sea's.
 STAND_IN = (0.15, 0.08, 4.0, NOISE)
+
+#: The five methods that the paper compares at the end.
+FIVE = tuple(QUALITY)
+FAMILIES = {
+    "PoE family, path": (("poe", "server"), ("dec-poe", "path"), ("dec-nn-poe", "path"),
+                         ("gpoe", "server"), ("dec-gpoe", "path"), ("dec-nn-gpoe", "path")),
+    "BCM family, path": tuple((f"{kind}{rule}", "path" if kind else "server")
+                              for rule in ("bcm", "rbcm", "grbcm") for kind in ("", "dec-", "dec-nn-")),
+    "NPAE family": (("npae", "server"), ("dec-npae", "complete"), ("dec-npae-star", "complete"),
+                    ("dec-npae-star", "path"), ("dec-nn-npae", "path")),
+}  # fmt: skip
+#: (method, graph, agents) -> the replications.
+Found = Mapping[tuple[str, str, int], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -169,3 +183,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
                 }
             )
     return {"rows": rows}
+
+
+def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
+    """The average of one quantity over replications."""
+    return float(np.mean([row[what] for row in rows]))

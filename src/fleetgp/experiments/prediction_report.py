@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
 import fleetgp as fg
 from fleetgp.experiments import prediction
 from fleetgp.experiments.paper import LEFT_OUT, QUALITY, SOURCES, nearest
-from fleetgp.experiments.prediction import PredictionPlan, sea
-from fleetgp.experiments.report import COLOURS, STYLE, Finding, Report
+from fleetgp.experiments.prediction import FIVE, Found, PredictionPlan, mean_of, sea
+from fleetgp.experiments.prediction_figures import data_figure, family_figure, five_figure
+from fleetgp.experiments.report import STYLE, Finding, Report
 from fleetgp.units import readable_seconds
-
-#: The five methods that the paper compares at the end.
-FIVE = tuple(QUALITY)
-FAMILIES = {
-    "PoE family, path": (("poe", "server"), ("dec-poe", "path"), ("dec-nn-poe", "path"),
-                         ("gpoe", "server"), ("dec-gpoe", "path"), ("dec-nn-gpoe", "path")),
-    "BCM family, path": tuple((f"{kind}{rule}", "path" if kind else "server")
-                              for rule in ("bcm", "rbcm", "grbcm") for kind in ("", "dec-", "dec-nn-")),
-    "NPAE family": (("npae", "server"), ("dec-npae", "complete"), ("dec-npae-star", "complete"),
-                    ("dec-npae-star", "path"), ("dec-nn-npae", "path")),
-}  # fmt: skip
-#: (method, graph, agents) -> the replications.
-Found = Mapping[tuple[str, str, int], Sequence[Mapping[str, Any]]]
 
 
 def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path) -> Report:
@@ -119,13 +106,9 @@ def _about_data(plan: PredictionPlan) -> str:
     )
 
 
-def _mean(rows: Sequence[Mapping[str, Any]], what: str) -> float:
-    return float(np.mean([row[what] for row in rows]))
-
-
 def _rounds(rows: Sequence[Mapping[str, Any]]) -> str:
-    solving = _mean(rows, "solver_rounds")
-    return f"{_mean(rows, 'rounds'):,.0f}" + (f" + {solving:,.0f}" if solving else "")
+    solving = mean_of(rows, "solver_rounds")
+    return f"{mean_of(rows, 'rounds'):,.0f}" + (f" + {solving:,.0f}" if solving else "")
 
 
 def _table(found: Found, agents: int) -> tuple[list[str], list[list[str]]]:
@@ -140,16 +123,16 @@ def _table(found: Found, agents: int) -> tuple[list[str], list[list[str]]]:
             [
                 method,
                 graph,
-                f"{_mean(group, 'rmse'):.3f}",
-                f"{_mean(group, 'nlpd'):.2f}",
-                f"{_mean(group, 'nlpd_noisy'):.2f}",
-                f"{_mean(group, 'coverage'):.0%}",
-                f"{_mean(group, 'off_central'):.1g}" if decentralized else "",
-                f"{_mean(group, 'participants'):.1f}",
+                f"{mean_of(group, 'rmse'):.3f}",
+                f"{mean_of(group, 'nlpd'):.2f}",
+                f"{mean_of(group, 'nlpd_noisy'):.2f}",
+                f"{mean_of(group, 'coverage'):.0%}",
+                f"{mean_of(group, 'off_central'):.1g}" if decentralized else "",
+                f"{mean_of(group, 'participants'):.1f}",
                 _rounds(group) if decentralized else "",
                 f"{sum(row['status'] == 'converged' for row in group)} of {len(group)}",
-                readable_seconds(_mean(group, "seconds") / agents),
-                f"{_mean(group, 'scalars') / agents:,.0f}",
+                readable_seconds(mean_of(group, "seconds") / agents),
+                f"{mean_of(group, 'scalars') / agents:,.0f}",
             ]
         )
     return columns, rows
@@ -171,9 +154,9 @@ def _nearest_table(plan: PredictionPlan, found: Found) -> tuple[list[str], list[
                     method,
                     f"{np.mean(taking):.1f} ± {np.std(taking):.1f}",
                     f"{theirs.participants[0]} ± {theirs.participants[1]}" if theirs else "",
-                    readable_seconds(_mean(group, "seconds") / agents),
+                    readable_seconds(mean_of(group, "seconds") / agents),
                     readable_seconds(theirs.seconds) if theirs else "",
-                    f"{_mean(group, 'rounds'):,.1f}",
+                    f"{mean_of(group, 'rounds'):,.1f}",
                     f"{theirs.rounds:,}" if theirs else "",
                     f"{sum(row['status'] == 'converged' for row in group)} of {len(group)}",
                 ]
@@ -187,7 +170,7 @@ def _nearest_table(plan: PredictionPlan, found: Found) -> tuple[list[str], list[
 def findings(plan: PredictionPlan, found: Found) -> list[Finding]:
     """What the paper concludes, held against our numbers."""
     return [
-        _same_mean(plan, found),
+        _samemean_of(plan, found),
         _decentralized_equals(plan, found),
         _left_out(plan, found),
         _best_nlpd(plan, found),
@@ -197,13 +180,13 @@ def findings(plan: PredictionPlan, found: Found) -> list[Finding]:
     ]
 
 
-def _same_mean(plan: PredictionPlan, found: Found) -> Finding:
+def _samemean_of(plan: PredictionPlan, found: Found) -> Finding:
     off = max(
         abs(a["rmse"] - b["rmse"])
         for m in plan.fleets
         for a, b in zip(found["poe", "server", m], found["gpoe", "server", m], strict=True)
     )
-    worst = {m: _mean(found["poe", "server", m], "coverage") for m in plan.fleets}
+    worst = {m: mean_of(found["poe", "server", m], "coverage") for m in plan.fleets}
     agrees = off < 1e-6 and worst[plan.fleets[-1]] < min(0.9, worst[plan.fleets[0]])
     return Finding(
         "poe and gpoe have the same mean; poe is overconfident, more so for large fleets.",
@@ -216,7 +199,7 @@ def _same_mean(plan: PredictionPlan, found: Found) -> Finding:
 
 def _decentralized_equals(plan: PredictionPlan, found: Found) -> Finding:
     off = {
-        method: max(_mean(found[method, "path", m], "off_central") for m in plan.fleets)
+        method: max(mean_of(found[method, "path", m], "off_central") for m in plan.fleets)
         for method in (f"dec-{rule}" for rule in ("poe", "gpoe", "bcm", "rbcm", "grbcm"))
     }
     return Finding(
@@ -229,10 +212,10 @@ def _decentralized_equals(plan: PredictionPlan, found: Found) -> Finding:
 
 
 def _left_out(plan: PredictionPlan, found: Found) -> Finding:
-    dropped = {m: 1.0 - _mean(found["dec-nn-rbcm", "path", m], "participants") / m for m in plan.fleets}
+    dropped = {m: 1.0 - mean_of(found["dec-nn-rbcm", "path", m], "participants") / m for m in plan.fleets}
     change = {
         rule: [
-            _mean(found[f"dec-nn-{rule}", "path", m], "rmse") / _mean(found[f"dec-{rule}", "path", m], "rmse") - 1.0
+            mean_of(found[f"dec-nn-{rule}", "path", m], "rmse") / mean_of(found[f"dec-{rule}", "path", m], "rmse") - 1.0
             for m in plan.fleets
         ]
         for rule in ("poe", "gpoe", "bcm", "rbcm", "grbcm")
@@ -257,7 +240,7 @@ def _left_out(plan: PredictionPlan, found: Found) -> Finding:
 
 def _best_nlpd(plan: PredictionPlan, found: Found) -> Finding:
     def ranking(what: str) -> list[tuple[float, str]]:
-        return sorted((float(np.mean([_mean(found[m, "path", a], what) for a in plan.fleets])), m) for m in FIVE)
+        return sorted((float(np.mean([mean_of(found[m, "path", a], what) for a in plan.fleets])), m) for m in FIVE)
 
     order, noisy = ranking("nlpd"), ranking("nlpd_noisy")
     best = {order[0][1], order[1][1]}
@@ -273,15 +256,15 @@ def _best_nlpd(plan: PredictionPlan, found: Found) -> Finding:
         + ", ".join(f"{m} {value:.2f}" for value, m in order)
         + ". Of noisy observations: "
         + ", ".join(f"{m} {value:.2f}" for value, m in noisy)
-        + f". The exact GP has {_mean(found['full-gp', 'server', plan.fleets[0]], 'nlpd'):.2f}"
+        + f". The exact GP has {mean_of(found['full-gp', 'server', plan.fleets[0]], 'nlpd'):.2f}"
         + ": where one stationary kernel does not fit the field, as at an ocean front, whoever is less sure is better.",
     )
 
 
 def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
-    star = {m: _mean(found["dec-npae-star", "complete", m], "off_central") for m in plan.fleets}
-    plain = {m: _mean(found["dec-npae", "complete", m], "off_central") for m in plan.fleets}
-    best = {m: min((_mean(found[method, "path", m], "rmse"), method) for method in FIVE)[1] for m in plan.fleets}
+    star = {m: mean_of(found["dec-npae-star", "complete", m], "off_central") for m in plan.fleets}
+    plain = {m: mean_of(found["dec-npae", "complete", m], "off_central") for m in plan.fleets}
+    best = {m: min((mean_of(found[method, "path", m], "rmse"), method) for method in FIVE)[1] for m in plan.fleets}
     return Finding(
         "dec-npae-star has a smaller error than dec-npae, and is the most accurate of the five.",
         (set(best.values()) == {"dec-npae-star"} or None)
@@ -296,9 +279,9 @@ def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
 
 
 def _dale(plan: PredictionPlan, found: Found) -> Finding:
-    off = {m: _mean(found["dec-nn-npae", "path", m], "off_central") for m in plan.fleets}
+    off = {m: mean_of(found["dec-nn-npae", "path", m], "off_central") for m in plan.fleets}
     done = sum(row["status"] == "converged" for m in plan.fleets for row in found["dec-nn-npae", "path", m])
-    seconds = {method: np.mean([_mean(found[method, "path", m], "seconds") for m in plan.fleets]) for method in FIVE}
+    seconds = {method: np.mean([mean_of(found[method, "path", m], "seconds") for m in plan.fleets]) for method in FIVE}
     slowest = max(seconds, key=lambda method: float(seconds[method]))
     return Finding(
         "dec-nn-npae has a high approximation error and is the slowest.",
@@ -310,7 +293,7 @@ def _dale(plan: PredictionPlan, found: Found) -> Finding:
 
 
 def _few_rounds(plan: PredictionPlan, found: Found) -> Finding:
-    rounds = {m: _mean(found["dec-nn-grbcm", "path", m], "rounds") for m in plan.fleets}
+    rounds = {m: mean_of(found["dec-nn-grbcm", "path", m], "rounds") for m in plan.fleets}
     return Finding(
         "The dec-nn- methods need 3.6 to 7.4 rounds on a path.",
         False,
@@ -319,109 +302,3 @@ def _few_rounds(plan: PredictionPlan, found: Found) -> Finding:
         + " to a relative tolerance of 1e-6. Fewer than the diameter of the participants' path cannot be: no agent can "
         "average what it has not heard of.",
     )
-
-
-# ---- figures -------------------------------------------------------------------------------------------
-
-
-def family_figure(plan: PredictionPlan, found: Found) -> Figure:
-    """RMSE above, NLPD below; a column for each family."""
-    figure = Figure(figsize=(7.2, 5.8), layout="constrained")
-    axes = figure.subplots(2, 3, sharex=True, sharey="row")
-    for column, (family, members) in enumerate(FAMILIES.items()):
-        for row, (what, label) in enumerate((("rmse", "RMSE (K)"), ("nlpd", "NLPD"))):
-            panel = axes[row, column]
-            reference = [_mean(found["full-gp", "server", m], what) for m in plan.fleets]
-            panel.plot(plan.fleets, reference, color="#999999", linewidth=2.5, label="full-gp")
-            for number, (method, graph) in enumerate(members):
-                group = number // 3 if len(members) > 5 else number
-                style = ("-", "--", ":")[number % 3] if len(members) > 5 else "-"
-                panel.plot(
-                    plan.fleets,
-                    [_mean(found[method, graph, m], what) for m in plan.fleets],
-                    color=COLOURS[group],
-                    linestyle=style,
-                    marker="osD^vX"[number % 6],
-                    markerfacecolor="none" if number % 3 else COLOURS[group],
-                    label=method if len(members) > 5 or graph == "server" else f"{method}, {graph}",
-                )
-            panel.set_xscale("log")
-            panel.set_xticks(plan.fleets, [str(m) for m in plan.fleets])
-            panel.minorticks_off()
-            if row == 0:
-                panel.set_title(family)
-            else:
-                panel.set_xlabel("agents M")
-                panel.set_yscale("symlog", linthresh=1.0)
-            if column == 0:
-                panel.set_ylabel(label)
-        axes[1, column].legend(frameon=False, fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    axes[0, 0].set_yscale("log")
-    for panel in axes[0]:
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.yaxis.set_minor_formatter("{x:g}")
-    _say_product(figure, plan)
-    return figure
-
-
-def five_figure(plan: PredictionPlan, found: Found) -> Figure:
-    """Boxes by fleet and method."""
-    figure = Figure(figsize=(7.2, 5.0), layout="constrained")
-    quantities: tuple[tuple[str, Callable[[Mapping[str, Any]], float], str], ...] = (
-        ("RMSE (K)", lambda row: row["rmse"], "linear"),
-        ("NLPD", lambda row: row["nlpd"], "symlog"),
-        ("rounds $s^{end}$", lambda row: row["rounds"] + row["solver_rounds"], "log"),
-        ("time per agent (s)", lambda row: row["seconds"] / row["agents"], "log"),
-    )
-    panels = figure.subplots(2, 2).ravel()
-    for panel, (label, value, scale) in zip(panels, quantities, strict=True):
-        for number, method in enumerate(FIVE):
-            for place, agents in enumerate(plan.fleets):
-                values = [value(row) for row in found[method, "path", agents]]
-                drawn = panel.boxplot(
-                    [values],
-                    positions=[place + 0.16 * (number - 2)],
-                    widths=0.13,
-                    whis=(0, 100),
-                    patch_artist=True,
-                    manage_ticks=False,
-                    boxprops={"facecolor": COLOURS[number], "edgecolor": COLOURS[number], "alpha": 0.6},
-                    medianprops={"color": "black"},
-                    whiskerprops={"color": COLOURS[number]},
-                    capprops={"color": COLOURS[number]},
-                )
-                if place == 0 and panel is panels[0]:
-                    drawn["boxes"][0].set_label(method)
-        panel.set_xticks(range(len(plan.fleets)), [str(m) for m in plan.fleets])
-        panel.set(xlabel="agents M", ylabel=label, yscale=scale)
-        panel.grid(axis="x", visible=False)
-    figure.legend(loc="outside upper center", ncols=5, frameon=False)
-    _say_product(figure, plan)
-    return figure
-
-
-def data_figure(plan: PredictionPlan) -> Figure:
-    """The field, and who observed what."""
-    field = sea(plan.sst)
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    image = left.scatter(
-        *field.places.T, c=field.values, s=0.6, marker="s", linewidths=0, cmap="viridis", rasterized=True
-    )
-    figure.colorbar(image, ax=left, label="temperature (K)" if plan.sst else "value (K)", shrink=0.9)
-    inputs, observations, *_ = prediction.drawn({**plan.as_dict(), "sst": plan.sst}, 0)
-    shards = fg.partition(inputs, observations, agents=10)
-    for agent, (x, _) in enumerate(shards):
-        right.scatter(*x.T, s=1.2, color=COLOURS[agent % 6], linewidths=0, rasterized=True)
-    for panel, title in ((left, "Field"), (right, "Observations of ten agents")):
-        panel.set(
-            title=title, xlabel="longitude, scaled" if plan.sst else "$x_1$", xlim=(0, 1), ylim=(0, 1), aspect="equal"
-        )
-        panel.grid(visible=False)
-    left.set_ylabel("latitude, scaled" if plan.sst else "$x_2$")
-    _say_product(figure, plan)
-    return figure
-
-
-def _say_product(figure: Figure, plan: PredictionPlan) -> None:
-    figure.supxlabel(f"Data: {sea(plan.sst).product}", fontsize=6, color="#555555")

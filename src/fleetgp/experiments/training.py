@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.experiments.cells import Cell
 from fleetgp.experiments.paper import FLEETS, SIZES, trained
+from fleetgp.hyperparameters import names
 from fleetgp.training import training_method
 
 #: The paper's constants: penalty, stiffness of the linearized step (L_i and kappa_i), rounds, tolerance.
@@ -28,6 +29,11 @@ MOST = 200
 #: Methods without constants: the same in both blocks.
 PLAIN = ("full-gp", "fact-gp", "g-fact-gp")
 NESTING = ("c-gp", "dec-c-gp")
+TRUTH = fg.PAPER_THETA
+PARAMETERS = names(2)
+#: The methods that the paper proposes; the others are known before it.
+PROPOSED = ("gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp")
+BLOCKS = {"paper": "The paper's settings", "default": "Our defaults"}
 
 
 def constants() -> dict[str, float]:
@@ -207,3 +213,11 @@ def groups(results: Sequence[dict[str, Any]], block: str) -> dict[tuple[int, int
         if row["block"] == block or row["method"] in PLAIN:
             found.setdefault((row["size"], row["agents"], row["method"]), []).append(row)
     return {key: Group(block, *key, rows) for key, rows in found.items()}
+
+
+Groups = Mapping[tuple[int, int, str], Group]
+
+
+def each(plan: TrainingPlan, found: Groups, method: str, size: int) -> list[tuple[int, Group]]:
+    """A method's groups by fleet size."""
+    return [(m, found[size, m, method]) for m in plan.fleets if (size, m, method) in found]
