@@ -17,7 +17,7 @@ from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
 from fleetgp.network import InProcess, Network
-from fleetgp.prediction import Prediction, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.normalize import Scaling, agree_on_scaling
@@ -196,17 +196,9 @@ class Fleet:
         network = InProcess(self.graph)
         reduction = ByConsensus(network) if row.decentralized else ByServer(network)
         thetas, scaling = self._model(theta, network, reduction)
-        unscaled = thetas / np.exp(scaling.shift(thetas))
         options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed), engine)
-        shards = scaling.apply(self.shards)
-        found = predict(row, shards, network, self.kernel, unscaled, points, options)
-        noise = thetas[:, -1:] ** 2 if noisy else 0.0
-        return replace(
-            found,
-            means=scaling.offset + scaling.scale * found.means,
-            variances=scaling.scale**2 * found.variances + noise,
-            asked=int(agent),
-        )
+        found = predict_in_units(row, self.shards, network, self.kernel, thetas, scaling, points, options, noisy=noisy)
+        return replace(found, asked=int(agent))
 
     def _model(
         self, theta: Sequence[float] | Array | None, network: Network, reduction: Reduction

@@ -12,10 +12,10 @@ from rich.markup import escape
 import fleetgp as fg
 from fleetgp.answers import Answers, ask
 from fleetgp.cli.output import Remembering, bold, emit, plain_table, warn
+from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import partition, partition_by_label, read_edges, read_observations
 from fleetgp.data.partition import BY
-from fleetgp.data.tables import check_ending, read_columns, read_table, write_columns
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.files import check_writable
 from fleetgp.graph import GRAPHS, Graph
@@ -197,35 +197,11 @@ def predict(
     """
     known = load_model(model)
     _warn_of_model(known, model)
-    check_ending(out)
-    check_writable(out)
-    if out.exists() and points.exists() and out.samefile(points):
-        raise InputError(f"{out}: the answer would replace the points: choose another name")
-    columns = read_columns(points, known.inputs)
-    try:
-        queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in known.inputs])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{points}: the columns {list(known.inputs)} must hold numbers: {error}") from error
-    if not np.isfinite(queries).all():
-        bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-        raise InputError(
-            f"{points}: {bad.size} rows have missing or infinite values (first: row {bad[0] + 1}): remove them"
-        )
-    others = {name: column for name, column in read_table(points).items() if len(column) == len(queries)}
-    clash = {"mean", "standard_deviation", "agents"} & set(others)
-    if clash:
-        raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")
+    check_answer_file(out, points)
+    queries, others = read_points(points, known.inputs)
     options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
     answers = ask(known, queries, method, agent, options, out, quiet)
-    write_columns(
-        out,
-        {
-            **others,
-            "mean": answers.mean,
-            "standard_deviation": np.sqrt(answers.variance),
-            "agents": answers.participants,
-        },
-    )
+    write_answer(out, others, answers.mean, answers.variance, answers.participants)
     answers.kept.clear()
     _report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", as_json)
 

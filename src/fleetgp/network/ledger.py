@@ -16,7 +16,8 @@ from fleetgp.arrays import IntArray
 from fleetgp.errors import unknown_name
 
 #: The kinds of content a message part can have.
-KINDS = ("hyperparameters", "predictions", "inputs", "observations", "statistics", "stopping")
+#: "inputs" and "observations" are an agent's own data; "queries" are what somebody asks, "agenda" what is to be done.
+KINDS = ("hyperparameters", "predictions", "inputs", "observations", "statistics", "stopping", "queries", "agenda")
 #: The frame headers: they carry no scalars, and every message has exactly one.
 FRAMING = "framing"
 #: The central node of the centralized baselines, as sender or receiver.

@@ -22,6 +22,7 @@ from fleetgp.prediction.prediction import Prediction
 from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
 from fleetgp.prediction.selection import Selection, select
 from fleetgp.training.augment import augmented, communication_data
+from fleetgp.training.normalize import Scaling
 from fleetgp.training.reductions import ByConsensus, ByServer
 
 
@@ -78,6 +79,29 @@ def predict(
     else:
         answer = _aggregated(task)
     return _prediction(task, answer)
+
+
+def predict_in_units(
+    method: PredictionMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    thetas: Array,
+    scaling: Scaling,
+    queries: Array,
+    options: PredictionOptions,
+    *,
+    noisy: bool,
+) -> Prediction:
+    """The same, in the units of the data, where the model is for scaled observations. noisy: the variance of y."""
+    unscaled = thetas / np.exp(scaling.shift(thetas))
+    found = predict(method, scaling.apply(shards), network, kernel, unscaled, queries, options)
+    noise = thetas[:, -1:] ** 2 if noisy else 0.0
+    return replace(
+        found,
+        means=scaling.offset + scaling.scale * found.means,
+        variances=scaling.scale**2 * found.variances + noise,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,419 @@
+"""One agent: it finds its neighbours, trains with them, answers with them, and goes on when some are lost.
+
+The algorithms are those of every other network. What is here decides, with all members of a view, what to do next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.agent.agenda import Agenda, Item, Trained, Wish, agree_on_agenda
+from fleetgp.agent.checkpoint import Checkpoint
+from fleetgp.agent.description import Description
+from fleetgp.agent.logs import Log
+from fleetgp.agent.membership import View
+from fleetgp.agent.node import Node, StoppedError
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.questions import Asked, told_answer
+from fleetgp.arrays import Array
+from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.hyperparameters import names as hyperparameter_names
+from fleetgp.kernels import as_kernel
+from fleetgp.network.links import EpochOverError
+from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
+from fleetgp.prediction import Prediction, predict_in_units, prediction_method
+from fleetgp.training import train, training_method
+from fleetgp.training.starts import SPANS
+
+#: Seconds between two looks at a watched file.
+WATCH = 1.0
+
+
+class Agent:
+    """One agent of a fleet, in this process. `run` works until `stop` is called, from any thread.
+
+    phase: "starting", "agreeing", "training", "predicting", "serving", "failed" or "stopped".
+    """
+
+    def __init__(self, description: Description, name: str, log: Log) -> None:
+        self.description, self.name, self.log = description, name, log
+        self.id = description.id_of(name)
+        own = description.agents[self.id]
+        self.folder = description.state / name
+        self.data = ObservationStore(
+            description.data_of(self.id),
+            description.inputs,
+            description.target,
+            own.missing,
+            self.folder / "observed.jsonl",
+        )
+        if self.data.dropped:
+            log.warn("rows dropped", rows=self.data.dropped, file=str(own.data))
+        self.phase, self.round, self.problem = "starting", 0, ""
+        self.rounds = self.questions = self.views = 0
+        self.began = time.time()
+        self._kernel = as_kernel(description.kernel)
+        self._failed_in = 0
+        self._wish: Wish | None = None
+        self._asked: deque[Asked] = deque()
+        self._proposed: Asked | None = None
+        self._stopping = threading.Event()
+        self.memory = Checkpoint.load(self._checkpoint) or Checkpoint()
+        if self.memory.trained is not None or len(self.memory.estimates):
+            log("resumed", model=self.memory.trained is not None, round=self.memory.round)
+        self.node = Node(description, self.id, log, self._expire)
+        self._tell_theta()
+        if own.watch:
+            threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        log("started", endpoint=own.endpoint, rows=self.data.rows, digest=description.digest[:16])
+
+    # ---- the life of an agent -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self.phase = "agreeing"
+                    view = self.node.agree()
+                    self._say_view(view)
+                    self._work(view)
+                except NeighbourLostError as lost:
+                    self.node.lost(view, lost.neighbours, str(lost))
+                except StoppedError:
+                    break
+                except EpochOverError as over:
+                    self.log("view over", why=str(over))
+                except NetworkError as error:
+                    self.node.lost(view, (), str(error))
+                except (FleetGPError, ArithmeticError, ValueError, MemoryError) as error:
+                    self._fail(view, error)
+        finally:
+            self.phase = "stopped"
+            self._save()
+            for asked in list(self._asked):
+                self._finish(asked, error=f"{self.name} is stopping")
+            self.node.close()
+            self.log("stopped")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.node.stop()
+
+    def _work(self, view: View) -> None:
+        """The tasks of a view, one after the other and the same at all its members, until it is over."""
+        task = 0
+        rules = self.description.training
+        while True:
+            with self.node.epoch(view, task) as network:
+                agenda = agree_on_agenda(network, self._item(view), view.members)
+            self._count(network)
+            self._adopt(agenda)
+            model = agenda.model
+            for position, _ in agenda.questions if model is not None else ():
+                task += 1
+                self._answer(view, task, agenda, position)
+            wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
+            if wish is not None:
+                task += 1
+                self._fulfil(view, task, agenda, wish)
+            elif model is None:
+                self._refuse_all("the fleet has no model: its training came to nothing")
+            task += 1
+            self.phase = "serving" if self.memory.trained is not None else "failed"
+            self.node.idle(view, task, self._pending)
+
+    def _pending(self) -> bool:
+        grown = self.description.training.again_after > 0 and self.new_rows > 0
+        return bool(self._asked or self._wish is not None or grown)
+
+    def _item(self, view: View) -> Item:
+        memory = self.memory
+        self._proposed = self._asked[0] if self._asked else None
+        return Item(
+            memory.trained,
+            memory.estimates,
+            memory.chosen,
+            self._failed_in == view.id,
+            self.new_rows,
+            self._wish,
+            None if self._proposed is None else self._proposed.question,
+        )
+
+    def _adopt(self, agenda: Agenda) -> None:
+        """Whoever has no model, or that of a smaller part of the fleet, takes over the common one."""
+        model, own = agenda.model, self.memory.trained
+        if model is not None and (own is None or own.id != model.id):
+            self.memory = replace(self.memory, trained=model, rows=self.data.rows)
+            self._tell_theta()
+            self._save()
+            self.log("model taken over", trained_by=self._named(model.members))
+
+    # ---- training -------------------------------------------------------------------------------------------
+
+    def _fulfil(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
+        """Train; whoever asked for it remembers that until it is done, since the view may end before."""
+        own, self._wish = self._wish, None if self._wish == wish else self._wish
+        try:
+            self._train(view, task, agenda, wish)
+        except NetworkError:
+            if own == wish and self._wish is None:
+                self._wish = replace(wish, cold=wish.cold and not len(self.memory.estimates))
+            raise
+
+    def _train(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
+        self.phase, self.round = "training", 0
+        if wish.cold:
+            self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False)
+        method = wish.method or self.description.training.method
+        starts = None if wish.cold else agenda.starts()
+        warm = starts is not None
+        if starts is None:
+            starts = self.description.starts()
+        self.log("training", method=method, warm=warm, members=self._named(view.members), rows=self.data.rows)
+        rows = self.data.rows
+        with self.node.epoch(view, task) as network:
+            progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
+
+            def report(start: int, done: int, thetas: Array) -> None:
+                self.round = done
+                estimates, chosen = progress.take(start, np.log(thetas[0]))
+                if len(estimates):
+                    self.memory = replace(self.memory, estimates=estimates, chosen=chosen, round=done)
+                self.node.theta = np.log(thetas[0]).tolist()
+                if done % self.description.checkpoint_rounds == 0:
+                    self._save()
+
+            options = self.description.training_options(starts)
+            fit = train(training_method(method), [self.data.shard], network, self._kernel, options, report)
+        self._count(network)
+        if fit.status == "diverged":
+            self._failed_in = view.id
+            self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False)
+            self.log.error("training came to nothing", method=method, status=fit.status, rounds=fit.rounds)
+            return
+        trained = Trained(
+            tuple(np.log(fit.thetas[0]).tolist()),
+            view.epoch(task),
+            view.members,
+            method,
+            fit.status,
+            fit.rounds,
+            fit.scaling.offset,
+            fit.scaling.scale,
+        )
+        self.memory = Checkpoint(trained, rows)
+        self.problem = ""
+        self._tell_theta()
+        self._save()
+        said = self.log if fit.status == "converged" else self.log.warn
+        said(
+            "trained",
+            method=method,
+            status=fit.status,
+            rounds=fit.rounds,
+            theta=trained.theta,
+            jitter=float(fit.jitter.max()),
+            bytes=fit.ledger.bytes,
+        )
+
+    # ---- answering ------------------------------------------------------------------------------------------
+
+    def _answer(self, view: View, task: int, agenda: Agenda, position: int) -> None:
+        self.phase = "predicting"
+        model, question = agenda.model, agenda.items[position].question
+        assert model is not None
+        assert question is not None
+        with self.node.epoch(view, task) as network:
+            found = predict_in_units(
+                prediction_method(question.method),
+                [self.data.shard],
+                network,
+                self._kernel,
+                np.array([model.theta]),
+                model.scaling,
+                question.queries,
+                self.description.prediction_options(),
+                noisy=question.noisy,
+            )
+        self._count(network)
+        self.questions += 1
+        if view.members[position] == self.id:
+            self._settle(found, model, view)
+
+    def _settle(self, found: Prediction, model: Trained, view: View) -> None:
+        """Tell the answer to whoever asked this agent, unless that took too long."""
+        asked = self._proposed
+        if asked is not None and asked in self._asked:
+            self._asked.remove(asked)
+            self._finish(asked, answer=told_answer(found, model, view, self.description))
+            self.log("answered", queries=found.means.shape[1], method=found.method, status=found.status)
+
+    def ask(self, asked: Asked) -> None:
+        """Take up a question; called by the control thread."""
+        self._asked.append(asked)
+        self.node.wake()
+
+    def wish(self, wish: Wish) -> None:
+        """Train again, as soon as what is under way is done; called by the control thread."""
+        self._wish = wish
+        self._failed_in = 0
+        self.node.wake()
+
+    def observe(self, rows: Any) -> int:
+        """Take in new rows; they count from the next prediction on."""
+        count = self.data.append(rows)
+        self.log("observed", rows=count, in_all=self.data.rows)
+        self.node.wake()
+        return count
+
+    @property
+    def new_rows(self) -> int:
+        return max(0, self.data.rows - self.memory.rows) if self.memory.trained is not None else 0
+
+    def _expire(self) -> None:
+        """Nobody waits longer than was said; called by the control thread."""
+        now = time.monotonic()
+        for asked in [one for one in self._asked if now >= one.deadline]:
+            try:
+                self._asked.remove(asked)
+            except ValueError:  # answered just now
+                continue
+            doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
+            self._finish(asked, error=f"no answer within {asked.seconds:g} s: {self.name} is {doing}")
+
+    def _refuse_all(self, why: str) -> None:
+        while self._asked:
+            self._finish(self._asked.popleft(), error=why)
+
+    def _finish(self, asked: Asked, **told: Any) -> None:
+        try:
+            asked.reply(told)
+        except Exception as error:  # the asker may be gone
+            self.log.warn("nobody there to answer", error=str(error))
+
+    # ---- when something is wrong ------------------------------------------------------------------------------
+
+    def _fail(self, view: View, error: BaseException) -> None:
+        """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
+        self.phase, self.problem = "failed", f"{type(error).__name__}: {error}"
+        self.log.error("failed", error=self.problem)
+        self._refuse_all(f"{self.name} cannot work: {self.problem}")
+        rows = self.data.rows
+        self._wish = None
+        self.node.withdraw(True)
+        while not self._stopping.is_set() and self._wish is None and self.data.rows == rows:
+            self._stopping.wait(0.2)
+            self._refuse_all(f"{self.name} cannot work: {self.problem}")
+        self.node.withdraw(False)
+
+    # ---- odds and ends ----------------------------------------------------------------------------------------
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint.json"
+
+    def _save(self) -> None:
+        try:
+            self.memory.save(self._checkpoint)
+        except OSError as error:
+            self.log.error("no checkpoint", error=str(error))
+
+    def _tell_theta(self) -> None:
+        trained, estimates = self.memory.trained, self.memory.estimates
+        if len(estimates) and self.memory.chosen:
+            self.node.theta = estimates[0].tolist()
+        elif trained is not None:
+            self.node.theta = list(trained.log_theta)
+
+    def _count(self, network: ZenohNetwork) -> None:
+        self.rounds += network.ledger.rounds
+
+    def _watch(self) -> None:
+        complained = ""
+        while not self._stopping.wait(WATCH):
+            try:
+                more = self.data.refresh()
+                complained = ""
+            except (InputError, OSError) as error:
+                if str(error) != complained:
+                    complained = str(error)
+                    self.log.warn("the watched file cannot be read", error=complained)
+                continue
+            if more:
+                self.log("observed", rows=more, in_all=self.data.rows)
+                self.node.wake()
+
+    def _say_view(self, view: View) -> None:
+        self.views += 1
+        missing = sorted(set(range(len(self.description.names))) - set(view.members))
+        said = self.log.warn if missing else self.log
+        said("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")
+
+    def _named(self, members: Any) -> list[str]:
+        return [self.description.names[member] for member in members]
+
+    @property
+    def theta(self) -> dict[str, float]:
+        """The current estimate by name, in the units of the data; empty before there is one."""
+        labels = [*(f"l_{name}" for name in self.description.inputs), *hyperparameter_names(0)]
+        values = np.exp(self.node.theta).tolist()
+        return dict(zip(labels, values, strict=True)) if values else {}
+
+    def status(self) -> dict[str, Any]:
+        """What `fleetgp status` shows."""
+        view, trained = self.node.view, self.memory.trained
+        members = [] if view is None else self._named(view.members)
+        return {
+            "agent": self.name,
+            "phase": self.phase,
+            "problem": self.problem,
+            "round": self.round if self.phase == "training" else self.node.round,
+            "rounds": self.rounds + self.node.round,
+            "members": members,
+            "missing": [name for name in self.description.names if members and name not in members],
+            "theta": self.theta,
+            "disagreement": self.node.disagreement(),
+            "trained": None
+            if trained is None
+            else {
+                "id": trained.id,
+                "by": self._named(trained.members),
+                "method": trained.method,
+                "status": trained.status,
+                "rounds": trained.rounds,
+            },
+            "neighbours": self.node.neighbours(),
+            "bytes": sum(self.node.links.sent.values()),
+            "dropped": dict(self.node.links.dropped),
+            "rows": self.data.rows,
+            "new_rows": self.new_rows,
+            "questions": self.questions,
+            "waiting": len(self._asked),
+            "views": self.views,
+            "seconds": time.time() - self.began,
+            "digest": self.description.digest,
+        }
+
+
+class _Estimates:
+    """The current estimate of every start of a training, and whether the best start is chosen."""
+
+    def __init__(self, starts: int, network: ZenohNetwork) -> None:
+        self._starts, self._network = starts, network
+        self._rows: dict[int, Array] = {}
+
+    def take(self, start: int, log_theta: Array) -> tuple[Array, bool]:
+        """(S, P) and True if chosen; nothing while some start has not begun."""
+        self._rows[start] = log_theta
+        if self._starts == 1 or "choice" in self._network.ledger.rounds_by_phase:
+            return log_theta[None], True
+        if len(self._rows) < self._starts:
+            return np.zeros((0, 0)), False
+        return np.array([self._rows[k] for k in range(self._starts)]), False

@@ -1,0 +1,64 @@
+"""Talking to a running agent from outside: one request, one answer or one clear error, within a stated time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fleetgp.agent.description import Description
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.network.links import OPERATOR, Security, open_session, prefix_of
+
+#: Seconds to reach an agent that is there.
+REACH = 3.0
+
+
+class AgentClient:
+    """A session with one agent of a fleet. It raises NetworkError if the agent cannot be reached."""
+
+    def __init__(self, description: Description, agent: str, *, reach: float = REACH) -> None:
+        self.description, self.agent = description, agent
+        self._key = f"{prefix_of(description.run)}/{description.id_of(agent)}/{OPERATOR}"
+        endpoint = description.agents[description.id_of(agent)].endpoint
+        settings: dict[str, Any] = {
+            "mode": "client",
+            "connect": {"endpoints": [endpoint], "timeout_ms": round(1000 * reach), "exit_on_failure": True},
+            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+            "transport": {"shared_memory": {"enabled": False}},
+        }
+        own = description.credentials(OPERATOR)
+        if own is not None:
+            tls = Security(own.authority, own.certificate, own.key, ()).tls
+            settings["transport"]["link"] = {"tls": tls}
+        try:
+            self._session = open_session(settings, "")
+        except NetworkError:
+            raise NetworkError(f"{agent} cannot be reached at {endpoint}: is it running?") from None
+
+    def request(self, verb: str, within: float = 10.0, **content: Any) -> Any:
+        """The agent's answer, or its error."""
+        import zenoh
+
+        replies = self._session.get(
+            f"{self._key}/{verb}",
+            payload=json.dumps(content).encode(),
+            timeout=within,
+            target=zenoh.QueryTarget.ALL,
+        )
+        for reply in replies:
+            if reply.ok is None:
+                break
+            told = json.loads(bytes(reply.ok.payload))
+            if "error" in told:
+                raise (InputError if told.get("wrong") else NetworkError)(told["error"])
+            return told["answer"]
+        raise NetworkError(f"{self.agent} did not answer within {within:g} s")
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> AgentClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,72 @@
+"""What an agent tells Prometheus, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleetgp.agent.agent import Agent
+from fleetgp.errors import NetworkError
+
+PHASES = ("starting", "agreeing", "training", "predicting", "serving", "failed", "stopped")
+
+
+class Metrics:
+    """Serves /metrics until it is closed. Every scrape reads the agent's state as it is."""
+
+    def __init__(self, agent: Agent, port: int) -> None:
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        self._agent = agent
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            self._server, self._thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+        except OSError as error:
+            raise NetworkError(f"no metrics on port {port}: {error.strerror}") from error
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        status = self._agent.status()
+
+        def counter(name: str, text: str, value: float) -> Any:
+            return CounterMetricFamily(f"fleetgp_{name}", text, value=value)
+
+        def gauge(name: str, text: str, value: float) -> Any:
+            return GaugeMetricFamily(f"fleetgp_{name}", text, value=value)
+
+        yield counter("rounds", "Rounds of communication", status["rounds"])
+        yield counter("questions", "Questions answered together with others", status["questions"])
+        yield counter("views", "Memberships the agent worked in", status["views"])
+        yield gauge("round", "Round of the training under way", status["round"])
+        yield gauge("observations", "Rows the agent has", status["rows"])
+        yield gauge("new_observations", "Rows that came after the last training", status["new_rows"])
+        yield gauge("members", "Agents in the present membership", len(status["members"]))
+        if status["disagreement"] is not None:
+            yield gauge("disagreement", "Largest difference to a neighbour's log theta", status["disagreement"])
+        sent = CounterMetricFamily("fleetgp_bytes_sent", "Bytes sent", labels=["neighbour"])
+        up = GaugeMetricFamily("fleetgp_neighbour_up", "1 for a neighbour one can work with", labels=["neighbour"])
+        names = self._agent.description.names
+        for name, standing in status["neighbours"].items():
+            sent.add_metric([name], self._agent.node.links.sent[names.index(name)])
+            up.add_metric([name], float(standing == "up"))
+        yield sent
+        yield up
+        dropped = CounterMetricFamily("fleetgp_frames_dropped", "Messages refused", labels=["reason"])
+        for reason, count in status["dropped"].items():
+            dropped.add_metric([reason], count)
+        yield dropped
+        theta = GaugeMetricFamily("fleetgp_theta", "Hyperparameters, natural units", labels=["parameter"])
+        for name, value in status["theta"].items():
+            theta.add_metric([name], value)
+        yield theta
+        phase = GaugeMetricFamily("fleetgp_phase", "1 for what the agent is doing", labels=["phase"])
+        for name in PHASES:
+            phase.add_metric([name], float(name == status["phase"]))
+        yield phase
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5.0)

@@ -1,0 +1,387 @@
+"""One agent's place in the fleet: its links, what neighbours tell each other, and the views it works in.
+
+A control thread owns membership: it hears of links and hellos, tells neighbours what is new, and interrupts the work of
+a view that is over. The working thread asks it for the next view (`agree`) and for the network of a task (`epoch`).
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetgp.agent.description import Description
+from fleetgp.agent.logs import Log
+from fleetgp.agent.membership import Membership, Record, View, decode_records, encode_hello, encode_records
+from fleetgp.errors import NetworkError
+from fleetgp.network.links import EpochOverError, Links, Security
+from fleetgp.network.zenoh import ZenohNetwork
+
+#: Seconds between two hellos to a neighbour.
+HEARTBEAT = 0.5
+#: Seconds for which a view must stand still before an agent declares itself ready for it.
+SETTLE = 0.15
+#: A neighbour that missed n deadlines in a row is let in again after at most this many deadlines.
+LONGEST_PENALTY = 16
+
+
+class StoppedError(EpochOverError):
+    """The agent was told to stop."""
+
+
+@dataclass
+class _Neighbour:
+    """What is known of a neighbour besides its record."""
+
+    linked: bool = False
+    greeted: bool = False
+    refused: str = ""
+    heard: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+    misses: int = 0
+    suspended: Record | None = None
+    until: float = 0.0
+
+
+class Node:
+    """Links and membership of one agent. theta: what to tell neighbours of the current estimate, in logarithms.
+
+    beat: called by the control thread twice a second.
+    """
+
+    def __init__(self, description: Description, agent: int, log: Log, beat: Callable[[], None]) -> None:
+        self.description, self.agent, self.log = description, agent, log
+        self._on_beat = beat
+        self._withdrawn = False
+        self.theta: list[float] = []
+        self.incarnation = time.time_ns() // 1_000_000
+        self._membership = Membership(agent, description.graph, self.incarnation)
+        self._neighbours = {j: _Neighbour() for j in self._membership.neighbours}
+        self._changed = threading.Condition()
+        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._running: View | None = None
+        self._network: ZenohNetwork | None = None
+        self._began = time.monotonic()
+        self._stopping = False
+        own = description.credentials(description.names[agent])
+        security = None
+        if own is not None:
+            security = Security(own.authority, own.certificate, own.key, description.names)
+        self.links = Links(
+            [(agent, j) for j in self._neighbours],
+            hosted=[agent],
+            listen=description.agents[agent].endpoint,
+            endpoints={j: description.agents[j].endpoint for j in self._neighbours},
+            run=description.run,
+            lease=description.timeouts.lease,
+            security=security,
+            changed=lambda _, j, up: self._events.put(lambda: self._link(j, up)),
+            hello=lambda _, j, data: self._events.put(lambda: self._heard(j, data)),
+            early=lambda _: self._events.put(self._wake),
+        )
+        self._thread = threading.Thread(target=self._control, name="control", daemon=True)
+        self._thread.start()
+
+    # ---- for the working thread ---------------------------------------------------------------------------
+
+    def agree(self) -> View:
+        """Wait until all members of a view are ready for it. Those who do not come are left out in time."""
+        seen, since = 0, time.monotonic()
+        with self._changed:
+            while True:
+                self._check_stopping()
+                view, now = self._membership.view, time.monotonic()
+                if view.id != seen:
+                    seen, since = view.id, now
+                if now - since >= SETTLE and not self._holding(view, now) and self._membership.declare(view.id):
+                    self._tell()
+                if self._membership.own.view == view.id and self._membership.agreed:
+                    self._running = view
+                    return view
+                if now - since >= self.description.timeouts.round + SETTLE and not self._holding(view, now):
+                    self._suspend(set(self._membership.unready) & set(self._neighbours), "not ready in time")
+                    since = now
+                self._changed.wait(0.05)
+
+    @contextmanager
+    def epoch(self, view: View, task: int) -> Iterator[ZenohNetwork]:
+        """The network for one task of a view, among its members only."""
+        with self._changed:
+            self._check_running(view)
+            network = ZenohNetwork(
+                self.links,
+                view.graph,
+                [view.members.index(self.agent)],
+                members=view.members,
+                epoch=view.epoch(task),
+                timeout=self.description.timeouts.round,
+                excused=self._excused,
+            )
+            self._network = network
+        try:
+            yield network
+        finally:
+            with self._changed:
+                self._network = None
+                network.close()
+        with self._changed:
+            for j in view.members:
+                if j in self._neighbours:
+                    self._neighbours[j].misses = 0
+
+    def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> None:
+        """Wait until there is something to do: of one's own, or because a neighbour has begun the next task."""
+        epoch = view.epoch(task)
+        with self._changed:
+            while True:
+                self._check_running(view)
+                if wanted() or self.links.waiting(epoch):
+                    return
+                self._changed.wait(0.5)
+
+    def lost(self, view: View, neighbours: tuple[int, ...], why: str) -> None:
+        """A view is over because neighbours missed a deadline, or sent what nobody can work with."""
+        with self._changed:
+            self._suspend(set(neighbours), why)
+            self._give_up(why)
+            self._settle()
+
+    def withdraw(self, withdrawn: bool) -> None:
+        """Leave the fleet to the others, for as long as one cannot work; or come back to it."""
+        with self._changed:
+            self._withdrawn = withdrawn
+            self._settle()
+
+    # ---- for anybody ----------------------------------------------------------------------------------------
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Have the control thread do something short."""
+        self._events.put(action)
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._events.put(self._wake)
+
+    def stop(self) -> None:
+        """Interrupt all work; `agree` and `idle` raise StoppedError from now on."""
+        self._stopping = True
+        self._events.put(lambda: self._give_up("stopping"))
+        self._events.put(self._wake)
+
+    def close(self) -> None:
+        self._events.put(None)
+        self._thread.join(timeout=5.0)
+        self.links.close()
+
+    @property
+    def view(self) -> View | None:
+        """The view the agent works in, or None while it looks for one."""
+        return self._running
+
+    @property
+    def round(self) -> int:
+        network = self._network
+        return 0 if network is None else network.round
+
+    def neighbours(self) -> dict[str, str]:
+        """Every neighbour: "up", or why not."""
+        return {self.description.names[j]: self._standing(n) for j, n in self._neighbours.items()}
+
+    def disagreement(self) -> float | None:
+        """The largest difference to a neighbour's log theta, as last told."""
+        others = [n.state.get("theta") for n in self._neighbours.values() if n.linked]
+        told = [theta for theta in others if theta and len(theta) == len(self.theta)]
+        if not self.theta or not told:
+            return None
+        return float(max(abs(a - b) for theta in told for a, b in zip(self.theta, theta, strict=True)))
+
+    # ---- the control thread -----------------------------------------------------------------------------
+
+    def _control(self) -> None:
+        beat = time.monotonic()
+        while True:
+            try:
+                action = self._events.get(timeout=max(0.0, beat - time.monotonic()))
+            except queue.Empty:
+                action = self._beat
+                beat = time.monotonic() + HEARTBEAT
+            if action is None:
+                return
+            try:
+                with self._changed:
+                    action()
+            except Exception as error:  # whatever a neighbour sends, the agent goes on
+                self.log.error("control", error=f"{type(error).__name__}: {error}")
+
+    def _beat(self) -> None:
+        for j, neighbour in self._neighbours.items():
+            up = self.links.up(self.agent, j)
+            if up != neighbour.linked:
+                self._link(j, up)
+        self._readmit()
+        self._settle()
+        for j, neighbour in self._neighbours.items():
+            if neighbour.linked:
+                self._greet(j, everything=False)
+        self._on_beat()
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+
+    def _link(self, j: int, up: bool) -> None:
+        neighbour = self._neighbours[j]
+        if up == neighbour.linked:
+            return
+        neighbour.linked, neighbour.greeted, neighbour.refused = up, False, ""
+        if up:
+            self._greet(j, everything=True)
+        else:
+            self.log("link down", neighbour=self.description.names[j])
+        self._settle()
+
+    def _heard(self, j: int, data: bytes) -> None:
+        neighbour = self._neighbours[j]
+        try:
+            hello = json.loads(data)
+            digest, state, summary = hello["digest"], hello["state"], hello["summary"]
+            records = decode_records(hello["records"])
+            if not (isinstance(digest, str) and isinstance(state, dict) and isinstance(summary, int)):
+                raise NetworkError("a hello with a digest, a state and a summary was expected")
+            state = _checked_state(state)
+        except (ValueError, KeyError, TypeError, RecursionError, NetworkError):
+            self.links.drop("malformed")
+            return
+        if digest != self.description.digest:
+            if neighbour.refused != digest:
+                neighbour.refused, neighbour.greeted = digest, False
+                self.log.error(
+                    "refused",
+                    neighbour=self.description.names[j],
+                    why="it holds another fleet description",
+                    its_digest=digest[:16],
+                    own_digest=self.description.digest[:16],
+                )
+                self._settle()
+            return
+        if not self.links.up(self.agent, j):
+            return  # a last word of a link that is down
+        if not neighbour.linked:
+            self._link(j, True)
+        neighbour.refused, neighbour.heard, neighbour.state = "", time.monotonic(), state
+        if not neighbour.greeted:
+            neighbour.greeted = True
+            self.log("neighbour up", neighbour=self.description.names[j])
+        news = self._membership.merge(records)
+        self._readmit()
+        self._settle(news)
+        if summary != self._membership.summary:
+            self._greet(j, everything=True)
+
+    def _settle(self, news: bool = False) -> None:
+        """What follows from a change: tell it, and end the work of a view that is over."""
+        up = [j for j, n in self._neighbours.items() if self._standing(n) == "up" and not self._withdrawn]
+        news |= self._membership.call_up(up)
+        if self._running is not None and self._membership.view.id != self._running.id:
+            self._give_up("the membership changes")
+            news = True
+        if news:
+            self._tell()
+            self._changed.notify_all()
+
+    def _give_up(self, why: str) -> None:
+        if self._running is None:
+            return
+        self._running = None
+        self._membership.give_up()
+        if self._network is not None:
+            self._network.interrupt(why)
+        self._tell()
+        self._changed.notify_all()
+
+    def _tell(self) -> None:
+        for j, neighbour in self._neighbours.items():
+            if neighbour.linked:
+                self._greet(j, everything=True)
+
+    def _greet(self, j: int, *, everything: bool) -> None:
+        network = self._network
+        hello = {
+            "digest": self.description.digest,
+            "summary": self._membership.summary,
+            "records": encode_records(self._membership.records if everything else [self._membership.own]),
+            "state": {
+                "epoch": 0 if network is None else network.epoch,
+                "waiting": network is not None and network.waiting,
+                "theta": self.theta,
+            },
+        }
+        self.links.greet(self.agent, j, encode_hello(hello))
+
+    # ---- who is believed to be there -------------------------------------------------------------------
+
+    def _standing(self, neighbour: _Neighbour) -> str:
+        if neighbour.refused:
+            return "refused: it holds another fleet description"
+        if not neighbour.linked:
+            return "down"
+        if not neighbour.greeted:
+            return "silent"
+        return "up" if neighbour.suspended is None else "suspended: it missed a deadline"
+
+    def _suspend(self, neighbours: set[int], why: str) -> None:
+        """Do without neighbours until they say that they are ready for work."""
+        for j in sorted(neighbours):
+            neighbour = self._neighbours[j]
+            penalty = min(2**neighbour.misses - 1, LONGEST_PENALTY) * self.description.timeouts.round
+            neighbour.misses += 1
+            neighbour.until = time.monotonic() + penalty
+            neighbour.suspended = self._membership.of(j) or Record(j, 0)
+            self.log.warn("suspended", neighbour=self.description.names[j], why=why, penalty=penalty)
+        if neighbours:
+            self._settle()
+
+    def _readmit(self) -> None:
+        for j, neighbour in self._neighbours.items():
+            record, before = self._membership.of(j), neighbour.suspended
+            if before is None or record is None or time.monotonic() < neighbour.until:
+                continue
+            if record.age > before.age and record.view:
+                neighbour.suspended = None
+                self.log("readmitted", neighbour=self.description.names[j])
+
+    def _excused(self, j: int) -> bool:
+        """Whether a neighbour says that it waits for somebody else, in the same epoch."""
+        neighbour, network = self._neighbours[j], self._network
+        recent = time.monotonic() - neighbour.heard < 4 * HEARTBEAT
+        same = network is not None and neighbour.state.get("epoch") == network.epoch
+        return bool(recent and same and neighbour.state.get("waiting"))
+
+    def _holding(self, view: View, now: float) -> bool:
+        """At the start: whether to wait for those who have not come yet, since nobody has begun."""
+        if len(view.members) == self.description.graph.agents:
+            return False
+        if now - self._began >= self.description.timeouts.connect:
+            return False
+        records = (self._membership.of(member) for member in view.members)
+        return not any(record is not None and record.view for record in records)
+
+    def _check_stopping(self) -> None:
+        if self._stopping:
+            raise StoppedError("the agent stops")
+
+    def _check_running(self, view: View) -> None:
+        self._check_stopping()
+        if self._running is None or self._running.id != view.id:
+            raise EpochOverError("the membership changed")
+
+
+def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
+    theta = state.get("theta", [])
+    if not isinstance(theta, list) or not all(isinstance(value, int | float) for value in theta):
+        raise NetworkError("theta must be a list of numbers")
+    return {"epoch": state.get("epoch"), "waiting": bool(state.get("waiting")), "theta": theta}

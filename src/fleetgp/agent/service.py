@@ -1,0 +1,101 @@
+"""What an agent does when it is asked from outside, over its own endpoint: one JSON document in, one out.
+
+The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator's may use it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fleetgp.agent.agenda import Question, Wish
+from fleetgp.agent.agent import Agent
+from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.agent.questions import Asked
+from fleetgp.errors import FleetGPError, InputError, unknown_name
+from fleetgp.network.links import OPERATOR, prefix_of
+
+#: A longer request is refused.
+MAX_REQUEST_BYTES = 64 * 2**20
+
+Reply = Callable[[dict[str, Any]], None]
+
+
+class Service:
+    """Listens for requests; everything but parsing is done by the agent's control thread."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._key = f"{prefix_of(agent.description.run)}/{agent.id}/{OPERATOR}"
+        self._verbs: dict[str, Callable[[dict[str, Any], Reply], None]] = {
+            "status": lambda _, reply: reply({"answer": agent.status()}),
+            "ask": self._ask,
+            "observe": self._observe,
+            "train": self._train,
+            "stop": self._stop,
+        }
+        self._queryable = agent.node.links.session.declare_queryable(f"{self._key}/*", self._came, complete=True)
+
+    def _came(self, query: Any) -> None:
+        """In Zenoh's thread: take the request, and have it done elsewhere."""
+        verb = str(query.key_expr).rsplit("/", 1)[-1]
+        payload = b"" if query.payload is None else bytes(query.payload)
+
+        def reply(told: dict[str, Any]) -> None:
+            query.reply(query.key_expr, json.dumps(told).encode())
+            query.drop()
+
+        self._agent.node.call(lambda: self._do(verb, payload, reply))
+
+    def _do(self, verb: str, payload: bytes, reply: Reply) -> None:
+        try:
+            if verb not in self._verbs:
+                raise unknown_name("request", verb, self._verbs)
+            if len(payload) > MAX_REQUEST_BYTES:
+                raise InputError(f"a request of {len(payload)} bytes is over the limit of {MAX_REQUEST_BYTES}")
+            try:
+                request = json.loads(payload or b"{}")
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"the request is no JSON: {error}") from error
+            if not isinstance(request, dict):
+                raise InputError("the request must be a JSON object")
+            self._verbs[verb](request, reply)
+        except FleetGPError as error:
+            reply({"error": str(error), "wrong": isinstance(error, InputError)})
+        except OSError as error:
+            reply({"error": f"{self._agent.name}: {error}"})
+
+    def _ask(self, request: dict[str, Any], reply: Reply) -> None:
+        description = self._agent.description
+        method = request.get("method") or description.prediction.method
+        if method not in PREDICTORS:
+            raise unknown_name("prediction method", method, PREDICTORS)
+        try:
+            queries = np.array(request["queries"], dtype=float)
+            seconds = float(request.get("seconds") or description.timeouts.ask)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a list of queries was expected: {error}") from error
+        if queries.ndim != 2 or queries.shape[1] != description.dimension or not np.isfinite(queries).all():
+            raise InputError(f"queries must be finite, of shape (T, {description.dimension}), but {queries.shape} came")
+        question = Question(queries, method, bool(request.get("noisy")))
+        self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply))
+
+    def _observe(self, request: dict[str, Any], reply: Reply) -> None:
+        count = self._agent.observe(request.get("rows"))
+        reply({"answer": {"rows": count, "in_all": self._agent.data.rows}})
+
+    def _train(self, request: dict[str, Any], reply: Reply) -> None:
+        method = request.get("method")
+        if method is not None and method not in TRAINERS:
+            raise unknown_name("training method", method, TRAINERS)
+        trained = self._agent.memory.trained
+        self._agent.wish(Wish(bool(request.get("cold")), method))
+        reply({"answer": {"before": None if trained is None else trained.id}})
+
+    def _stop(self, request: dict[str, Any], reply: Reply) -> None:
+        reply({"answer": {"agent": self._agent.name}})
+        self._agent.stop()

@@ -1,0 +1,100 @@
+"""Where in a TOML file a value stands: the standard parser does not tell."""
+
+from __future__ import annotations
+
+import re
+
+Path = tuple[str | int, ...]
+
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+
+
+class Lines:
+    """The lines of a well-formed TOML file, by path: keys, and positions in arrays.
+
+    >>> lines = Lines('name = "bay"\\n\\n[[agent]]\\nname = "a"\\nneighbours = [\\n  "b",\\n  "q",\\n]\\n')
+    >>> lines.of(("name",)), lines.of(("agent", 0, "name")), lines.of(("agent", 0, "neighbours", 1), "q")
+    (1, 4, 7)
+    >>> lines.of(("agent", 0, "data"))  # not there: the line of what should have it
+    3
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text.splitlines()
+        self._lines: dict[Path, int] = {}
+        self._ends: dict[Path, int] = {}
+        counts: dict[Path, int] = {}
+        table: Path = ()
+        number = 0
+        while number < len(self._text):
+            line = self._text[number]
+            header, key = _HEADER.match(line), _KEY.match(line)
+            end = number
+            if key is None and header is not None:
+                table = self._table(_names(header.group(2)), header.group(1) == "[[", counts)
+                self._lines.setdefault(table, number)
+            elif key is not None:
+                end = self._statement_end(number, key.end())
+                path = (*table, *_names(key.group(1)))
+                for length in range(1, len(path) + 1):
+                    self._lines.setdefault(path[:length], number)
+                self._ends[path] = end
+            number = end + 1
+
+    def of(self, path: Path, value: object = None) -> int:
+        """The line of a path, counted from 1, or of the nearest that contains it.
+
+        value: within a statement of several lines, where this string stands.
+        """
+        for length in range(len(path), 0, -1):
+            found = path[:length]
+            if found in self._lines:
+                first = self._lines[found]
+                for line in range(first, self._ends.get(found, first) + 1):
+                    if isinstance(value, str) and re.search(rf"""["']{re.escape(value)}["']""", self._text[line]):
+                        return line + 1
+                return first + 1
+        return 1
+
+    def _table(self, names: Path, array: bool, counts: dict[Path, int]) -> Path:
+        path: Path = ()
+        for depth, name in enumerate(names):
+            path = (*path, name)
+            last = depth == len(names) - 1
+            if array and last:
+                counts[path] = counts.get(path, -1) + 1
+            if path in counts:
+                path = (*path, counts[path])
+        return path
+
+    def _statement_end(self, number: int, column: int) -> int:
+        """The line on which the value that begins here ends."""
+        depth, quote = 0, ""
+        while True:
+            line = self._text[number]
+            while column < len(line):
+                if quote:
+                    if line[column] == "\\" and quote[0] == '"':
+                        column += 2
+                        continue
+                    if line.startswith(quote, column):
+                        column += len(quote)
+                        quote = ""
+                        continue
+                elif line[column] == "#":
+                    break
+                elif line[column] in "\"'":
+                    quote = line[column] * (3 if line.startswith(line[column] * 3, column) else 1)
+                    column += len(quote)
+                    continue
+                else:
+                    depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(line[column], 0)
+                column += 1
+            if (depth <= 0 and len(quote) != 3) or number + 1 >= len(self._text):
+                return number
+            number, column = number + 1, 0
+
+
+def _names(dotted: str) -> Path:
+    return tuple(part.strip("\"' \t") for part in re.findall(r""""[^"]*"|'[^']*'|[\w-]+""", dotted))

@@ -1,0 +1,48 @@
+"""Points to ask for, and the answer beside them: the same table for a model folder and for a running fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.data.tables import check_ending, read_columns, read_table, write_columns
+from fleetgp.errors import InputError
+from fleetgp.files import check_writable
+
+ADDED = ("mean", "standard_deviation", "agents")
+
+
+def check_answer_file(out: Path, points: Path) -> None:
+    """One clear error where the answer cannot go, before any work is done for it."""
+    check_ending(out)
+    check_writable(out)
+    if out.exists() and points.exists() and out.samefile(points):
+        raise InputError(f"{out}: the answer would replace the points: choose another name")
+
+
+def read_points(points: Path, inputs: Sequence[str]) -> tuple[Array, dict[str, Any]]:
+    """The queries (T, D), and all columns of the file, to go into the answer."""
+    columns = read_columns(points, inputs)
+    try:
+        queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in inputs])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{points}: the columns {list(inputs)} must hold numbers: {error}") from error
+    if not np.isfinite(queries).all():
+        bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+        raise InputError(
+            f"{points}: {bad.size} rows have missing or infinite values (first: row {bad[0] + 1}): remove them"
+        )
+    others = {name: column for name, column in read_table(points).items() if len(column) == len(queries)}
+    clash = set(ADDED) & set(others)
+    if clash:
+        raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")
+    return queries, others
+
+
+def write_answer(out: Path, others: dict[str, Any], mean: Array, variance: Array, agents: IntArray) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_columns(out, {**others, **dict(zip(ADDED, (mean, np.sqrt(variance), agents), strict=True))})

@@ -1,0 +1,385 @@
+"""Links to neighbours over Eclipse Zenoh in peer mode: one session per process. Needs the extra "fleet".
+
+Links exist along the graph's edges only: no scouting, no gossip, so that nobody is introduced to anybody. A neighbour
+sends on two keys: fleetgp/RUN/RECEIVER/SENDER/frame carries the frames of algorithms (`wire`), .../hello what
+neighbours tell each other about themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.graph import Topology
+from fleetgp.network.frames import Edge
+from fleetgp.network.wire import Frame, decode
+
+#: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.
+WAITING = 512 * 2**20
+#: Epochs that have not begun here, of which one neighbour may have sent frames already.
+EARLY = 4
+#: A hello is longer only if it is junk.
+MAX_HELLO_BYTES = 2**20
+#: The common name of whoever may ask agents, and tell them to train or to stop.
+OPERATOR = "operator"
+
+
+class EpochOverError(NetworkError):
+    """The epoch ended for all its members, whatever its algorithm still waits for."""
+
+
+class Mail:
+    """One epoch's frames, in the order in which they came. Closing it wakes whoever waits."""
+
+    def __init__(self, frames: Iterable[tuple[Edge, Frame, int]] = ()) -> None:
+        self._queue: queue.SimpleQueue[tuple[Edge, Frame, int] | None] = queue.SimpleQueue()
+        self._why = ""
+        for item in frames:
+            self._queue.put(item)
+
+    def put(self, edge: Edge, frame: Frame, size: int) -> None:
+        self._queue.put((edge, frame, size))
+
+    def get(self, seconds: float) -> tuple[Edge, Frame, int] | None:
+        """The next frame with its edge (sender, receiver) and size, or None if none came in time."""
+        if self._why:
+            raise EpochOverError(self._why)
+        try:
+            item = self._queue.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            return None
+        if item is None:
+            raise EpochOverError(self._why)
+        return item
+
+    def close(self, why: str) -> None:
+        self._why = why
+        self._queue.put(None)
+
+
+@dataclass(frozen=True)
+class Security:
+    """Mutual TLS, and who may say what: TLS keeps strangers out, access control binds a certificate to its agent.
+
+    names: every agent's name, by id; the common name of its certificate.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+    names: Sequence[str]
+
+    @property
+    def tls(self) -> dict[str, Any]:
+        return {
+            "root_ca_certificate": str(self.authority),
+            "listen_certificate": str(self.certificate),
+            "listen_private_key": str(self.key),
+            "connect_certificate": str(self.certificate),
+            "connect_private_key": str(self.key),
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+        }
+
+    def access(self, hosted: Sequence[int], edges: Sequence[Edge], run: int) -> dict[str, Any]:
+        """Zenoh's access control for an end with these agents and edges (own, neighbour): all else is denied."""
+        rules: list[dict[str, Any]] = []
+        subjects: list[dict[str, Any]] = []
+        policies: list[dict[str, Any]] = []
+
+        def allow(name: str, label: str, allowed: Sequence[tuple[str, str, str]]) -> None:
+            for number, (flow, message, key) in enumerate(allowed):
+                rules.append(
+                    {
+                        "id": f"{label} {number}",
+                        "permission": "allow",
+                        "flows": [flow],
+                        "messages": [message],
+                        "key_exprs": [key],
+                    }
+                )
+            subjects.append({"id": label, "cert_common_names": [name]})
+            policies.append({"rules": [f"{label} {number}" for number in range(len(allowed))], "subjects": [label]})
+
+        prefix = prefix_of(run)
+        for own, neighbour in edges:
+            # From a neighbour: its own messages to us, and that it listens to what is sent to it. To it: the converse.
+            allow(
+                self.names[neighbour],
+                f"{own}-{neighbour}",
+                (
+                    ("ingress", "put", f"{prefix}/{own}/{neighbour}/*"),
+                    ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/*/*"),
+                    ("egress", "put", f"{prefix}/{neighbour}/{own}/*"),
+                    ("egress", "declare_subscriber", f"{prefix}/{own}/*/*"),
+                ),
+            )
+        for own in hosted:
+            key = f"{prefix}/{own}/{OPERATOR}/*"
+            allow(
+                OPERATOR,
+                f"{own}-{OPERATOR}",
+                (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key)),
+            )
+        return {
+            "enabled": True,
+            "default_permission": "deny",
+            "rules": rules,
+            "subjects": subjects,
+            "policies": policies,
+        }
+
+
+class Links:
+    """One end of a fleet: a Zenoh session, and links to the neighbours of the agents hosted here.
+
+    edges: (own agent, neighbour) of every link.  hosted: the own agents, where one of them may have no link.
+    listen: this end's endpoint, like "tcp/127.0.0.1:7447".
+    endpoints: those of the neighbours, by agent id.  run: tells this fleet's messages from those of another.
+    lease: seconds after which a silent link counts as dead.
+    security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
+    changed(own, neighbour, up), hello(own, neighbour, data), early(epoch): called from Zenoh's threads; must be short.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[Edge],
+        *,
+        hosted: Sequence[int] | None = None,
+        listen: str,
+        endpoints: Mapping[int, str],
+        run: int = 0,
+        lease: float = 5.0,
+        security: Security | None = None,
+        changed: Callable[[int, int, bool], None] | None = None,
+        hello: Callable[[int, int, bytes], None] | None = None,
+        early: Callable[[int], None] | None = None,
+    ) -> None:
+        self.edges, self.run = tuple(edges), run
+        self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
+        self.dropped: Counter[str] = Counter()
+        self.sent: Counter[int] = Counter()
+        self._hello, self._on_early = hello, early
+        self._claimed: dict[int, Mail] = {}
+        self._early: OrderedDict[tuple[int, int], list[tuple[Edge, Frame, int]]] = OrderedDict()
+        self._over: deque[int] = deque(maxlen=1000)
+        self._waiting: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        missing = sorted({neighbour for _, neighbour in edges} - set(endpoints))
+        if missing:
+            raise InputError(f"endpoints must name every neighbour, but those of {missing} are missing")
+        connect = [endpoints[neighbour] for _, neighbour in edges]
+        if security is None and not all(is_local(end) for end in (listen, *connect)):
+            raise InputError("outside of this machine agents need certificates: give security, and tls/ endpoints")
+        settings = peer_settings(listen, connect, lease)
+        if security is not None:
+            settings["transport"]["link"]["tls"] = security.tls
+            settings["access_control"] = security.access(self.hosted, self.edges, run)
+        self.session = open_session(settings, f"no session on {listen}")
+        try:
+            self._declare(changed)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def along(cls, topology: Topology, hosted: Sequence[int], **options: Any) -> Links:
+        """The links of the agents hosted here along a graph's edges."""
+        edges = [(r, s) for r, s in topology.union.directed.tolist() if r in set(hosted) and s not in set(hosted)]
+        return cls(edges, **options)
+
+    # ---- sending --------------------------------------------------------------------------------------
+
+    def send(self, own: int, neighbour: int, frame: bytes) -> None:
+        self.sent[neighbour] += len(frame)
+        self._frames[own, neighbour].put(frame)
+
+    def greet(self, own: int, neighbour: int, data: bytes) -> None:
+        """A hello: dropped rather than waited for where the link is busy; there will be another."""
+        self.sent[neighbour] += len(data)
+        self._hellos[own, neighbour].put(data)
+
+    def up(self, own: int, neighbour: int) -> bool:
+        """Whether the neighbour listens."""
+        return bool(self._frames[own, neighbour].matching_status.matching)
+
+    def wait(self, seconds: float) -> None:
+        """Until all neighbours listen (what is sent before is lost), or one error that names those who do not."""
+        deadline = time.monotonic() + seconds
+        while silent := sorted({neighbour for own, neighbour in self.edges if not self.up(own, neighbour)}):
+            if time.monotonic() > deadline:
+                names = ", ".join(map(str, silent))
+                raise NetworkError(f"agent {names} did not answer within {seconds:g} s: is it running, and reachable?")
+            time.sleep(0.01)
+
+    # ---- receiving ------------------------------------------------------------------------------------
+
+    def claim(self, epoch: int) -> Mail:
+        """The frames of an epoch: those that came early, and all that will come."""
+        with self._lock:
+            early = [key for key in self._early if key[0] == epoch]
+            mail = Mail(item for key in early for item in self._early.pop(key))
+            self._claimed[epoch] = mail
+            return mail
+
+    def retire(self, epoch: int) -> None:
+        """The epoch is over: its frames come late from now on."""
+        with self._lock:
+            self._claimed.pop(epoch, None)
+            self._over.append(epoch)
+            if not self._claimed and not self._early:
+                self._waiting.clear()
+
+    def waiting(self, epoch: int) -> bool:
+        """Whether frames of an epoch came that has not begun here."""
+        return any(key[0] == epoch for key in list(self._early))
+
+    def consumed(self, edge: Edge, size: int) -> None:
+        self._waiting[edge[0]] -= size
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] += 1
+
+    def _frame_came(self, key: str, data: bytes) -> None:
+        receiver, sender = (int(part) for part in key.split("/")[2:4])
+        try:
+            frame = decode(data)
+        except NetworkError:
+            self.drop("malformed")
+            return
+        if frame.run != self.run:
+            self.drop("foreign")
+            return
+        item = ((sender, receiver), frame, len(data))
+        with self._lock:
+            if frame.epoch in self._over:
+                self.drop("late")
+                return
+            if self._waiting[sender] + len(data) > WAITING:
+                self.drop("flooded")
+                return
+            self._waiting[sender] += len(data)
+            if frame.epoch in self._claimed:
+                self._claimed[frame.epoch].put(*item)
+                return
+            self._early.setdefault((frame.epoch, sender), []).append(item)
+            kept = [early for early in self._early if early[1] == sender]
+            if len(kept) > EARLY:
+                for _, _, size in self._early.pop(kept[0]):
+                    self._waiting[sender] -= size
+                    self.drop("late")
+        if self._on_early is not None:
+            self._on_early(frame.epoch)
+
+    def _arrived(self, sample: Any) -> None:
+        try:
+            key = str(sample.key_expr)
+            data = bytes(sample.payload)
+            _, _, receiver, sender, what = key.split("/")
+            if (int(receiver), int(sender)) not in self.edges:
+                self.drop("impostor")
+            elif what == "frame":
+                self._frame_came(key, data)
+            elif what == "hello" and len(data) <= MAX_HELLO_BYTES:
+                if self._hello is not None:
+                    self._hello(int(receiver), int(sender), data)
+            else:
+                self.drop("malformed")
+        except ValueError:
+            self.drop("malformed")
+
+    # ---- the session ----------------------------------------------------------------------------------
+
+    def _declare(self, changed: Callable[[int, int, bool], None] | None) -> None:
+        import zenoh
+
+        prefix = prefix_of(self.run)
+        self._subscribers = [
+            self.session.declare_subscriber(f"{prefix}/{agent}/*/*", self._arrived) for agent in self.hosted
+        ]
+        self._frames: dict[Edge, Any] = {}
+        self._hellos: dict[Edge, Any] = {}
+        self._listeners = []
+        for own, neighbour in self.edges:
+            key = f"{prefix}/{neighbour}/{own}"
+            self._frames[own, neighbour] = self.session.declare_publisher(
+                f"{key}/frame",
+                reliability=zenoh.Reliability.RELIABLE,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+            )
+            self._hellos[own, neighbour] = self.session.declare_publisher(
+                f"{key}/hello", congestion_control=zenoh.CongestionControl.DROP, express=True
+            )
+            if changed is not None:
+                self._listeners.append(self._listen(own, neighbour, changed))
+
+    def _listen(self, own: int, neighbour: int, changed: Callable[[int, int, bool], None]) -> Any:
+        return self._frames[own, neighbour].declare_matching_listener(
+            lambda status: changed(own, neighbour, bool(status.matching))
+        )
+
+    def close(self) -> None:
+        """Leave the fleet; safe to call twice."""
+        if not self.session.is_closed():
+            self.session.close()
+
+    def __enter__(self) -> Links:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def prefix_of(run: int) -> str:
+    return f"fleetgp/{run:016x}"
+
+
+def is_local(endpoint: str) -> bool:
+    return re.match(r"^\w+/(127\.\d+\.\d+\.\d+|localhost|\[::1\]):", endpoint) is not None
+
+
+def peer_settings(listen: str, connect: Sequence[str], lease: float) -> dict[str, Any]:
+    return {
+        "mode": "peer",
+        "listen": {"endpoints": [listen]},
+        "connect": {
+            "endpoints": sorted(set(connect)),
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+            "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
+        },
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {
+            "shared_memory": {"enabled": False},
+            "link": {
+                "tx": {
+                    "lease": round(1000 * lease),
+                    # Microseconds: longer, and one dead edge holds up the healthy ones.
+                    "queue": {"congestion_control": {"block": {"wait_before_close": 500_000}}},
+                }
+            },
+        },
+    }
+
+
+def open_session(settings: Mapping[str, Any], failed: str) -> Any:
+    try:
+        import zenoh
+    except ImportError as error:
+        raise InputError('this network needs Eclipse Zenoh: install the extra "fleet"') from error
+    try:
+        return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
+    except zenoh.ZError as error:
+        raise NetworkError(f"{failed}: {error}") from error
