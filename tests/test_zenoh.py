@@ -287,9 +287,9 @@ def test_certificates_from_the_command_line(tmp_path: Path) -> None:
     ]
     found = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert found.exit_code == 0, found.output
-    assert set(json.loads(found.stdout)["certificates"]) == {"auv1", "auv2"}
+    assert set(json.loads(found.stdout)["certificates"]) == {"auv1", "auv2", "operator"}
     assert {p.name for p in (tmp_path / "k").iterdir()} == {
-        f"{name}.{end}" for name in ("authority", "auv1", "auv2") for end in ("crt", "key")
+        f"{name}.{end}" for name in ("authority", "auv1", "auv2", "operator") for end in ("crt", "key")
     }
     refused = CliRunner().invoke(app, ["certs", str(tmp_path / "k"), "--agents", "authority"], catch_exceptions=False)
     assert refused.exit_code == 2

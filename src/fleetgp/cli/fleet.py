@@ -189,7 +189,12 @@ def _short(value: Any) -> str:
 
 
 def down(file: FILE, as_json: Json = False) -> None:
-    """Stop all agents of a file that can be reached."""
+    """Stop all agents of a file that can be reached.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp down fleet.toml[/cyan]
+    """
     description = _description(file)
     stopped, silent = [], []
     for name in description.names:

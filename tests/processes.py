@@ -1,0 +1,141 @@
+"""A real fleet for tests: one process per agent, each with a file of its own, that can be killed, frozen and asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.agent.client import AgentClient
+from fleetgp.agent.description import read_description
+from fleetgp.agent.example import fleet_text, free_ports
+from fleetgp.data.partition import Shard
+from fleetgp.errors import NetworkError
+
+
+class Processes:
+    """Agents a0, a1, ... with these shards and links. options: of fleet.toml, as `fleet_text` has them.
+
+    inside: what to put before an agent's command, to run it in a network namespace.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        shards: Sequence[Shard],
+        edges: Sequence[tuple[int, int]],
+        *,
+        endpoints: Sequence[str] | None = None,
+        extra: str = "",
+        inside: Callable[[int], list[str]] = lambda _: [],
+        **options: Any,
+    ) -> None:
+        self.folder, self.names = folder, [f"a{k}" for k in range(len(shards))]
+        self.inside = inside
+        for name, (inputs, observations) in zip(self.names, shards, strict=True):
+            np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
+        ends = endpoints or [f"tcp/127.0.0.1:{port}" for port in free_ports(len(shards))]
+        files = [f"{name}.npz" for name in self.names]
+        self.file = folder / "fleet.toml"
+        text = fleet_text("test", self.names, ends, files, edges, **options)
+        self.file.write_text(text.replace("watch = true", "watch = false") + extra)
+        self.description = read_description(self.file)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *names: str, file: Path | None = None) -> None:
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        for name in names or self.names:
+            command = [sys.executable, "-m", "fleetgp", "agent", str(file or self.file), "--name", name]
+            with (self.folder / f"{name}.log").open("ab") as log:
+                inside = self.inside(self.names.index(name))
+                self.running[name] = subprocess.Popen([*inside, *command], env=env, stderr=log, stdout=log)
+
+    def kill(self, name: str) -> None:
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.running[name].send_signal(number)
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGTERM)
+        for name, process in self.running.items():
+            try:
+                process.wait(15.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"{name} did not stop") from None
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            self.stop()
+        except AssertionError:
+            if kind is None:
+                raise
+
+    def request(self, name: str, verb: str, within: float = 10.0, **content: Any) -> Any:
+        with AgentClient(self.description, name) as client:
+            return client.request(verb, within, **content)
+
+    def status(self, name: str) -> dict[str, Any]:
+        try:
+            with AgentClient(self.description, name, reach=1.0) as client:
+                state: dict[str, Any] = client.request("status", 3.0)
+                return state
+        except NetworkError:
+            return {}
+
+    def wait(self, done: Callable[[dict[str, dict[str, Any]]], bool], names: Sequence[str], seconds: float) -> Any:
+        """Until done(status by name) holds; the last status otherwise goes into the error."""
+        deadline = time.monotonic() + seconds
+        while True:
+            states = {name: self.status(name) for name in names}
+            if all(states.values()) and done(states):
+                return states
+            if time.monotonic() > deadline:
+                told = {name: {k: s.get(k) for k in KEPT} for name, s in states.items()}
+                raise AssertionError(f"not within {seconds:g} s: {told}\n{self.last_words()}")
+            time.sleep(0.1)
+
+    def wait_trained(self, names: Sequence[str], seconds: float = 60.0) -> Any:
+        """Until exactly these agents serve a model that they trained together."""
+
+        def done(states: dict[str, dict[str, Any]]) -> bool:
+            return all(
+                s["phase"] == "serving" and s["members"] == list(names) and s["trained"]["by"] == list(names)
+                for s in states.values()
+            )
+
+        return self.wait(done, names, seconds)
+
+    def thetas(self, names: Sequence[str]) -> Any:
+        return np.array([list(self.status(name)["theta"].values()) for name in names])
+
+    def log(self, name: str) -> list[dict[str, Any]]:
+        lines = (self.folder / f"{name}.log").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def last_words(self) -> str:
+        return "\n".join(
+            f"{name}: " + " | ".join((self.folder / f"{name}.log").read_text().splitlines()[-12:])
+            for name in self.names
+            if (self.folder / f"{name}.log").exists()
+        )
+
+
+KEPT = ("phase", "round", "members", "trained", "neighbours", "problem")
