@@ -1,9 +1,9 @@
-"""Random faults in a real fleet, and what must be true when they end: `python tests/chaos.py --trials 50`.
+"""Random faults in a real fleet, and what must be true when they end: `python -m tests.chaos --trials 50`.
 
 A trial starts agents as processes, on hosts of their own where network namespaces can be had, and lets random faults
 happen to them: kill -9 and restarts, SIGSTOP and SIGCONT, links that are cut and healed, lost packets. Then it leaves
-the fleet alone. Within a stated time every part that is left must serve, its agents must agree to 1e-6, their theta must
-be that of an in-process fleet of exactly these agents, and whoever is asked must answer and name them.
+the fleet alone. Within a stated time every part that is left must serve, its agents must agree to 1e-6, their theta
+must be that of an in-process fleet of exactly these agents, and whoever is asked must answer and name them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.agent.certificates import make_certificate
-from fleetgp.graph import Graph
+from fleetgp.errors import NetworkError
+from fleetgp.graph import Graph, as_topology
 from fleetgp.network.links import OPERATOR
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hosts import Hosts, unavailable
-from processes import Processes
+from tests.hosts import Hosts, unavailable
+from tests.processes import Processes
 
 #: How far two agents of a part may differ in log theta, and how far from the in-process fleet.
 AGREE = 1e-6
@@ -46,7 +45,7 @@ class Trial:
         self.rng = np.random.default_rng(seed)
         self.agents = int(self.rng.integers(3, 7)) if agents is None else agents
         family = str(self.rng.choice(["path", "cycle", "star", "complete", "geometric"]))
-        self.graph = fg.Fleet(_shards(self.agents, 0)[0:], family, seed=seed).graph.union
+        self.graph = as_topology(family, self.agents, seed=seed).union
         self.shards = _shards(self.agents, seed)
         self.alive, self.frozen = set(range(self.agents)), set[int]()
         self.cuts: set[tuple[int, int]] = set()
@@ -137,7 +136,7 @@ class Trial:
             self.fleet.request(self.fleet.names[agent], "ask", seconds + 1.0, queries=QUERIES, seconds=seconds)
             self.answers += 1
             said = "(answered)"
-        except fg.errors.NetworkError:
+        except NetworkError:
             self.refusals += 1
             said = "(error)"
         assert time.monotonic() - began < seconds + 6.0, "an asker waited longer than was stated"
@@ -242,7 +241,10 @@ def main() -> None:
                 failed.append(seed)
                 verdict = f"FAILED: {error}"
         print(f"trial {seed} ({time.monotonic() - began:.0f} s): {'; '.join(trial.story)}: {verdict}", flush=True)
-    print(f"{arguments.trials - len(failed)} of {arguments.trials} trials passed" + (f"; failed: {failed}" if failed else ""))
+    print(
+        f"{arguments.trials - len(failed)} of {arguments.trials} trials passed"
+        + (f"; failed: {failed}" if failed else "")
+    )
     sys.exit(bool(failed))
 
 

@@ -67,7 +67,7 @@ class Node:
         self._running: View | None = None
         self._network: ZenohNetwork | None = None
         self._began = time.monotonic()
-        self._stopping = False
+        self._stopping = self._worked = False
         own = description.credentials(description.names[agent])
         security = None
         if own is not None:
@@ -101,7 +101,7 @@ class Node:
                 if now - since >= SETTLE and not self._holding(view, now) and self._membership.declare(view.id):
                     self._tell()
                 if self._membership.own.view == view.id and self._membership.agreed:
-                    self._running = view
+                    self._running, self._worked = view, True
                     return view
                 if now - since >= self.description.timeouts.round + SETTLE and not self._holding(view, now):
                     self._suspend(set(self._membership.unready) & set(self._neighbours), "not ready in time")
@@ -363,7 +363,7 @@ class Node:
 
     def _holding(self, view: View, now: float) -> bool:
         """At the start: whether to wait for those who have not come yet, since nobody has begun."""
-        if len(view.members) == self.description.graph.agents:
+        if self._worked or len(view.members) == self.description.graph.agents:
             return False
         if now - self._began >= self.description.timeouts.connect:
             return False

@@ -1,0 +1,416 @@
+"""The parts of an agent, and agents in threads: what they agree on, remember, and refuse."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zenoh
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetgp as fg
+from fleetgp.agent.agenda import Agenda, Item, Question, Trained, Wish, agree_on_agenda
+from fleetgp.agent.agent import Agent
+from fleetgp.agent.checkpoint import Checkpoint
+from fleetgp.agent.client import AgentClient
+from fleetgp.agent.description import PREDICTORS, TRAINERS, Description, read_description
+from fleetgp.agent.example import fleet_text, free_ports
+from fleetgp.agent.logs import Log
+from fleetgp.agent.metrics import Metrics
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.service import Service
+from fleetgp.errors import InputError, NetworkError, NumericalError
+from fleetgp.graph import Graph
+from fleetgp.network.loopback import Loopback
+from tests.conftest import paper_shards
+
+MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)
+
+
+# ---- the agenda ---------------------------------------------------------------------------------------------
+
+
+@st.composite
+def an_item(draw: st.DrawFn) -> Item:
+    number = st.floats(-5.0, 5.0)
+    trained = draw(
+        st.none()
+        | st.builds(
+            Trained,
+            st.tuples(number, number, number, number),
+            st.integers(1, 2**32 - 1),
+            st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True).map(tuple),
+            st.sampled_from(TRAINERS),
+            st.sampled_from(["converged", "round limit"]),
+            st.integers(0, 5000),
+            number,
+            st.floats(0.1, 9.0),
+        )
+    )
+    rows = draw(st.lists(st.tuples(number, number, number, number), max_size=3))
+    queries = draw(st.none() | st.lists(st.tuples(number, number), min_size=1, max_size=4))
+    question = (
+        None if queries is None else Question(np.array(queries), draw(st.sampled_from(PREDICTORS)), draw(st.booleans()))
+    )
+    wish = draw(st.none() | st.builds(Wish, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
+    estimates = np.array(rows) if rows else np.zeros((0, 0))
+    return Item(
+        trained, estimates, draw(st.booleans()), draw(st.booleans()), draw(st.integers(0, 10**6)), wish, question
+    )
+
+
+def assert_same(one: Item, other: Item) -> None:
+    for name in ("trained", "chosen", "failed", "new", "wish"):
+        assert getattr(one, name) == getattr(other, name)
+    np.testing.assert_array_equal(one.estimates.reshape(-1), other.estimates.reshape(-1))
+    assert (one.question is None) == (other.question is None)
+    if one.question is not None and other.question is not None:
+        assert (one.question.method, one.question.noisy) == (other.question.method, other.question.noisy)
+        np.testing.assert_array_equal(one.question.queries, other.question.queries)
+
+
+@given(st.lists(an_item(), min_size=3, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_every_member_has_the_whole_agenda(items: list[Item]) -> None:
+    fleet = Loopback(Graph.path(3), [[0], [1], [2]])
+    agendas = fleet.run(lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9)))
+    for agenda in agendas:
+        assert agenda.members == (4, 5, 9)
+        for told, item in zip(agenda.items, items, strict=True):
+            assert_same(told, item)
+        assert agenda.model == agendas[0].model
+
+
+def test_the_common_model_is_that_of_most_and_the_mean_of_its_holders() -> None:
+    other = replace(MODEL, id=5, members=(0, 1, 2, 3), log_theta=(9.0, 9.0, 9.0, 9.0))
+    near = replace(MODEL, log_theta=(0.3, -0.2, 0.3, -2.0))
+    found = Agenda([Item(MODEL), Item(near), Item(other), Item()], (0, 1, 2, 3)).model
+    assert found is not None
+    assert found.id == MODEL.id
+    np.testing.assert_allclose(found.log_theta, (0.2, -0.2, 0.3, -2.0))
+    assert Agenda([Item(), Item()], (0, 1)).model is None
+
+
+def test_when_to_train() -> None:
+    def due(*items: Item, members: tuple[int, ...] = (0, 1, 2), with_members: bool = True, after: int = 0) -> Any:
+        return Agenda(items, members).training(with_members=with_members, after=after)
+
+    held = Item(MODEL)
+    assert due(Item(), Item(), Item()) == Wish()
+    assert due(held, held, held) is None
+    assert due(held, held, members=(0, 1)) == Wish()  # somebody left
+    assert due(held, held, members=(0, 1), with_members=False) is None
+    assert due(held, held, Item()) == Wish()  # somebody came
+    assert due(Item(), Item(), Item(failed=True)) is None
+    assert due(held, held, Item(MODEL, wish=Wish(True, "dec-c-gp"))) == Wish(True, "dec-c-gp")
+    assert due(held, replace(held, new=3), replace(held, new=4), after=7) == Wish()
+    assert due(held, replace(held, new=3), replace(held, new=3), after=7) is None
+
+
+def test_where_to_go_on() -> None:
+    early, late = np.zeros((3, 4)), np.full((1, 4), 2.0)
+    assert Agenda([Item(), Item()], (0, 1)).starts() is None
+    np.testing.assert_array_equal(Agenda([Item(estimates=early), Item()], (0, 1)).starts(), early)
+    both = Agenda([Item(estimates=early), Item(estimates=late, chosen=True), Item(MODEL)], (0, 1, 2)).starts()
+    assert both is not None
+    np.testing.assert_allclose(both, [(2.0 + np.array(MODEL.log_theta)) / 2.0])
+
+
+# ---- memory -------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "checkpoint.json"
+    assert Checkpoint.load(path) is None
+    kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)
+    kept.save(path)
+    found = Checkpoint.load(path)
+    assert found is not None
+    assert (found.trained, found.rows, found.chosen, found.round) == (MODEL, 40, True, 30)
+    np.testing.assert_array_equal(found.estimates, kept.estimates)
+    assert [p.name for p in path.parent.iterdir()] == ["checkpoint.json"]
+    text = path.read_text()
+    for broken in (text[:40], "[]", text.replace('"version": 1', '"version": 99'), text.replace("offset", "ofset")):
+        path.write_text(broken)
+        assert Checkpoint.load(path) is None
+
+
+def store(folder: Path, **options: Any) -> ObservationStore:
+    return ObservationStore(folder / "a.csv", ["x", "y"], "t", options.get("missing", "refuse"), folder / "told.jsonl")
+
+
+def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,t\n1,2,3\n4,5,6\n")
+    data = store(tmp_path)
+    assert data.append([[7, 8, 9.5]]) == 1
+    with (tmp_path / "told.jsonl").open("a") as file:
+        file.write("[1.0, 2.0")  # the crash
+    again = store(tmp_path)
+    np.testing.assert_array_equal(again.shard[0], [[1, 2], [4, 5], [7, 8]])
+    np.testing.assert_array_equal(again.shard[1], [3, 6, 9.5])
+    again.append([[0, 0, 1], [0, 1, 1]])
+    assert store(tmp_path).rows == 5
+    for wrong in ([], [[1, 2]], [[1, 2, float("nan")]], [["a", 1, 2]], None, [[1, 2, 1e200]]):
+        with pytest.raises(InputError, match=r"expected|beyond"):
+            again.append(wrong)
+    assert store(tmp_path).rows == 5
+
+
+def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y,t\n1,2,3\n")
+    data = store(tmp_path)
+    assert data.refresh() == 0
+    with file.open("a") as stream:
+        stream.write("4,5,6\n7,8")
+    assert data.refresh() == 0  # a line is being written
+    with file.open("a") as stream:
+        stream.write(",9\n")
+    assert data.refresh() == 2
+    assert data.rows == 3
+    with file.open("a") as stream:
+        stream.write("7,oops,9\n")
+    with pytest.raises(InputError, match="must hold numbers"):
+        data.refresh()
+    assert data.rows == 3
+
+
+# ---- agents in threads ----------------------------------------------------------------------------------------
+
+
+def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tuple[Description, list[Any]]:
+    shards = list(paper_shards(points * agents, agents))
+    names = [f"a{k}" for k in range(agents)]
+    for name, (inputs, observations) in zip(names, shards, strict=True):
+        np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
+    ends = [f"tcp/127.0.0.1:{port}" for port in free_ports(agents)]
+    edges = [(k, k + 1) for k in range(agents - 1)]
+    options = {
+        "training": "dec-apx-gp",
+        "training_options": "theta0 = [2.0, 0.5, 1.0, 1.0]",
+        "prediction": "dec-rbcm",
+        "round": 5,
+        "lease": 2,
+        **options,
+    }
+    (folder / "fleet.toml").write_text(
+        fleet_text("threads", names, ends, [f"{name}.npz" for name in names], edges, **options)
+    )
+    return read_description(folder / "fleet.toml"), shards
+
+
+@contextmanager
+def running(description: Description, log: Path) -> Iterator[list[Agent]]:
+    agents: list[Agent] = []
+    threads = []
+    try:
+        for name in description.names:
+            agents.append(Agent(description, name, Log(name, file=log / f"{name}.log")))
+            Service(agents[-1])
+            threads.append(threading.Thread(target=agents[-1].run))
+            threads[-1].start()
+        yield agents
+    finally:
+        for agent in agents:
+            agent.stop()
+        for thread in threads:
+            thread.join(20.0)
+        for agent in agents:
+            agent.log.close()
+        assert not any(thread.is_alive() for thread in threads)
+
+
+def until(done: Any, seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def serving(agents: list[Agent]) -> bool:
+    return all(agent.phase == "serving" and agent.memory.trained is not None for agent in agents)
+
+
+def ask(description: Description, name: str, queries: Any, **content: Any) -> Any:
+    with AgentClient(description, name) as client:
+        return client.request("ask", 30.0, queries=queries, **content)
+
+
+QUERIES = [[0.5, 0.5], [1.5, 1.0]]
+
+
+def test_ten_thousand_malformed_messages_stop_nothing(tmp_path: Path) -> None:
+    """Frames and hellos of a neighbour, and requests of an operator, while two agents train and answer."""
+    description, shards = describe(tmp_path, 2)
+    rng = np.random.default_rng(3)
+    with running(description, tmp_path) as agents:
+        spoiler = agents[1].node.links
+        spoiler.wait(10.0)
+        key = f"fleetgp/{description.run:016x}/0/1/hello"
+        hello = spoiler.session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
+        for n in range(10_000):
+            size = int(rng.integers(0, 120))
+            data = rng.bytes(size) if n % 3 else json.dumps({"digest": n, "records": [[]] * (n % 5)}).encode()
+            if n % 2:
+                spoiler.send(1, 0, data)
+            else:
+                hello.put(data)
+        until(lambda: serving(agents))
+        until(lambda: agents[0].node.links.dropped["malformed"] >= 10_000)
+        with AgentClient(description, "a0") as client:
+            for verb, payload in (("ask", {}), ("ask", {"queries": "x"}), ("ask", {"queries": [[1, 2, 3]]})):
+                with pytest.raises(InputError):
+                    client.request(verb, **payload)
+            with pytest.raises(InputError, match="unknown request"):
+                client.request("nonsense")
+            with pytest.raises(InputError, match="unknown prediction method"):
+                client.request("ask", queries=QUERIES, method="grbcm")
+            with pytest.raises(InputError, match="rows of 3 numbers"):
+                client.request("observe", rows=[[1, 2]])
+        answer = ask(description, "a0", QUERIES)
+        expected = fg.Fleet(shards, "path", normalize=True)
+        fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+        assert agents[0].node.links.dropped["malformed"] == 10_000
+        np.testing.assert_array_equal(np.exp([agent.node.theta for agent in agents]), fit.thetas)
+        np.testing.assert_array_equal(answer["mean"], expected.predict(QUERIES, "dec-rbcm").mean)
+
+
+def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
+    options = "theta0 = [2.0, 0.5, 1.0, 1.0]"
+    description, shards = describe(tmp_path, 2, training_options=options)
+    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text)
+    description = read_description(tmp_path / "fleet.toml")
+    more = fg.synthetic_field(6, seed=8)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        first = agents[0].memory.trained
+        with AgentClient(description, "a1") as client:
+            rows = np.column_stack([more.inputs, more.observations])
+            assert client.request("observe", rows=rows[:4].tolist()) == {"rows": 4, "in_all": 44}
+            time.sleep(0.5)
+            assert agents[0].memory.trained == first  # four are not five
+            assert agents[1].new_rows == 4
+            grown = [
+                shards[0],
+                tuple(np.concatenate(p) for p in zip(shards[1], (more.inputs[:4], more.observations[:4]), strict=True)),
+            ]
+            expected = fg.Fleet(shards, "path", normalize=True)
+            expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+            later = fg.Fleet(grown, "path", normalize=True)
+            later.fit, later.theta = expected.fit, expected.theta
+            np.testing.assert_allclose(
+                ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
+            )
+            client.request("observe", rows=rows[4:].tolist())
+        until(lambda: serving(agents) and agents[0].memory.trained != first and agents[1].memory.trained != first)
+        assert agents[1].new_rows == 0
+        warm = [line for line in (tmp_path / "a0.log").read_text().splitlines() if '"event": "training"' in line]
+        assert json.loads(warm[-1])["warm"] is True
+
+
+def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleetgp.training import train as real
+
+    broken = threading.Event()
+    broken.set()
+
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if broken.is_set() and network._links.hosted == (1,):
+            raise NumericalError("agent 1: its covariance cannot be factorized")
+        return real(method, shards, network, *rest)
+
+    monkeypatch.setattr("fleetgp.agent.agent.train", train)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
+        assert agents[0].status()["missing"] == ["a1"]
+        assert "cannot be factorized" in agents[1].status()["problem"]
+        with pytest.raises(NetworkError, match="a1 cannot work: NumericalError"):
+            ask(description, "a1", QUERIES)
+        assert ask(description, "a0", QUERIES)["members"] == ["a0"]
+        broken.clear()
+        with AgentClient(description, "a1") as client:
+            client.request("train")
+        until(lambda: serving(agents) and agents[0].status()["trained"]["by"] == ["a0", "a1"])
+        assert agents[1].status()["problem"] == ""
+
+
+def test_an_asker_gets_an_error_in_the_time_that_was_stated(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 2, connect=30)
+    names = description.names
+    alone = Agent(description, names[0], Log(names[0], file=tmp_path / "a0.log"))
+    Service(alone)
+    thread = threading.Thread(target=alone.run)
+    thread.start()  # its neighbour never comes: it waits for 30 s
+    try:
+        began = time.monotonic()
+        with pytest.raises(NetworkError, match=r"no answer within 1 s: a0 is agreeing"):
+            ask(description, "a0", QUERIES, seconds=1.0)
+        assert time.monotonic() - began < 5.0
+        with pytest.raises(NetworkError, match=r"a1 cannot be reached at tcp/127\.0\.0\.1"):
+            ask(description, "a1", QUERIES)
+    finally:
+        alone.stop()
+        thread.join(20.0)
+        alone.log.close()
+
+
+def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    description, _ = describe(tmp_path, 3)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        jobs = [(f"a{k % 3}", PREDICTORS[k % 5]) for k in range(9)]
+        with ThreadPoolExecutor(9) as pool:
+            answers = list(pool.map(lambda job: ask(description, job[0], QUERIES, method=job[1]), jobs))
+        assert [answer["method"] for answer in answers] == [method for _, method in jobs]
+        for one, other in zip(answers, answers[5:], strict=False):
+            np.testing.assert_allclose(one["mean"], other["mean"], rtol=1e-4)
+
+
+def test_metrics_for_prometheus(tmp_path: Path) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents) and agents[0].status()["disagreement"] is not None)
+        (port,) = free_ports(1)
+        metrics = Metrics(agents[0], port)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                found = {f.name: f.samples for f in text_string_to_metric_families(answer.read().decode())}
+            with pytest.raises(NetworkError, match="no metrics on port"):
+                Metrics(agents[1], port)
+        finally:
+            metrics.close()
+        assert found["fleetgp_rounds"][0].value > 10
+        assert found["fleetgp_neighbour_up"][0].labels == {"neighbour": "a1"}
+        assert found["fleetgp_neighbour_up"][0].value == 1.0
+        assert found["fleetgp_bytes_sent"][0].value > 1000
+        assert {s.labels["parameter"] for s in found["fleetgp_theta"]} == {"l_x", "l_y", "sigma_f", "sigma_eps"}
+        assert found["fleetgp_disagreement"][0].value < 1e-4
+        assert {s.labels["phase"]: s.value for s in found["fleetgp_phase"]}["serving"] == 1.0
+
+
+def test_logs_are_one_document_a_line(tmp_path: Path) -> None:
+    log = Log("a0", file=tmp_path / "a.log")
+    log("view", members=["a0"], missing=[])
+    log.warn("suspended", neighbour="ü\n")
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "a.log").read_text().splitlines()]
+    assert [(line["level"], line["event"], line["agent"]) for line in lines] == [
+        ("info", "view", "a0"),
+        ("warning", "suspended", "a0"),
+    ]
