@@ -88,7 +88,8 @@ class Hosts:
             _run([*self.inside(host), "ip", "link", "set", "lo", "up"])
 
     def _remove(self) -> None:
-        for host in range(max(self.count, 16)):
+        for host in range(self.count):
+            subprocess.run(["ip", "link", "del", f"{self.label}v{host}"], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", f"{self.label}{host}"], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", f"{self.label}sw"], capture_output=True, check=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -293,7 +294,12 @@ def _evaluate_in_slabs(expert: DenseExpert, log_theta: Array) -> Evaluation | Nu
 
 @cache
 def compiled_likelihoods() -> Callable[..., None] | None:
-    """The compiled inner part of many likelihoods; None where Numba is not there, or does not work here."""
+    """The compiled inner part of many likelihoods; None where Numba is not there, or does not work here.
+
+    FLEETGP_COMPILE=0 does without: compiling takes seconds and 100 MB, too much for a process with one agent.
+    """
+    if os.environ.get("FLEETGP_COMPILE") == "0":
+        return None
     try:
         from fleetgp.compiled import likelihoods
     except ImportError:

@@ -174,9 +174,12 @@ class Node:
         self._events.put(self._wake)
 
     def close(self) -> None:
+        """Leave: links that are dead do not keep anybody here."""
         self._events.put(None)
         self._thread.join(timeout=5.0)
-        self.links.close()
+        closing = threading.Thread(target=self.links.close, daemon=True)
+        closing.start()
+        closing.join(timeout=2.0)
 
     @property
     def view(self) -> View | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fleetgp.agent.service import Service
 
 def run_agent(description: Description, name: str, *, log_file: Path | None = None) -> None:
     """Work until SIGTERM, Ctrl-C or `fleetgp down`. Logs go to stderr, or to a file."""
+    os.environ.setdefault("FLEETGP_COMPILE", "0")
     log = Log(name, file=log_file)
     agent = Agent(description, name, log)
     metrics = None
