@@ -55,7 +55,7 @@ class Trial:
 
     def run(self) -> None:
         with ExitStack() as stack:
-            hosts = stack.enter_context(Hosts(self.agents, f"fg{self.seed % 1000}x")) if self.on_hosts else None
+            hosts = stack.enter_context(Hosts(self.agents)) if self.on_hosts else None
             self.hosts = hosts
             fleet = stack.enter_context(self._fleet(hosts))
             self.fleet = fleet

@@ -19,7 +19,7 @@ def unavailable() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
     try:
-        with Hosts(1, label="fgprobe") as hosts:
+        with Hosts(1) as hosts:
             hosts.lose(0.1)
     except (subprocess.CalledProcessError, OSError) as error:
         return f"no network namespaces here: {error}"
@@ -27,10 +27,12 @@ def unavailable() -> str:
 
 
 class Hosts:
-    """Hosts 0, 1, ... at 10.97.0.1, 10.97.0.2, ...; this process is at 10.97.0.254."""
+    """Hosts 0, 1, ... at 10.P.Q.1, 10.P.Q.2, ...; this process, whose number makes P and Q, is at 10.P.Q.254."""
 
-    def __init__(self, count: int, label: str = "fgp") -> None:
-        self.count, self.label = count, label
+    def __init__(self, count: int) -> None:
+        number = os.getpid()
+        self.count, self.label = count, f"fg{number % 100_000}"
+        self.subnet = f"10.{90 + number // 250 % 100}.{number % 250}"
         self.cuts: set[frozenset[int]] = set()
         self.loss = 0.0
         self._remove()
@@ -41,7 +43,7 @@ class Hosts:
             raise
 
     def address(self, host: int) -> str:
-        return f"10.97.0.{host + 1}"
+        return f"{self.subnet}.{host + 1}"
 
     def inside(self, host: int) -> list[str]:
         """What to put before a command so that it runs there."""
@@ -75,7 +77,7 @@ class Hosts:
     def _build(self) -> None:
         switch = f"{self.label}sw"
         _run(["ip", "link", "add", switch, "type", "bridge"])
-        _run(["ip", "address", "add", "10.97.0.254/24", "dev", switch])
+        _run(["ip", "address", "add", f"{self.subnet}.254/24", "dev", switch])
         _run(["ip", "link", "set", switch, "up"])
         for host in range(self.count):
             space, near, far = f"{self.label}{host}", f"{self.label}v{host}", f"{self.label}w{host}"

@@ -116,7 +116,8 @@ class Processes:
         """Until exactly these agents serve a model that they trained together."""
 
         def done(states: dict[str, dict[str, Any]]) -> bool:
-            return all(
+            # They are not asked at the same instant: one training may be over, and another under way.
+            return len({s["trained"]["id"] for s in states.values() if s["trained"]}) == 1 and all(
                 s["phase"] == "serving" and s["members"] == list(names) and s["trained"]["by"] == list(names)
                 for s in states.values()
             )

@@ -64,7 +64,7 @@ def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
     edges = [(k, (k + 1) % 10) for k in range(10)] + [(0, 5), (2, 7), (4, 9)]
     shards = paper_shards(200, 10)
-    options = {**SMALL, "training_options": "", "prediction_options": "rounds = 100", "round": 30}
+    options = {**SMALL, "training_options": f"theta0 = {START}", "prediction_options": "rounds = 80", "round": 30}
     simulated = fg.Fleet(shards, Graph(10, edges), normalize=True)
     with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
@@ -76,12 +76,12 @@ def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
                 fleet.wait(lambda s, old=before: all(x["trained"]["id"] != old for x in s.values()), fleet.names, 120.0)  # type: ignore[misc]
             states = fleet.wait_trained(fleet.names)
             before = states["a0"]["trained"]["id"]
-            fit = simulated.train(method)
+            fit = simulated.train(method, theta0=START)
             told = states["a0"]["trained"]
             assert (told["method"], told["rounds"], told["status"]) == (method, fit.rounds, fit.status)
             np.testing.assert_allclose(fleet.thetas(fleet.names), fit.thetas, rtol=1e-9)
         for number, method in enumerate(PREDICTORS):
-            expected = simulated.predict(QUERIES, method, rounds=100)
+            expected = simulated.predict(QUERIES, method, rounds=80)
             agent = number % 10
             answer = fleet.request(f"a{agent}", "ask", 60.0, queries=QUERIES, method=method, seconds=60.0)
             np.testing.assert_allclose(answer["mean"], expected.means[agent], rtol=1e-9, atol=1e-12)
@@ -245,7 +245,6 @@ def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
-    fleetgp("up", "boats/fleet.toml", "--example", "--help", folder=tmp_path)
     process = subprocess.Popen(
         [sys.executable, "-m", "fleetgp", "up", "boats/fleet.toml", "--example"],
         cwd=tmp_path,
@@ -267,6 +266,8 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(20.0) == 0
     reader.join(10.0)
+    assert process.stderr is not None
+    process.stderr.close()
     assert sum("stopped" in line for line in lines) == 5
     assert fleetgp("status", "boats/fleet.toml", folder=tmp_path).returncode == 1
 
