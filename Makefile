@@ -7,11 +7,12 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint types unit unit-moments bench lock clean
+.PHONY: help demo test lint types unit unit-moments chaos bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make test   lint, types, all tests and doctests"
+	@echo "make chaos  50 fleets of processes with random faults (about 25 minutes; with root and iptables also cut links)"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"
 
@@ -41,10 +42,14 @@ unit: $(STAMP)
 unit-moments: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/test_training.py tests/test_prediction.py tests/test_paper.py tests/test_hosting.py tests/test_admm_steps.py
 
+# Real processes, killed, frozen, cut off: at least 50 random trials, and what must be true after each.
+chaos: $(STAMP)
+	$(SINGLE) $(BIN)/python -m tests.chaos --trials 50
+
 # The peers have an environment of their own.
 $(BENCH)/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable ".[fast]"
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable ".[cli,fast,fleet]"
 	touch $@
 
 bench: $(BENCH)/.installed

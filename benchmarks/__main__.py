@@ -1,4 +1,4 @@
-"""python -m benchmarks [agents] [likelihood] [training] [prediction] [growth]: all without a name.
+"""python -m benchmarks [agents] [likelihood] [training] [prediction] [growth] [processes]: all without a name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -199,7 +199,29 @@ def growth() -> Table:
     return table
 
 
-SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth)}
+def processes() -> Table:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.processes"], check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    table = Table(f"Ten processes on a path, over Zenoh on loopback, {os.cpu_count()} cores for all of them",
+                  "what", "TCP", "mutual TLS")  # fmt: skip
+    table.start()
+    table.add("a round that carries four numbers", seconds(found["bare tcp"]), seconds(found["bare tls"]))
+    table.add("a round of dec-apx-gp, 100 points each", seconds(found["training tcp"]), seconds(found["training tls"]))
+    for label, name in (("memory of an agent, resident", "resident"), ("the same, shared pages divided", "own")):
+        table.add(label, *(f"{found[f'memory {kind}'][name] / 1e6:.0f} MB" for kind in ("tcp", "tls")))
+    large = found["memory large"]
+    table.add("memory of an agent with 2,000 points", f"{large['resident'] / 1e6:.0f} MB", "-")
+    for fault, label in (("kill", "kill -9"), ("freeze", "SIGSTOP, with a lease of 2 s")):
+        for name, text in (("detected", "a neighbour knows"), ("agreed", "all survivors agree on who is left"),
+                           ("recovered", "they have trained anew")):  # fmt: skip
+            times = found[fault][name]
+            table.add(f"{label}: {text}", f"{seconds(np.median(times))} (worst {seconds(max(times))})", "-")
+    table.note(f"In one process such a round takes {seconds(found['in process'])}.")
+    table.note("Ten interpreters share the cores: on a machine each, a round is bounded by the slowest link instead.")
+    return table
+
+
+SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth, processes)}
 
 
 def main(names: list[str]) -> None:

@@ -131,10 +131,11 @@ def test_where_to_go_on() -> None:
 
 def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "checkpoint.json"
-    assert Checkpoint.load(path) is None
-    kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)
+    assert Checkpoint.load(path, "sst") is None
+    kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30, "sst")
     kept.save(path)
-    found = Checkpoint.load(path)
+    assert Checkpoint.load(path, "salinity") is None
+    found = Checkpoint.load(path, "sst")
     assert found is not None
     assert (found.trained, found.rows, found.chosen, found.round) == (MODEL, 40, True, 30)
     np.testing.assert_array_equal(found.estimates, kept.estimates)
@@ -142,7 +143,7 @@ def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None
     text = path.read_text()
     for broken in (text[:40], "[]", text.replace('"version": 1', '"version": 99'), text.replace("offset", "ofset")):
         path.write_text(broken)
-        assert Checkpoint.load(path) is None
+        assert Checkpoint.load(path, "sst") is None
 
 
 def store(folder: Path, **options: Any) -> ObservationStore:

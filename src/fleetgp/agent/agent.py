@@ -65,7 +65,7 @@ class Agent:
         self._asked: deque[Asked] = deque()
         self._proposed: Asked | None = None
         self._stopping = threading.Event()
-        self.memory = Checkpoint.load(self._checkpoint) or Checkpoint()
+        self.memory = Checkpoint.load(self._checkpoint, description.model) or Checkpoint(model=description.model)
         if self.memory.trained is not None or len(self.memory.estimates):
             log("resumed", model=self.memory.trained is not None, round=self.memory.round)
         self.node = Node(description, self.id, log, self._expire)
@@ -125,6 +125,8 @@ class Agent:
                 self._fulfil(view, task, agenda, wish)
             elif model is None:
                 self._refuse_all("the fleet has no model: its training came to nothing")
+            else:
+                self._stand_by()
             task += 1
             self.phase = "serving" if self.memory.trained is not None else "failed"
             self.node.idle(view, task, self._pending)
@@ -154,6 +156,13 @@ class Agent:
             self._tell_theta()
             self._save()
             self.log("model taken over", trained_by=self._named(model.members))
+
+    def _stand_by(self) -> None:
+        """The model is good as it is: estimates of a training that was broken off are of no use any more."""
+        if len(self.memory.estimates):
+            self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False, round=0)
+            self._tell_theta()
+            self._save()
 
     # ---- training -------------------------------------------------------------------------------------------
 
@@ -208,7 +217,7 @@ class Agent:
             fit.scaling.offset,
             fit.scaling.scale,
         )
-        self.memory = Checkpoint(trained, rows)
+        self.memory = Checkpoint(trained, rows, model=self.description.model)
         self.problem = ""
         self._tell_theta()
         self._save()
@@ -392,6 +401,7 @@ class Agent:
             "neighbours": self.node.neighbours(),
             "bytes": sum(self.node.links.sent.values()),
             "dropped": dict(self.node.links.dropped),
+            "resent": self.node.links.resent,
             "rows": self.data.rows,
             "new_rows": self.new_rows,
             "questions": self.questions,

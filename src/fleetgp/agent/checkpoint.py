@@ -19,13 +19,17 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended."""
+    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended.
+
+    model: what the numbers are of; a file of another is left aside.
+    """
 
     trained: Trained | None = None
     rows: int = 0
     estimates: Array = field(default_factory=lambda: np.zeros((0, 0)))
     chosen: bool = False
     round: int = 0
+    model: str = ""
 
     def save(self, path: Path) -> None:
         facts = asdict(self)
@@ -37,11 +41,11 @@ class Checkpoint:
             os.fsync(file.fileno())
 
     @classmethod
-    def load(cls, path: Path) -> Checkpoint | None:
-        """The last one, or None if there is none that can be read."""
+    def load(cls, path: Path, model: str) -> Checkpoint | None:
+        """The last one, or None if there is none that can be read, or none of this model."""
         try:
             facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if facts.pop("version") != VERSION:
+            if facts.pop("version") != VERSION or facts["model"] != model:
                 return None
             trained = facts.pop("trained")
             if trained is not None:

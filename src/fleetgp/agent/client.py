@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from fleetgp.agent.description import Description
@@ -39,6 +40,7 @@ class AgentClient:
         """The agent's answer, or its error."""
         import zenoh
 
+        began = time.monotonic()
         replies = self._session.get(
             f"{self._key}/{verb}",
             payload=json.dumps(content).encode(),
@@ -52,6 +54,8 @@ class AgentClient:
             if "error" in told:
                 raise (InputError if told.get("wrong") else NetworkError)(told["error"])
             return told["answer"]
+        if time.monotonic() - began < 0.9 * within:
+            raise NetworkError(f"{self.agent} has no answer: it is starting or ending, or does not know this operator")
         raise NetworkError(f"{self.agent} did not answer within {within:g} s")
 
     def close(self) -> None:

@@ -154,6 +154,11 @@ class Description:
         common["protocol"] = PROTOCOL
         return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def model(self) -> str:
+        """What a checkpoint's numbers mean: with another, they are of no use."""
+        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel}"
+
     def id_of(self, name: str) -> int:
         if name not in self.names:
             raise InputError(f"there is no agent {name!r} in this fleet: choose one of {', '.join(self.names)}")

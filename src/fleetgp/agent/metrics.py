@@ -39,6 +39,7 @@ class Metrics:
         yield counter("rounds", "Rounds of communication", status["rounds"])
         yield counter("questions", "Questions answered together with others", status["questions"])
         yield counter("views", "Memberships the agent worked in", status["views"])
+        yield counter("frames_resent", "Frames sent again because both ends waited", status["resent"])
         yield gauge("round", "Round of the training under way", status["round"])
         yield gauge("observations", "Rows the agent has", status["rows"])
         yield gauge("new_observations", "Rows that came after the last training", status["new_rows"])

@@ -120,7 +120,7 @@ class Node:
                 members=view.members,
                 epoch=view.epoch(task),
                 timeout=self.description.timeouts.round,
-                excused=self._excused,
+                word=self._word,
             )
             self._network = network
         try:
@@ -302,6 +302,8 @@ class Node:
         self._running = None
         self._membership.give_up()
         if self._network is not None:
+            names = [self.description.names[j] for j in self._network.waiting_for]
+            self.log("interrupted", why=why, round=self._network.round, waiting_for=names)
             self._network.interrupt(why)
         self._tell()
         self._changed.notify_all()
@@ -319,7 +321,8 @@ class Node:
             "records": encode_records(self._membership.records if everything else [self._membership.own]),
             "state": {
                 "epoch": 0 if network is None else network.epoch,
-                "waiting": network is not None and network.waiting,
+                "round": 0 if network is None else network.exchanging,
+                "waiting": [] if network is None else sorted(network.waiting_for),
                 "theta": self.theta,
             },
         }
@@ -357,12 +360,14 @@ class Node:
                 neighbour.suspended = None
                 self.log("readmitted", neighbour=self.description.names[j])
 
-    def _excused(self, j: int) -> bool:
-        """Whether a neighbour says that it waits for somebody else, in the same epoch."""
+    def _word(self, j: int) -> tuple[int, frozenset[int]] | None:
+        """In which round a neighbour waits, and for whom, if it has just said so and works in the same epoch."""
         neighbour, network = self._neighbours[j], self._network
+        state = neighbour.state
         recent = time.monotonic() - neighbour.heard < 4 * HEARTBEAT
-        same = network is not None and neighbour.state.get("epoch") == network.epoch
-        return bool(recent and same and neighbour.state.get("waiting"))
+        if not recent or network is None or state.get("epoch") != network.epoch or not state["waiting"]:
+            return None
+        return state["round"], frozenset(state["waiting"])
 
     def _holding(self, view: View, now: float) -> bool:
         """At the start: whether to wait for those who have not come yet, since nobody has begun."""
@@ -387,4 +392,7 @@ def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
     theta = state.get("theta", [])
     if not isinstance(theta, list) or not all(isinstance(value, int | float) for value in theta):
         raise NetworkError("theta must be a list of numbers")
-    return {"epoch": state.get("epoch"), "waiting": bool(state.get("waiting")), "theta": theta}
+    round, waiting = state.get("round", 0), state.get("waiting", [])
+    if not isinstance(waiting, list) or not all(isinstance(value, int) for value in (round, *waiting)):
+        raise NetworkError("round and waiting must be whole numbers")
+    return {"epoch": state.get("epoch"), "round": round, "waiting": waiting, "theta": theta}

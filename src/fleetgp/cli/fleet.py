@@ -221,22 +221,22 @@ def status(file: FILE, as_json: Json = False) -> None:
     """
     description = _description(file)
     told = _ask_all(description)
-    labels = [*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"]
-    table = plain_table(
-        f"Fleet {description.name}", "agent", "phase", "neighbours", "round", *labels, "rows", "sent", left=3
-    )
+    labels = ", ".join([*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"])
+    title = f"Fleet {description.name}; theta is {labels}"
+    table = plain_table(title, "agent", "phase", "neighbours", "round", "theta", "rows", "sent", left=3)
     notes = []
     for name, state in told.items():
         if "agent" not in state:
-            table.add_row(name, "[red]unreachable[/red]", "", *[""] * (len(labels) + 3))
+            table.add_row(name, "[red]unreachable[/red]", "", "", "", "", "")
             continue
         heard = [
             f"[green]{other}[/green]" if standing == "up" else f"[red]{other} {standing.split(':')[0]}[/red]"
             for other, standing in state["neighbours"].items()
         ]
-        values = [f"{state['theta'][label]:.4g}" if state["theta"] else "" for label in labels]
+        theta = " ".join(f"{value:.4g}" for value in state["theta"].values())
         sent = readable_bytes(state["bytes"])
-        table.add_row(name, state["phase"], ", ".join(heard), str(state["rounds"]), *values, f"{state['rows']:,}", sent)
+        rows = f"{state['rows']:,}"
+        table.add_row(name, state["phase"], ", ".join(heard), str(state["round"]), theta, rows, sent)
         notes += _notes(name, state, description.digest)
     parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
     if len(parts) > 1:

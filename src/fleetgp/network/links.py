@@ -149,7 +149,7 @@ class Links:
     lease: seconds after which a silent link counts as dead.
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch): called from Zenoh's threads; must be short.
-    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.  resent: frames.
     """
 
     def __init__(
@@ -170,6 +170,7 @@ class Links:
         self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
         self.dropped: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
+        self.resent = 0
         self._hello, self._on_early = hello, early
         self._claimed: dict[int, Mail] = {}
         self._early: OrderedDict[tuple[int, int], list[tuple[Edge, Frame, int]]] = OrderedDict()
@@ -263,15 +264,16 @@ class Links:
             return
         item = ((sender, receiver), frame, len(data))
         with self._lock:
-            if frame.epoch in self._over:
+            mail = self._claimed.get(frame.epoch)
+            if mail is None and frame.epoch in self._over:
                 self.drop("late")
                 return
             if self._waiting[sender] + len(data) > WAITING:
                 self.drop("flooded")
                 return
             self._waiting[sender] += len(data)
-            if frame.epoch in self._claimed:
-                self._claimed[frame.epoch].put(*item)
+            if mail is not None:
+                mail.put(*item)
                 return
             self._early.setdefault((frame.epoch, sender), []).append(item)
             kept = [early for early in self._early if early[1] == sender]
@@ -319,8 +321,12 @@ class Links:
                 congestion_control=zenoh.CongestionControl.BLOCK,
                 express=True,
             )
+            # A queue of their own: what neighbours tell each other overtakes long frames.
             self._hellos[own, neighbour] = self.session.declare_publisher(
-                f"{key}/hello", congestion_control=zenoh.CongestionControl.DROP, express=True
+                f"{key}/hello",
+                priority=zenoh.Priority.INTERACTIVE_HIGH,
+                congestion_control=zenoh.CongestionControl.DROP,
+                express=True,
             )
             if changed is not None:
                 self._listeners.append(self._listen(own, neighbour, changed))
@@ -379,6 +385,7 @@ def open_session(settings: Mapping[str, Any], failed: str) -> Any:
         import zenoh
     except ImportError as error:
         raise InputError('this network needs Eclipse Zenoh: install the extra "fleet"') from error
+    zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]  # RUST_LOG=zenoh=debug shows what the links do
     try:
         return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
     except zenoh.ZError as error:
