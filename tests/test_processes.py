@@ -64,7 +64,12 @@ def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
     edges = [(k, (k + 1) % 10) for k in range(10)] + [(0, 5), (2, 7), (4, 9)]
     shards = paper_shards(200, 10)
-    options = {**SMALL, "training_options": f"theta0 = {START}", "prediction_options": "rounds = 40\ntol = 1e-3\n", "round": 30}
+    options = {
+        **SMALL,
+        "training_options": f"theta0 = {START}",
+        "prediction_options": "rounds = 40\ntol = 1e-3\n",
+        "round": 30,
+    }
     simulated = fg.Fleet(shards, Graph(10, edges), normalize=True)
     with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
