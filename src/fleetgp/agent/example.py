@@ -14,25 +14,25 @@ from fleetgp.errors import InputError
 from fleetgp.files import check_folder, whole
 
 HEAD = """\
-# A fleet of {count} boats on this machine. Every agent has a copy of this file; what follows `data` may differ.
+# {count} agents on this machine. On machines of their own each has a copy of this file.
 name = "{name}"
 inputs = ["x", "y"]
 target = "temperature"
 normalize = {normalize}
-state = "state"            # checkpoints, rows that were observed, logs
+state = "state"             # folder for checkpoints, observed rows and logs
 
 [training]
 method = "{training}"
-again_with_members = true   # when boats leave or come
+again_with_members = true   # when agents leave or come
 again_after = 0             # when there are this many new rows; 0: with `fleetgp retrain` only
 {training_options}
 [prediction]
 method = "{prediction}"
 {prediction_options}
 [timeouts]                  # seconds
-connect = {connect}        # to find each other at the start
-round = {round}            # for a round, with the longest local computation
-lease = {lease}            # until a silent link is dead
+connect = {connect:<17} # to find each other at the start
+round = {round:<19} # for a round, with the longest local computation
+lease = {lease:<19} # until a silent link is dead
 ask = 60                    # for an answer, or an error
 """
 

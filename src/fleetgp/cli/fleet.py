@@ -153,7 +153,10 @@ def up(
         codes = launched.wait()
     except KeyboardInterrupt:
         show("up", {"event": "stopping all agents"})
-        killed = launched.stop()
+        try:
+            killed = launched.stop()
+        except KeyboardInterrupt:  # once more: at once
+            killed = launched.stop(0.0)
         if killed:
             warn(f"{', '.join(killed)} did not stop and had to be killed")
         return
