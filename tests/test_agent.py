@@ -131,11 +131,21 @@ def test_where_to_go_on() -> None:
 
 def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "checkpoint.json"
-    assert Checkpoint.load(path, "sst") is None
-    kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30, "sst")
-    kept.save(path)
-    assert Checkpoint.load(path, "salinity") is None
-    found = Checkpoint.load(path, "sst")
+    description, _ = describe(tmp_path, 3)
+    assert Checkpoint.load(path, description) is None
+    kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)
+    kept.save(path, description)
+    text = (tmp_path / "fleet.toml").read_text()
+
+    def changed(old: str, new: str) -> Description:
+        (tmp_path / "fleet.toml").write_text(text.replace(old, new))
+        return read_description(tmp_path / "fleet.toml")
+
+    assert Checkpoint.load(path, changed('target = "temperature"', 'target = "salinity"')) is None
+    renamed = Checkpoint.load(path, changed('"a2"', '"b2"'))  # who trained it is no agent any more
+    assert renamed is not None
+    assert renamed.trained is None
+    found = Checkpoint.load(path, description)
     assert found is not None
     assert (found.trained, found.rows, found.chosen, found.round) == (MODEL, 40, True, 30)
     np.testing.assert_array_equal(found.estimates, kept.estimates)
@@ -143,11 +153,11 @@ def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None
     text = path.read_text()
     for broken in (text[:40], "[]", text.replace('"version": 1', '"version": 99'), text.replace("offset", "ofset")):
         path.write_text(broken)
-        assert Checkpoint.load(path, "sst") is None
+        assert Checkpoint.load(path, description) is None
 
 
-def store(folder: Path, **options: Any) -> ObservationStore:
-    return ObservationStore(folder / "a.csv", ["x", "y"], "t", options.get("missing", "refuse"), folder / "told.jsonl")
+def store(folder: Path, inputs: tuple[str, ...] = ("x", "y"), **options: Any) -> ObservationStore:
+    return ObservationStore(folder / "a.csv", inputs, "t", folder / "told.jsonl", **options)
 
 
 def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> None:
@@ -165,20 +175,42 @@ def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> 
         with pytest.raises(InputError, match=r"expected|beyond"):
             again.append(wrong)
     assert store(tmp_path).rows == 5
+    np.testing.assert_array_equal(store(tmp_path, ("y", "x")).shard[0][2], [8, 7])  # rows know their columns
+    with (tmp_path / "told.jsonl").open("a") as file:
+        file.write('{"x": 1.0}\n')
+    with pytest.raises(InputError, match=r"told\.jsonl, line 4: a row with x, y, t was expected"):
+        store(tmp_path)
+
+
+def test_a_row_that_was_not_acknowledged_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("x,y,t\n1,2,3\n")
+    data = store(tmp_path)
+    data.append([[1, 1, 1]])
+
+    def full(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        data.append([[2, 2, 2]])
+    monkeypatch.undo()
+    assert (data.rows, store(tmp_path).rows) == (2, 2)
 
 
 def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y,t\n1,2,3\n")
-    data = store(tmp_path)
+    data = store(tmp_path, watched=True)
     assert data.refresh() == 0
     with file.open("a") as stream:
-        stream.write("4,5,6\n7,8")
-    assert data.refresh() == 0  # a line is being written
+        stream.write("4,5,6\n7,8,1")
+    assert data.refresh() == 1  # a line is being written
+    assert data.refresh() == 0
     with file.open("a") as stream:
-        stream.write(",9\n")
-    assert data.refresh() == 2
-    assert data.rows == 3
+        stream.write("9\n")
+    assert data.refresh() == 1
+    assert data.shard[1].tolist() == [3, 6, 19]
+    assert store(tmp_path, watched=True).rows == 3
     with file.open("a") as stream:
         stream.write("7,oops,9\n")
     with pytest.raises(InputError, match="must hold numbers"):
@@ -415,3 +447,119 @@ def test_logs_are_one_document_a_line(tmp_path: Path) -> None:
         ("info", "view", "a0"),
         ("warning", "suspended", "a0"),
     ]
+
+
+def test_an_agent_alone_can_be_interrupted(tmp_path: Path) -> None:
+    """Without neighbours there is nobody to wait for: the end must be noticed all the same."""
+    description, _ = describe(tmp_path, 1, points=200, training_options="tol = 0.0\nrounds = 100000")
+    with running(description, tmp_path) as agents:
+        until(lambda: agents[0].round > 5)
+        began = time.monotonic()
+        agents[0].stop()
+        until(lambda: agents[0].phase == "stopped")
+        assert time.monotonic() - began < 5.0
+
+
+def test_a_new_row_below_the_rule_leaves_the_fleet_idle(tmp_path: Path) -> None:
+    describe(tmp_path, 2)
+    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text)
+    description = read_description(tmp_path / "fleet.toml")
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with AgentClient(description, "a0") as client:
+            client.request("observe", rows=[[0.1, 0.1, 0.0]])
+        time.sleep(0.7)
+        before = agents[0].rounds
+        time.sleep(1.0)
+        assert agents[0].rounds == before
+
+
+def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetgp.prediction import predict_in_units as real
+
+    def predict(
+        method: Any, shards: Any, network: Any, kernel: Any, thetas: Any, scaling: Any, queries: Any, *a: Any, **k: Any
+    ) -> Any:
+        if len(queries) == 3 and network._links.hosted == (1,):
+            raise MemoryError("too much")
+        return real(method, shards, network, kernel, thetas, scaling, queries, *a, **k)
+
+    monkeypatch.setattr("fleetgp.agent.agent.predict_in_units", predict)
+    monkeypatch.setattr("fleetgp.agent.agent.TRIES", 2)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with pytest.raises(NetworkError, match="cannot be computed: MemoryError"):
+            ask(description, "a1", [*QUERIES, [0.1, 0.1]])
+        with pytest.raises(NetworkError, match="not answered in 2 attempts"):
+            ask(description, "a0", [*QUERIES, [0.1, 0.1]])
+        assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
+        with pytest.raises(InputError, match="beyond 1e"):
+            ask(description, "a0", [[1e308, 0.0]], method="dec-nn-rbcm")
+        with pytest.raises(InputError, match="seconds must lie"):
+            ask(description, "a0", QUERIES, seconds=float("nan"))
+        assert serving(agents)
+
+
+def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with AgentClient(description, "a1") as client:
+            numbers = [client.request("train", method=method)["wish"] for method in ("dec-c-gp", "dec-apx-gp")]
+        assert numbers == [1, 2]
+        until(lambda: agents[1].fulfilled == 2 and serving(agents))
+        methods = [
+            json.loads(line)["method"]
+            for line in (tmp_path / "a0.log").read_text().splitlines()
+            if '"event": "trained"' in line
+        ]
+        assert methods == ["dec-apx-gp", "dec-c-gp", "dec-apx-gp"]
+        assert agents[1].status()["outcome"] == "converged"
+
+
+def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of an agenda, the last of a training: each is asked for, and nobody is left out."""
+    from fleetgp.network.links import Links
+    from fleetgp.network.wire import decode
+
+    lost: list[int] = []
+    real = Links.send
+
+    def send(self: Links, own: int, neighbour: int, frame: bytes) -> None:
+        round = decode(frame).round
+        if len(lost) < 6 and own == 1 and round % 17 == len(lost) % 2 and round not in lost[-1:]:
+            lost.append(round)
+            return
+        real(self, own, neighbour, frame)
+
+    monkeypatch.setattr(Links, "send", send)
+    description, _ = describe(tmp_path, 3, round=20)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        answer = ask(description, "a1", QUERIES)
+        assert answer["members"] == ["a0", "a1", "a2"]
+        assert len(lost) == 6
+        assert agents[1].node.links.resent >= 6
+        assert agents[0].views == 1
+
+
+def test_whoever_misses_deadlines_again_and_again_is_left_out_for_longer(tmp_path: Path) -> None:
+    from fleetgp.agent.membership import Record
+
+    description, _ = describe(tmp_path, 2)
+    alone = Agent(description, "a0", Log("a0", file=tmp_path / "a0.log"))
+    try:
+        penalties = []
+        for _ in range(4):
+            with alone.node._changed:
+                alone.node._suspend({1}, "slow")
+                penalties.append(alone.node._neighbours[1].until - time.monotonic())
+                assert isinstance(alone.node._neighbours[1].suspended, Record)
+        assert [round(p) for p in penalties] == [0, 5, 15, 35]
+    finally:
+        alone.node.close()
+        alone.log.close()

@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.agent.description import PREDICTORS, TRAINERS
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
+from fleetgp.errors import NetworkError
 from fleetgp.network import Network
 from fleetgp.training.normalize import Scaling
 
@@ -143,10 +144,12 @@ def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...]) -> A
     told = network.flood_parts(
         {"agenda": [_facts(item)], "hyperparameters": [_rows(item)], "queries": [_queries(item)]}
     )
-    items = [
-        _item(facts, rows, queries)
-        for facts, rows, queries in zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)
-    ]
+    items = []
+    for member, *parts in zip(members, told["agenda"], told["hyperparameters"], told["queries"], strict=True):
+        try:
+            items.append(_item(*parts))
+        except (ValueError, IndexError, OverflowError) as error:
+            raise NetworkError(f"the agenda of agent {member} makes no sense: {error}") from error
     return Agenda(items, members)
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +26,19 @@ from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.questions import Asked, told_answer
 from fleetgp.arrays import Array
-from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.errors import NetworkError
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
 from fleetgp.network.links import EpochOverError
 from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
-from fleetgp.prediction import Prediction, predict_in_units, prediction_method
+from fleetgp.prediction import predict_in_units, prediction_method
 from fleetgp.training import train, training_method
 from fleetgp.training.starts import SPANS
 
 #: Seconds between two looks at a watched file.
 WATCH = 1.0
+#: A question whose views end this many times is refused: it may be what ends them.
+TRIES = 6
 
 
 class Agent:
@@ -51,8 +56,9 @@ class Agent:
             description.data_of(self.id),
             description.inputs,
             description.target,
-            own.missing,
             self.folder / "observed.jsonl",
+            missing=own.missing,
+            watched=own.watch,
         )
         if self.data.dropped:
             log.warn("rows dropped", rows=self.data.dropped, file=str(own.data))
@@ -61,11 +67,14 @@ class Agent:
         self.began = time.time()
         self._kernel = as_kernel(description.kernel)
         self._failed_in = 0
-        self._wish: Wish | None = None
+        self._lock = threading.Lock()  # of what follows: the control thread adds, the working thread takes
+        self._wishes: deque[tuple[int, Wish]] = deque()
         self._asked: deque[Asked] = deque()
         self._proposed: Asked | None = None
+        self.wished, self.fulfilled, self.outcome = 0, 0, ""
+        self._told_new = self._used_rows = self._troubles = 0
         self._stopping = threading.Event()
-        self.memory = Checkpoint.load(self._checkpoint, description.model) or Checkpoint(model=description.model)
+        self.memory = Checkpoint.load(self._checkpoint, description) or Checkpoint()
         if self.memory.trained is not None or len(self.memory.estimates):
             log("resumed", model=self.memory.trained is not None, round=self.memory.round)
         self.node = Node(description, self.id, log, self._expire)
@@ -91,9 +100,9 @@ class Agent:
                 except EpochOverError as over:
                     self.log("view over", why=str(over))
                 except NetworkError as error:
-                    self.node.lost(view, (), str(error))
-                except (FleetGPError, ArithmeticError, ValueError, MemoryError) as error:
-                    self._fail(view, error)
+                    self._trouble(view, error)
+                except Exception as error:  # whatever it is, the others go on and this agent says why it does not
+                    self._fail(error)
         finally:
             self.phase = "stopped"
             self._save()
@@ -111,9 +120,8 @@ class Agent:
         task = 0
         rules = self.description.training
         while True:
-            with self.node.epoch(view, task) as network:
+            with self._task(view, task) as network:
                 agenda = agree_on_agenda(network, self._item(view), view.members)
-            self._count(network)
             self._adopt(agenda)
             model = agenda.model
             for position, _ in agenda.questions if model is not None else ():
@@ -128,23 +136,28 @@ class Agent:
             else:
                 self._stand_by()
             task += 1
+            self.problem = ""
+            self._troubles = 0
             self.phase = "serving" if self.memory.trained is not None else "failed"
             self.node.idle(view, task, self._pending)
 
     def _pending(self) -> bool:
-        grown = self.description.training.again_after > 0 and self.new_rows > 0
-        return bool(self._asked or self._wish is not None or grown)
+        grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
+        return bool(self._asked or self._wishes or grown)
 
     def _item(self, view: View) -> Item:
         memory = self.memory
-        self._proposed = self._asked[0] if self._asked else None
+        with self._lock:
+            self._proposed = self._asked[0] if self._asked else None
+            wish = self._wishes[0][1] if self._wishes else None
+        self._told_new = self.new_rows
         return Item(
             memory.trained,
             memory.estimates,
             memory.chosen,
             self._failed_in == view.id,
-            self.new_rows,
-            self._wish,
+            self._told_new,
+            wish,
             None if self._proposed is None else self._proposed.question,
         )
 
@@ -152,7 +165,7 @@ class Agent:
         """Whoever has no model, or that of a smaller part of the fleet, takes over the common one."""
         model, own = agenda.model, self.memory.trained
         if model is not None and (own is None or own.id != model.id):
-            self.memory = replace(self.memory, trained=model, rows=self.data.rows)
+            self.memory = replace(self.memory, trained=model)
             self._tell_theta()
             self._save()
             self.log("model taken over", trained_by=self._named(model.members))
@@ -161,22 +174,29 @@ class Agent:
         """The model is good as it is: estimates of a training that was broken off are of no use any more."""
         if len(self.memory.estimates):
             self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False, round=0)
-            self._tell_theta()
             self._save()
+        self._tell_theta()
 
     # ---- training -------------------------------------------------------------------------------------------
 
     def _fulfil(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before."""
-        own, self._wish = self._wish, None if self._wish == wish else self._wish
+        with self._lock:
+            number = self._wishes[0][0] if self._wishes and self._wishes[0][1] == wish else 0
         try:
-            self._train(view, task, agenda, wish)
+            outcome = self._train(view, task, agenda, wish)
         except NetworkError:
-            if own == wish and self._wish is None:
-                self._wish = replace(wish, cold=wish.cold and not len(self.memory.estimates))
+            with self._lock:
+                if number and wish.cold and len(self.memory.estimates):  # go on where it was broken off
+                    self._wishes[0] = (number, replace(wish, cold=False))
             raise
+        with self._lock:
+            if number:
+                self._wishes.popleft()
+                self.fulfilled, self.outcome = number, outcome
 
-    def _train(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
+    def _train(self, view: View, task: int, agenda: Agenda, wish: Wish) -> str:
+        """How it ended: the status of the fit."""
         self.phase, self.round = "training", 0
         if wish.cold:
             self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False)
@@ -186,8 +206,9 @@ class Agent:
         if starts is None:
             starts = self.description.starts()
         self.log("training", method=method, warm=warm, members=self._named(view.members), rows=self.data.rows)
-        rows = self.data.rows
-        with self.node.epoch(view, task) as network:
+        rows = self._used_rows = self.data.rows
+        shard = self.data.shard
+        with self._task(view, task) as network:
             progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
 
             def report(start: int, done: int, thetas: Array) -> None:
@@ -200,13 +221,14 @@ class Agent:
                     self._save()
 
             options = self.description.training_options(starts)
-            fit = train(training_method(method), [self.data.shard], network, self._kernel, options, report)
-        self._count(network)
+            fit = train(training_method(method), [shard], network, self._kernel, options, report)
+        self.node.well_done(view)
         if fit.status == "diverged":
             self._failed_in = view.id
             self.memory = replace(self.memory, estimates=np.zeros((0, 0)), chosen=False)
+            self._tell_theta()
             self.log.error("training came to nothing", method=method, status=fit.status, rounds=fit.rounds)
-            return
+            return fit.status
         trained = Trained(
             tuple(np.log(fit.thetas[0]).tolist()),
             view.epoch(task),
@@ -217,8 +239,7 @@ class Agent:
             fit.scaling.offset,
             fit.scaling.scale,
         )
-        self.memory = Checkpoint(trained, rows, model=self.description.model)
-        self.problem = ""
+        self.memory = Checkpoint(trained, rows)
         self._tell_theta()
         self._save()
         said = self.log if fit.status == "converged" else self.log.warn
@@ -231,6 +252,7 @@ class Agent:
             jitter=float(fit.jitter.max()),
             bytes=fit.ledger.bytes,
         )
+        return fit.status
 
     # ---- answering ------------------------------------------------------------------------------------------
 
@@ -239,41 +261,51 @@ class Agent:
         model, question = agenda.model, agenda.items[position].question
         assert model is not None
         assert question is not None
-        with self.node.epoch(view, task) as network:
-            found = predict_in_units(
-                prediction_method(question.method),
-                [self.data.shard],
-                network,
-                self._kernel,
-                np.array([model.theta]),
-                model.scaling,
-                question.queries,
-                self.description.prediction_options(),
-                noisy=question.noisy,
-            )
-        self._count(network)
+        mine = view.members[position] == self.id
+        if mine and self._proposed is not None:
+            self._proposed.tries += 1
+        try:
+            with self._task(view, task) as network:
+                found = predict_in_units(
+                    prediction_method(question.method),
+                    [self.data.shard],
+                    network,
+                    self._kernel,
+                    np.array([model.theta]),
+                    model.scaling,
+                    question.queries,
+                    self.description.prediction_options(),
+                    noisy=question.noisy,
+                )
+        except NetworkError as error:
+            if mine and self._proposed is not None and self._proposed.tries >= TRIES:
+                self._finish(self._proposed, error=f"not answered in {TRIES} attempts: {error}")
+            raise
+        except Exception as error:  # this question is at fault, not the agent
+            self.log.error("a question cannot be answered", error=f"{type(error).__name__}: {error}")
+            if mine and self._proposed is not None:
+                self._finish(self._proposed, error=f"it cannot be computed: {type(error).__name__}: {error}")
+            raise NetworkError(f"a question cannot be answered here: {type(error).__name__}: {error}") from error
+        self.node.well_done(view)
         self.questions += 1
-        if view.members[position] == self.id:
-            self._settle(found, model, view)
-
-    def _settle(self, found: Prediction, model: Trained, view: View) -> None:
-        """Tell the answer to whoever asked this agent, unless that took too long."""
-        asked = self._proposed
-        if asked is not None and asked in self._asked:
-            self._asked.remove(asked)
-            self._finish(asked, answer=told_answer(found, model, view, self.description))
+        if mine and self._proposed is not None:
             self.log("answered", queries=found.means.shape[1], method=found.method, status=found.status)
+            self._finish(self._proposed, answer=told_answer(found, model, view, self.description))
 
     def ask(self, asked: Asked) -> None:
         """Take up a question; called by the control thread."""
-        self._asked.append(asked)
+        with self._lock:
+            self._asked.append(asked)
         self.node.wake()
 
-    def wish(self, wish: Wish) -> None:
-        """Train again, as soon as what is under way is done; called by the control thread."""
-        self._wish = wish
+    def wish(self, wish: Wish) -> int:
+        """Train again, as soon as what is under way is done; called by the control thread. The wish's number."""
+        with self._lock:
+            self.wished += 1
+            self._wishes.append((self.wished, wish))
         self._failed_in = 0
         self.node.wake()
+        return self.wished
 
     def observe(self, rows: Any) -> int:
         """Take in new rows; they count from the next prediction on."""
@@ -289,19 +321,21 @@ class Agent:
     def _expire(self) -> None:
         """Nobody waits longer than was said; called by the control thread."""
         now = time.monotonic()
-        for asked in [one for one in self._asked if now >= one.deadline]:
-            try:
-                self._asked.remove(asked)
-            except ValueError:  # answered just now
-                continue
-            doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
-            self._finish(asked, error=f"no answer within {asked.seconds:g} s: {self.name} is {doing}")
+        for asked in list(self._asked):
+            if now >= asked.deadline:
+                doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
+                self._finish(asked, error=f"no answer within {asked.seconds:g} s: {self.name} is {doing}")
 
     def _refuse_all(self, why: str) -> None:
-        while self._asked:
-            self._finish(self._asked.popleft(), error=why)
+        for asked in list(self._asked):
+            self._finish(asked, error=why)
 
     def _finish(self, asked: Asked, **told: Any) -> None:
+        """Answer whoever asked, once."""
+        with self._lock:
+            if asked not in self._asked:
+                return
+            self._asked.remove(asked)
         try:
             asked.reply(told)
         except Exception as error:  # the asker may be gone
@@ -309,18 +343,36 @@ class Agent:
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 
-    def _fail(self, view: View, error: BaseException) -> None:
+    def _trouble(self, view: View, error: NetworkError) -> None:
+        """Something is wrong with what was sent, not with the links: try again, but not at once."""
+        self.problem = str(error)
+        self.log.error("trouble", error=self.problem)
+        self.node.lost(view, (), self.problem)
+        self._troubles += 1
+        self._stopping.wait(min(30.0, 0.25 * 2**self._troubles))
+
+    def _fail(self, error: Exception) -> None:
         """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
         self.phase, self.problem = "failed", f"{type(error).__name__}: {error}"
-        self.log.error("failed", error=self.problem)
-        self._refuse_all(f"{self.name} cannot work: {self.problem}")
-        rows = self.data.rows
-        self._wish = None
+        self.log.error("failed", error=self.problem, where=traceback.format_exc(limit=-3))
+        with self._lock:
+            if self._wishes:
+                self.fulfilled, self.outcome = self._wishes[-1][0], self.problem
+                self._wishes.clear()
         self.node.withdraw(True)
-        while not self._stopping.is_set() and self._wish is None and self.data.rows == rows:
-            self._stopping.wait(0.2)
+        while not self._stopping.is_set() and not self._wishes and self.data.rows == self._used_rows:
             self._refuse_all(f"{self.name} cannot work: {self.problem}")
+            self._stopping.wait(0.2)
         self.node.withdraw(False)
+
+    @contextmanager
+    def _task(self, view: View, task: int) -> Iterator[ZenohNetwork]:
+        """The network of a task; its rounds count, however it ends."""
+        with self.node.epoch(view, task) as network:
+            try:
+                yield network
+            finally:
+                self.rounds += network.ledger.rounds
 
     # ---- odds and ends ----------------------------------------------------------------------------------------
 
@@ -330,7 +382,7 @@ class Agent:
 
     def _save(self) -> None:
         try:
-            self.memory.save(self._checkpoint)
+            self.memory.save(self._checkpoint, self.description)
         except OSError as error:
             self.log.error("no checkpoint", error=str(error))
 
@@ -341,16 +393,13 @@ class Agent:
         elif trained is not None:
             self.node.theta = list(trained.log_theta)
 
-    def _count(self, network: ZenohNetwork) -> None:
-        self.rounds += network.ledger.rounds
-
     def _watch(self) -> None:
         complained = ""
         while not self._stopping.wait(WATCH):
             try:
                 more = self.data.refresh()
                 complained = ""
-            except (InputError, OSError) as error:
+            except Exception as error:  # half a file, say: there will be another look
                 if str(error) != complained:
                     complained = str(error)
                     self.log.warn("the watched file cannot be read", error=complained)
@@ -384,11 +433,14 @@ class Agent:
             "phase": self.phase,
             "problem": self.problem,
             "round": self.round if self.phase == "training" else self.node.round,
-            "rounds": self.rounds + self.node.round,
+            "rounds": self.rounds,
             "members": members,
             "missing": [name for name in self.description.names if members and name not in members],
             "theta": self.theta,
             "disagreement": self.node.disagreement(),
+            "wished": self.wished,
+            "fulfilled": self.fulfilled,
+            "outcome": self.outcome,
             "trained": None
             if trained is None
             else {

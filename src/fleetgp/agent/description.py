@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from fleetgp.agent.certificates import AUTHORITY, Credentials
 from fleetgp.agent.toml_lines import Lines
@@ -30,6 +30,8 @@ PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"
 
 _ENDPOINT = re.compile(r"^(tcp|tls|quic)/(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})$")
 Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(ge=0.1, le=86_400.0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
@@ -59,10 +61,10 @@ class TrainingPart(_Part):
     theta0: list[float] | list[list[float]] | None = None
     rounds: PositiveInt = 2000
     tol: Fraction = 1e-5
-    rho: PositiveFloat | None = None
-    kappa: PositiveFloat | None = None
+    rho: Positive | None = None
+    kappa: Positive | None = None
     nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
-    step: PositiveFloat = 1e-5
+    step: Positive = 1e-5
     nested_iterations: PositiveInt | None = None
     engine: Literal["auto", "dense", "moments"] = "auto"
     again_with_members: bool = True
@@ -74,7 +76,7 @@ class PredictionPart(_Part):
 
     method: str = "dec-nn-grbcm"
     rounds: PositiveInt = 20_000
-    tol: PositiveFloat = 1e-6
+    tol: Positive = 1e-6
     eta: Fraction = 1e-3
     engine: Literal["auto", "dense", "moments"] = "auto"
 
@@ -84,10 +86,10 @@ class TimeoutsPart(_Part):
     lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
     """
 
-    connect: PositiveFloat = 30.0
-    round: PositiveFloat = 30.0
-    lease: PositiveFloat = 5.0
-    ask: PositiveFloat = 60.0
+    connect: Seconds = 30.0
+    round: Seconds = 30.0
+    lease: Seconds = 5.0
+    ask: Seconds = 60.0
 
 
 class TlsPart(_Part):
@@ -141,8 +143,8 @@ class Description:
 
     @property
     def run(self) -> int:
-        """The number that tells this fleet's messages from another's."""
-        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8])
+        """The number that all messages carry: whoever speaks otherwise is not understood."""
+        return PROTOCOL
 
     @property
     def digest(self) -> str:

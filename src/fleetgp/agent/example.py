@@ -53,6 +53,9 @@ def write_example(file: Path, boats: int = 5) -> None:
     if not 1 <= boats <= 100:
         raise InputError(f"an example has 1 to 100 boats, but {boats} came")
     check_folder(file.parent)
+    for taken in (file.parent / "data", file.parent / "points.csv"):
+        if taken.exists():
+            raise InputError(f"{taken}: the example would replace it: choose another folder")
     field = synthetic_field(120 * boats, seed=1)
     names = [f"boat{number + 1}" for number in range(boats)]
     folder = file.parent

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ class Launched:
         # One BLAS thread each: several agents share this machine's cores.
         env = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
         self.processes: dict[str, subprocess.Popen[str]] = {}
+        self._before: dict[str, int] = {}
         try:
             for name in description.names:
                 command = [sys.executable, "-m", "fleetgp", "agent", str(file.resolve()), "--name", name]
                 if detach:
                     command += ["--log", str(self.log_of(name))]
+                    self._before[name] = self.log_of(name).stat().st_size if self.log_of(name).exists() else 0
                 self.processes[name] = subprocess.Popen(
                     command,
                     env=env,
@@ -93,16 +96,22 @@ class Launched:
             try:
                 told = json.loads(line)
             except ValueError:
-                told = {"event": line.strip(), "level": "error"}
-            if self._told is not None:
-                self._told(name, told)
+                told = None
+            self._tell(name, told if isinstance(told, dict) else {"event": line.strip(), "level": "error"})
         code = self.processes[name].wait()
+        self._tell(name, {"event": "ended", "code": code, "level": "info" if code == 0 else "error"})
+
+    def _tell(self, name: str, told: dict[str, Any]) -> None:
+        """Whatever becomes of it, the agent's next line will be read: else the agent would wait for that."""
         if self._told is not None:
-            self._told(name, {"event": "ended", "code": code, "level": "info" if code == 0 else "error"})
+            with suppress(Exception):
+                self._told(name, told)
 
     def _last_words(self, name: str) -> str:
         try:
-            told = json.loads(self.log_of(name).read_text().splitlines()[-1])
+            with self.log_of(name).open("rb") as file:
+                file.seek(self._before[name])
+                told = json.loads(file.read().splitlines()[-1])
             return str(told.get("error") or told.get("event"))
         except (OSError, ValueError, IndexError):
             return "it left no word"

@@ -42,6 +42,7 @@ class _Neighbour:
     greeted: bool = False
     refused: str = ""
     heard: float = 0.0
+    since: float = 0.0
     state: dict[str, Any] = field(default_factory=dict)
     misses: int = 0
     suspended: Record | None = None
@@ -68,6 +69,7 @@ class Node:
         self._network: ZenohNetwork | None = None
         self._began = time.monotonic()
         self._stopping = self._worked = False
+        self._silence = max(2.0 * HEARTBEAT, description.timeouts.lease)
         own = description.credentials(description.names[agent])
         security = None
         if own is not None:
@@ -129,10 +131,12 @@ class Node:
             with self._changed:
                 self._network = None
                 network.close()
+
+    def well_done(self, view: View) -> None:
+        """Some real work was finished: whoever took part in it is not slow."""
         with self._changed:
-            for j in view.members:
-                if j in self._neighbours:
-                    self._neighbours[j].misses = 0
+            for j in set(view.members) & set(self._neighbours):
+                self._neighbours[j].misses = 0
 
     def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> None:
         """Wait until there is something to do: of one's own, or because a neighbour has begun the next task."""
@@ -140,21 +144,24 @@ class Node:
         with self._changed:
             while True:
                 self._check_running(view)
-                if wanted() or self.links.waiting(epoch):
+                begun = any(n.state.get("epoch") == epoch for n in self._neighbours.values())
+                if wanted() or begun or self.links.came_early(epoch):
                     return
                 self._changed.wait(0.5)
 
     def lost(self, view: View, neighbours: tuple[int, ...], why: str) -> None:
         """A view is over because neighbours missed a deadline, or sent what nobody can work with."""
         with self._changed:
-            self._suspend(set(neighbours), why)
-            self._give_up(why)
-            self._settle()
+            if self._running is not None and self._running.id == view.id:  # else it was over before: nobody is to blame
+                self._suspend(set(neighbours), why)
+                self._give_up(why)
+                self._settle()
 
     def withdraw(self, withdrawn: bool) -> None:
         """Leave the fleet to the others, for as long as one cannot work; or come back to it."""
         with self._changed:
             self._withdrawn = withdrawn
+            self._give_up("withdrawn")
             self._settle()
 
     # ---- for anybody ----------------------------------------------------------------------------------------
@@ -211,21 +218,32 @@ class Node:
             try:
                 action = self._events.get(timeout=max(0.0, beat - time.monotonic()))
             except queue.Empty:
-                action = self._beat
-                beat = time.monotonic() + HEARTBEAT
+                action = self._wake
             if action is None:
                 return
-            try:
-                with self._changed:
-                    action()
-            except Exception as error:  # whatever a neighbour sends, the agent goes on
-                self.log.error("control", error=f"{type(error).__name__}: {error}")
+            self._do(action)
+            if time.monotonic() >= beat:
+                self._do(self._beat)
+                beat = time.monotonic() + HEARTBEAT
+
+    def _do(self, action: Callable[[], None]) -> None:
+        try:
+            with self._changed:
+                action()
+        except Exception as error:  # whatever a neighbour sends, the agent goes on
+            self.log.error("control", error=f"{type(error).__name__}: {error}")
 
     def _beat(self) -> None:
+        now = time.monotonic()
         for j, neighbour in self._neighbours.items():
             up = self.links.up(self.agent, j)
             if up != neighbour.linked:
                 self._link(j, up)
+            elif up and not neighbour.greeted and not neighbour.refused and now - neighbour.since > self._silence:
+                # It listens, but is not heard: after a reconnection Zenoh may leave one end without the other's word.
+                self.log.warn("link renewed", neighbour=self.description.names[j])
+                neighbour.since = now
+                self.links.renew(self.agent, j)
         self._readmit()
         self._settle()
         for j, neighbour in self._neighbours.items():
@@ -241,6 +259,7 @@ class Node:
         if up == neighbour.linked:
             return
         neighbour.linked, neighbour.greeted, neighbour.refused = up, False, ""
+        neighbour.since = time.monotonic()
         if up:
             self._greet(j, everything=True)
         else:
@@ -276,6 +295,9 @@ class Node:
         if not neighbour.linked:
             self._link(j, True)
         neighbour.refused, neighbour.heard, neighbour.state = "", time.monotonic(), state
+        if self.agent in state["waiting"] and (self._network is None or state["epoch"] != self._network.epoch):
+            self.links.send_again(self.agent, j, state["epoch"], state["round"])
+        self._changed.notify_all()
         if not neighbour.greeted:
             neighbour.greeted = True
             self.log("neighbour up", neighbour=self.description.names[j])
@@ -395,4 +417,7 @@ def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
     round, waiting = state.get("round", 0), state.get("waiting", [])
     if not isinstance(waiting, list) or not all(isinstance(value, int) for value in (round, *waiting)):
         raise NetworkError("round and waiting must be whole numbers")
-    return {"epoch": state.get("epoch"), "round": round, "waiting": waiting, "theta": theta}
+    epoch = state.get("epoch", 0)
+    if not isinstance(epoch, int):
+        raise NetworkError("the epoch must be a whole number")
+    return {"epoch": epoch, "round": round, "waiting": waiting, "theta": theta}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,34 @@ from fleetgp.agent.service import Service
 def run_agent(description: Description, name: str, *, log_file: Path | None = None) -> None:
     """Work until SIGTERM, Ctrl-C or `fleetgp down`. Logs go to stderr, or to a file."""
     os.environ.setdefault("FLEETGP_COMPILE", "0")
+    description.id_of(name)
     log = Log(name, file=log_file)
-    agent = Agent(description, name, log)
+    try:
+        _run(Agent(description, name, log))
+    except Exception as error:
+        log.error("ended by an error", error=str(error), kind=type(error).__name__)
+        raise
+    finally:
+        log.close()
+
+
+def _run(agent: Agent) -> None:
     metrics = None
     try:
         service = Service(agent)
-        port = description.agents[agent.id].metrics
+        port = agent.description.agents[agent.id].metrics
         if port is not None:
             metrics = Metrics(agent, port)
 
         def stop(*_: Any) -> None:
-            agent.stop()
+            # In a thread: a handler interrupts this one anywhere, also where it holds what `stop` needs.
+            threading.Thread(target=agent.stop, daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         agent.run()
         del service
-    except BaseException:
-        agent.node.close()
-        raise
     finally:
+        agent.node.close()
         if metrics is not None:
             metrics.close()
-        log.close()

@@ -12,14 +12,18 @@ from fleetgp.agent.membership import View
 from fleetgp.prediction import Prediction
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Asked:
-    """deadline: on the monotonic clock; seconds: what was promised.  reply: tells {"answer": ...} or {"error": ...}."""
+    """deadline: on the monotonic clock; seconds: what was promised.  reply: tells {"answer": ...} or {"error": ...}.
+
+    tries: how often the fleet has begun to answer.
+    """
 
     question: Question
     seconds: float
     deadline: float
     reply: Callable[[dict[str, Any]], None]
+    tries: int = 0
 
 
 def told_answer(found: Prediction, model: Trained, view: View, description: Description) -> dict[str, Any]:

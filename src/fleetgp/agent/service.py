@@ -15,12 +15,15 @@ import numpy as np
 from fleetgp.agent.agenda import Question, Wish
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.agent.observations import LARGEST
 from fleetgp.agent.questions import Asked
 from fleetgp.errors import FleetGPError, InputError, unknown_name
 from fleetgp.network.links import OPERATOR, prefix_of
 
-#: A longer request is refused.
-MAX_REQUEST_BYTES = 64 * 2**20
+#: A longer request is refused; so are more points, and longer waiting.
+MAX_REQUEST_BYTES = 8 * 2**20
+MAX_POINTS = 20_000
+MAX_SECONDS = 86_400.0
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -66,8 +69,8 @@ class Service:
             self._verbs[verb](request, reply)
         except FleetGPError as error:
             reply({"error": str(error), "wrong": isinstance(error, InputError)})
-        except OSError as error:
-            reply({"error": f"{self._agent.name}: {error}"})
+        except Exception as error:  # the asker is told, whatever it is
+            reply({"error": f"{self._agent.name}: {type(error).__name__}: {error}"})
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:
         description = self._agent.description
@@ -77,10 +80,16 @@ class Service:
         try:
             queries = np.array(request["queries"], dtype=float)
             seconds = float(request.get("seconds") or description.timeouts.ask)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"a list of queries was expected: {error}") from error
         if queries.ndim != 2 or queries.shape[1] != description.dimension or not np.isfinite(queries).all():
             raise InputError(f"queries must be finite, of shape (T, {description.dimension}), but {queries.shape} came")
+        if np.abs(queries).max(initial=0.0) > LARGEST:
+            raise InputError(f"some queries are beyond {LARGEST:g}: use other units")
+        if len(queries) > MAX_POINTS:
+            raise InputError(f"at most {MAX_POINTS} points can be asked for at once, but {len(queries)} came")
+        if not 0.0 < seconds <= MAX_SECONDS:
+            raise InputError(f"seconds must lie above 0 and up to {MAX_SECONDS:g}, but {seconds} came")
         question = Question(queries, method, bool(request.get("noisy")))
         self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply))
 
@@ -92,9 +101,7 @@ class Service:
         method = request.get("method")
         if method is not None and method not in TRAINERS:
             raise unknown_name("training method", method, TRAINERS)
-        trained = self._agent.memory.trained
-        self._agent.wish(Wish(bool(request.get("cold")), method))
-        reply({"answer": {"before": None if trained is None else trained.id}})
+        reply({"answer": {"wish": self._agent.wish(Wish(bool(request.get("cold")), method))}})
 
     def _stop(self, request: dict[str, Any], reply: Reply) -> None:
         reply({"answer": {"agent": self._agent.name}})

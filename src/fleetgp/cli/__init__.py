@@ -12,7 +12,8 @@ def main() -> None:
 
         app(prog_name="fleetgp")
     except ModuleNotFoundError as error:
-        sys.exit(f'error: the command line needs {error.name}: install the extra "cli" (pip install "fleetgp[cli]")')
+        extra = "fleet" if error.name in ("zenoh", "pydantic", "cryptography", "prometheus_client") else "cli"
+        sys.exit(f'error: this needs {error.name}: install the extra "{extra}" (pip install "fleetgp[cli,{extra}]")')
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -141,6 +142,12 @@ def up(
     if running:
         raise InputError(f"{', '.join(running)} of this fleet run already: `fleetgp down {file}` ends them")
     show = _Show(description)
+
+    def end(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     launched = Launched(file, description, detach=detach, told=show)
     try:
         if detach:
@@ -159,6 +166,8 @@ def up(
             killed = launched.stop(0.0)
         if killed:
             warn(f"{', '.join(killed)} did not stop and had to be killed")
+        if detach:
+            raise
         return
     except BaseException:
         launched.stop()
@@ -206,13 +215,21 @@ def down(file: FILE, as_json: Json = False) -> None:
             stopped.append(name)
         except NetworkError:
             silent.append(name)
-    deadline = time.monotonic() + 15.0
-    while any("agent" in told for told in _ask_all(description).values()) and time.monotonic() < deadline:
+    if not stopped:
+        raise NetworkError(f"no agent of {file} can be reached: are they running?")
+    deadline = time.monotonic() + 30.0
+    left = stopped
+    while left and time.monotonic() < deadline:
         time.sleep(0.2)
-    text = f"Stopped: {', '.join(stopped) or 'none'}."
+        told = _ask_all(description)
+        left = [name for name in stopped if "agent" in told[name]]
+    ended = [name for name in stopped if name not in left]
+    text = f"Stopped: {', '.join(ended) or 'none'}."
     if silent:
         text += f" Not running, or not to be reached: {', '.join(silent)}."
-    emit({"stopped": stopped, "unreachable": silent}, text, as_json=as_json)
+    emit({"stopped": ended, "still_running": left, "unreachable": silent}, text, as_json=as_json)
+    if left:
+        raise NetworkError(f"{', '.join(left)} did not stop within 30 s")
 
 
 def status(file: FILE, as_json: Json = False) -> None:
@@ -320,6 +337,7 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
     statuses = ("converged", "round limit", "diverged")
     last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
     said = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    models = {tuple(block["theta"]) for block in blocks}
     worst = max((block["status"] for block in blocks), key=statuses.index)
     missing = sorted({name for block in blocks for name in block["missing"]}, key=description.names.index)
     facts = {
@@ -331,6 +349,7 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
         "rounds": max(block["rounds"] for block in blocks),
         "members": last["members"],
         "missing": missing,
+        "models": len(models),
         "took_part": {name: count / max(1, points) for name, count in said.items()},
         "jitter": max(block["jitter"] for block in blocks),
         "bytes": sum(block["bytes"] for block in blocks),
@@ -342,8 +361,11 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
         table.add_row(name, "[red]not there[/red]" if name in missing else f"{count / max(1, points):.0%}")
     if worst != "converged":
         warn(f"the answer is not final: {worst}")
-    if last["trained"]["status"] != "converged":
-        warn(f"the training of the model ended by {last['trained']['status']}, not by agreement")
+    if len(models) > 1:
+        warn(f"the fleet trained in between: the answer comes from {len(models)} models, the last of which is told")
+    ends = {block["trained"]["status"] for block in blocks} - {"converged"}
+    if ends:
+        warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
     if missing:
         warn(f"{', '.join(missing)} took no part: not running, or cut off")
     asked = f"{points:,} points by {last['method']}, asked of {agent}: {worst} after {facts['rounds']} rounds"
@@ -389,19 +411,19 @@ def retrain(
     description = _description(file)
     deadline = time.monotonic() + seconds
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
-        before = client.request("train", method=method, cold=cold)["before"]
+        wish = client.request("train", method=method, cold=cold)["wish"]
         while True:
             state = client.request("status")
-            trained = state["trained"]
-            if trained is not None and trained["id"] != before and state["phase"] not in ("training", "agreeing"):
+            if state["fulfilled"] >= wish:
                 break
-            if state["phase"] == "failed":
-                raise NetworkError(f"the training came to nothing: {state['problem'] or 'see the log'}")
             if time.monotonic() > deadline:
                 raise NetworkError(f"no new model within {seconds:g} s: {agent} is {state['phase']}")
             if listener is not None:
                 listener(Progress(agent, state["round"], None, state["phase"]))
             time.sleep(0.2)
+    trained = state["trained"]
+    if state["outcome"] not in ("converged", "round limit"):
+        raise NetworkError(f"the training came to nothing: {state['outcome']}")
     theta = ", ".join(f"{name} {value:.4g}" for name, value in state["theta"].items())
     took = readable_seconds(seconds - (deadline - time.monotonic()))
     text = f"{trained['method']}: {trained['status']} after {trained['rounds']} rounds, {took}. {theta}."

@@ -27,6 +27,8 @@ from fleetgp.network.wire import Frame, decode
 WAITING = 512 * 2**20
 #: Epochs that have not begun here, of which one neighbour may have sent frames already.
 EARLY = 4
+#: Finished epochs whose last frames are kept for a neighbour that lacks one.
+KEPT_EPOCHS = 3
 #: A hello is longer only if it is junk.
 MAX_HELLO_BYTES = 2**20
 #: The common name of whoever may ask agents, and tell them to train or to stop.
@@ -49,10 +51,14 @@ class Mail:
     def put(self, edge: Edge, frame: Frame, size: int) -> None:
         self._queue.put((edge, frame, size))
 
-    def get(self, seconds: float) -> tuple[Edge, Frame, int] | None:
-        """The next frame with its edge (sender, receiver) and size, or None if none came in time."""
+    def check(self) -> None:
+        """Raise, if it is closed."""
         if self._why:
             raise EpochOverError(self._why)
+
+    def get(self, seconds: float) -> tuple[Edge, Frame, int] | None:
+        """The next frame with its edge (sender, receiver) and size, or None if none came in time."""
+        self.check()
         try:
             item = self._queue.get(timeout=max(0.0, seconds))
         except queue.Empty:
@@ -119,9 +125,9 @@ class Security:
                 f"{own}-{neighbour}",
                 (
                     ("ingress", "put", f"{prefix}/{own}/{neighbour}/*"),
-                    ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/*/*"),
+                    ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/{own}/*"),
                     ("egress", "put", f"{prefix}/{neighbour}/{own}/*"),
-                    ("egress", "declare_subscriber", f"{prefix}/{own}/*/*"),
+                    ("egress", "declare_subscriber", f"{prefix}/{own}/{neighbour}/*"),
                 ),
             )
         for own in hosted:
@@ -175,7 +181,9 @@ class Links:
         self._claimed: dict[int, Mail] = {}
         self._early: OrderedDict[tuple[int, int], list[tuple[Edge, Frame, int]]] = OrderedDict()
         self._over: deque[int] = deque(maxlen=1000)
-        self._waiting: Counter[int] = Counter()
+        self._booked: Counter[tuple[int, int]] = Counter()
+        self._kept: OrderedDict[int, dict[Edge, list[tuple[int, bytes]]]] = OrderedDict()
+        self._changed = changed
         self._lock = threading.Lock()
         missing = sorted({neighbour for _, neighbour in edges} - set(endpoints))
         if missing:
@@ -189,7 +197,12 @@ class Links:
             settings["access_control"] = security.access(self.hosted, self.edges, run)
         self.session = open_session(settings, f"no session on {listen}")
         try:
-            self._declare(changed)
+            self._subscribers: dict[Edge, Any] = {}
+            self._frames: dict[Edge, Any] = {}
+            self._hellos: dict[Edge, Any] = {}
+            self._listeners: dict[Edge, Any] = {}
+            for edge in self.edges:
+                self._declare(*edge)
         except BaseException:
             self.close()
             raise
@@ -234,20 +247,34 @@ class Links:
             self._claimed[epoch] = mail
             return mail
 
-    def retire(self, epoch: int) -> None:
-        """The epoch is over: its frames come late from now on."""
+    def retire(self, epoch: int, sent: dict[Edge, list[tuple[int, bytes]]]) -> None:
+        """The epoch is over: its frames come late from now on. sent: the last frames, if a neighbour lacks one."""
         with self._lock:
             self._claimed.pop(epoch, None)
             self._over.append(epoch)
-            if not self._claimed and not self._early:
-                self._waiting.clear()
+            for key in [key for key in self._booked if key[0] == epoch]:
+                del self._booked[key]
+            self._kept[epoch] = sent
+            while len(self._kept) > KEPT_EPOCHS:
+                self._kept.popitem(last=False)
 
-    def waiting(self, epoch: int) -> bool:
+    def send_again(self, own: int, neighbour: int, epoch: int, round: int) -> None:
+        """A frame of an epoch that is over here, to a neighbour that still waits for it."""
+        with self._lock:
+            frames = self._kept.get(epoch, {}).get((own, neighbour), [])
+        for number, data in frames:
+            if number == round:
+                self.resent += 1
+                self.send(own, neighbour, data)
+
+    def came_early(self, epoch: int) -> bool:
         """Whether frames of an epoch came that has not begun here."""
         return any(key[0] == epoch for key in list(self._early))
 
-    def consumed(self, edge: Edge, size: int) -> None:
-        self._waiting[edge[0]] -= size
+    def consumed(self, epoch: int, sender: int, size: int) -> None:
+        with self._lock:
+            if (epoch, sender) in self._booked:
+                self._booked[epoch, sender] -= size
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] += 1
@@ -268,19 +295,18 @@ class Links:
             if mail is None and frame.epoch in self._over:
                 self.drop("late")
                 return
-            if self._waiting[sender] + len(data) > WAITING:
+            if len(data) + sum(size for key, size in self._booked.items() if key[1] == sender) > WAITING:
                 self.drop("flooded")
                 return
-            self._waiting[sender] += len(data)
+            self._booked[frame.epoch, sender] += len(data)
             if mail is not None:
                 mail.put(*item)
                 return
             self._early.setdefault((frame.epoch, sender), []).append(item)
             kept = [early for early in self._early if early[1] == sender]
             if len(kept) > EARLY:
-                for _, _, size in self._early.pop(kept[0]):
-                    self._waiting[sender] -= size
-                    self.drop("late")
+                self.dropped["late"] += len(self._early.pop(kept[0]))
+                self._booked.pop(kept[0], None)
         if self._on_early is not None:
             self._on_early(frame.epoch)
 
@@ -303,38 +329,39 @@ class Links:
 
     # ---- the session ----------------------------------------------------------------------------------
 
-    def _declare(self, changed: Callable[[int, int, bool], None] | None) -> None:
+    def _declare(self, own: int, neighbour: int) -> None:
+        """Listen to a neighbour, and make ready to send to it."""
         import zenoh
 
-        prefix = prefix_of(self.run)
-        self._subscribers = [
-            self.session.declare_subscriber(f"{prefix}/{agent}/*/*", self._arrived) for agent in self.hosted
-        ]
-        self._frames: dict[Edge, Any] = {}
-        self._hellos: dict[Edge, Any] = {}
-        self._listeners = []
-        for own, neighbour in self.edges:
-            key = f"{prefix}/{neighbour}/{own}"
-            self._frames[own, neighbour] = self.session.declare_publisher(
-                f"{key}/frame",
-                reliability=zenoh.Reliability.RELIABLE,
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-            )
-            # A queue of their own: what neighbours tell each other overtakes long frames.
-            self._hellos[own, neighbour] = self.session.declare_publisher(
-                f"{key}/hello",
-                priority=zenoh.Priority.INTERACTIVE_HIGH,
-                congestion_control=zenoh.CongestionControl.DROP,
-                express=True,
-            )
-            if changed is not None:
-                self._listeners.append(self._listen(own, neighbour, changed))
-
-    def _listen(self, own: int, neighbour: int, changed: Callable[[int, int, bool], None]) -> Any:
-        return self._frames[own, neighbour].declare_matching_listener(
-            lambda status: changed(own, neighbour, bool(status.matching))
+        prefix, edge = prefix_of(self.run), (own, neighbour)
+        self._subscribers[edge] = self.session.declare_subscriber(f"{prefix}/{own}/{neighbour}/*", self._arrived)
+        key = f"{prefix}/{neighbour}/{own}"
+        self._frames[edge] = self.session.declare_publisher(
+            f"{key}/frame",
+            reliability=zenoh.Reliability.RELIABLE,
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
         )
+        # A queue of their own: what neighbours tell each other overtakes long frames.
+        self._hellos[edge] = self.session.declare_publisher(
+            f"{key}/hello",
+            priority=zenoh.Priority.INTERACTIVE_HIGH,
+            congestion_control=zenoh.CongestionControl.DROP,
+            express=True,
+        )
+        changed = self._changed
+        if changed is not None:
+            self._listeners[edge] = self._frames[edge].declare_matching_listener(
+                lambda status: changed(own, neighbour, bool(status.matching))
+            )
+
+    def renew(self, own: int, neighbour: int) -> None:
+        """Tell a neighbour anew that one listens: after a reconnection it may not have heard."""
+        edge = (own, neighbour)
+        for table in (self._listeners, self._subscribers, self._frames, self._hellos):
+            if edge in table:
+                table[edge].undeclare()
+        self._declare(own, neighbour)
 
     def close(self) -> None:
         """Leave the fleet; safe to call twice."""

@@ -18,6 +18,10 @@ from fleetgp.network.wire import Frame, encode
 
 #: A neighbour that says it waits itself is given this many deadlines, then it counts as lost all the same.
 PATIENCE = 4
+#: Frames that are kept for each neighbour, in case it lacks one; and of those beyond the last two, how many bytes.
+KEPT_FRAMES, KEPT_BYTES = 8, 2**22
+#: Frames of later rounds that may wait, for each neighbour.
+AHEAD = 64
 #: Seconds after which an agent that waits looks whether a neighbour waits for it in turn, and sends again.
 AGAIN = 1.0
 
@@ -60,7 +64,7 @@ class ZenohNetwork(FrameNetwork):
         self._links = links
         self._members = tuple(range(topology.agents)) if members is None else tuple(members)
         self._word = word
-        self._sent: dict[tuple[int, Edge], bytes] = {}
+        self._sent: dict[Edge, list[tuple[int, bytes]]] = {}
         self._known = {
             (sender, receiver)
             for receiver, sender in topology.union.directed.tolist()
@@ -70,6 +74,7 @@ class ZenohNetwork(FrameNetwork):
         self._mail = links.claim(epoch)
 
     def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+        self._mail.check()
         received: dict[Edge, Frame] = {}
         self.exchanging = round
         for frame in frames:
@@ -78,8 +83,10 @@ class ZenohNetwork(FrameNetwork):
                 received[edge] = frame
             else:
                 stamped = Frame(*edge, frame.round, frame.parts, frame.phase, self._links.run, self.epoch)
-                data = self._sent[round, edge] = encode(stamped)
-                self._links.send(self._members[frame.sender], self._members[frame.receiver], data)
+                link = (self._members[frame.sender], self._members[frame.receiver])
+                data = encode(stamped)
+                self._keep(link, round, data)
+                self._links.send(*link, data)
         missing = {edge for edge in expected if edge not in received and (round, edge) not in self._early}
         if missing:
             self._wait_for(missing, round)
@@ -89,8 +96,6 @@ class ZenohNetwork(FrameNetwork):
                 received[edge] = self._early.pop((round, edge))
         for late in [key for key in self._early if key[0] <= round]:
             del self._early[late]
-        for old in [key for key in self._sent if key[0] < round]:  # a neighbour is one round behind at most
-            del self._sent[old]
         return {edge: received[edge] for edge in expected}
 
     def _wait_for(self, missing: set[Edge], round: int) -> None:
@@ -104,13 +109,15 @@ class ZenohNetwork(FrameNetwork):
             if now >= again:
                 self._send_again(missing)
                 again = now + AGAIN
-            if item is None:
+            if now >= deadline:
                 blamed = {neighbour for neighbour in self.waiting_for if self._word(neighbour) is None}
-                if now >= last or (now >= deadline and blamed):
+                if blamed or now >= last:
                     raise NeighbourLostError(round, blamed or self.waiting_for, now - began)
+                deadline = min(last, now + AGAIN)
+            if item is None:
                 continue
             edge, frame, size = item
-            self._links.consumed(edge, size)
+            self._links.consumed(self.epoch, edge[0], size)
             if self._accepted(edge, frame, round):
                 self._early[frame.round, (frame.sender, frame.receiver)] = frame
                 if frame.round == round:
@@ -121,10 +128,16 @@ class ZenohNetwork(FrameNetwork):
         for sender, receiver in missing:
             neighbour, own = self._members[sender], self._members[receiver]
             round, waiting_for = self._word(neighbour) or (-1, frozenset())
-            data = self._sent.get((round, (receiver, sender)))
-            if own in waiting_for and data is not None:
-                self._links.resent += 1
-                self._links.send(own, neighbour, data)
+            for number, data in self._sent.get((own, neighbour), []) if own in waiting_for else ():
+                if number == round:
+                    self._links.resent += 1
+                    self._links.send(own, neighbour, data)
+
+    def _keep(self, link: Edge, round: int, data: bytes) -> None:
+        frames = self._sent.setdefault(link, [])
+        frames.append((round, data))
+        while len(frames) > KEPT_FRAMES or (len(frames) > 2 and sum(len(kept) for _, kept in frames[:-2]) > KEPT_BYTES):
+            frames.pop(0)
 
     def _accepted(self, link: Edge, frame: Frame, round: int) -> bool:
         """Whether a frame that came over a link (sender, receiver) is one that may come now; else it is counted."""
@@ -135,6 +148,8 @@ class ZenohNetwork(FrameNetwork):
             self._links.drop("late")
         elif (frame.round, edge) in self._early:
             self._links.drop("replayed")
+        elif frame.round > round and sum(early == edge for _, early in self._early) >= AHEAD:
+            self._links.drop("flooded")
         else:
             return True
         return False
@@ -145,7 +160,7 @@ class ZenohNetwork(FrameNetwork):
 
     def close(self) -> None:
         """Give up the epoch: its frames come late from now on."""
-        self._links.retire(self.epoch)
+        self._links.retire(self.epoch, self._sent)
 
     def __enter__(self) -> ZenohNetwork:
         return self
