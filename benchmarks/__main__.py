@@ -242,7 +242,7 @@ def main(names: list[str]) -> None:
     for name in SECTIONS if target.exists() else ():
         kept = re.search(rf"<!-- {name} -->\n(.*?)(?=<!-- |\Z)", target.read_text(), re.DOTALL)
         if name not in found and kept:
-            found[name] = kept.group(1)
+            found[name] = kept.group(1).rstrip() + "\n"
     parts = [f"<!-- {name} -->\n{found[name]}" for name in SECTIONS if name in found]
     report = "\n".join(["# Benchmarks", "", "`make bench` wrote this page.", "", heading, "", *parts])
     temporary = target.with_suffix(".tmp")
