@@ -24,7 +24,8 @@ from fleetgp.agent.certificates import Credentials, make_certificate
 from fleetgp.agent.example import free_ports
 from fleetgp.graph import Graph
 from fleetgp.network.inprocess import InProcess
-from fleetgp.network.links import Links, Security
+from fleetgp.network.links import Links
+from fleetgp.network.session import Security
 from fleetgp.network.zenoh import ZenohNetwork
 
 AGENTS, ROUNDS, KILLS = 10, 2000, 5

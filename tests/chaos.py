@@ -24,7 +24,7 @@ import fleetgp as fg
 from fleetgp.agent.certificates import make_certificate
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, as_topology
-from fleetgp.network.links import OPERATOR
+from fleetgp.network.session import OPERATOR
 from tests.hosts import Hosts, unavailable
 from tests.processes import Processes
 

@@ -29,6 +29,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.service import Service
+from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError, NetworkError, NumericalError
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
@@ -367,16 +368,16 @@ def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monke
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
         until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
-        assert agents[0].status()["missing"] == ["a1"]
-        assert "cannot be factorized" in agents[1].status()["problem"]
+        assert status_of(agents[0])["missing"] == ["a1"]
+        assert "cannot be factorized" in status_of(agents[1])["problem"]
         with pytest.raises(NetworkError, match="a1 cannot work: NumericalError"):
             ask(description, "a1", QUERIES)
         assert ask(description, "a0", QUERIES)["members"] == ["a0"]
         broken.clear()
         with AgentClient(description, "a1") as client:
             client.request("train")
-        until(lambda: serving(agents) and agents[0].status()["trained"]["by"] == ["a0", "a1"])
-        assert agents[1].status()["problem"] == ""
+        until(lambda: serving(agents) and status_of(agents[0])["trained"]["by"] == ["a0", "a1"])
+        assert status_of(agents[1])["problem"] == ""
 
 
 def test_an_asker_gets_an_error_in_the_time_that_was_stated(tmp_path: Path) -> None:
@@ -418,7 +419,7 @@ def test_metrics_for_prometheus(tmp_path: Path) -> None:
 
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
-        until(lambda: serving(agents) and agents[0].status()["disagreement"] is not None)
+        until(lambda: serving(agents) and status_of(agents[0])["disagreement"] is not None)
         (port,) = free_ports(1)
         metrics = Metrics(agents[0], port)
         try:
@@ -511,14 +512,14 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
         with AgentClient(description, "a1") as client:
             numbers = [client.request("train", method=method)["wish"] for method in ("dec-c-gp", "dec-apx-gp")]
         assert numbers == [1, 2]
-        until(lambda: agents[1].fulfilled == 2 and serving(agents))
+        until(lambda: agents[1].requests.fulfilled == 2 and serving(agents))
         methods = [
             json.loads(line)["method"]
             for line in (tmp_path / "a0.log").read_text().splitlines()
             if '"event": "trained"' in line
         ]
         assert methods == ["dec-apx-gp", "dec-c-gp", "dec-apx-gp"]
-        assert agents[1].status()["outcome"] == "converged"
+        assert status_of(agents[1])["outcome"] == "converged"
 
 
 def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

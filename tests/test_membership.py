@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetgp.agent.hello import Hello
 from fleetgp.agent.membership import Membership, Record, decode_records, encode_records
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
@@ -186,3 +187,28 @@ def test_the_numbers_of_tasks_differ() -> None:
     view = Membership(0, Graph.path(2), 1).view
     assert len({view.epoch(task) for task in range(1000)}) == 1000
     assert all(0 < view.epoch(task) < 2**32 for task in range(10))
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda x: json.dumps(x).encode())
+)
+def test_whatever_comes_is_a_hello_or_an_error(data: bytes) -> None:
+    with pytest.raises(NetworkError):
+        Hello.decode(data)
+
+
+@given(
+    st.sampled_from(["digest", "summary", "records", "epoch", "round", "waiting", "theta"]),
+    st.none() | st.booleans() | st.floats() | st.text() | st.lists(st.text() | st.floats()) | st.just({}),
+)
+def test_a_hello_with_one_wrong_part_is_refused(part: str, value: object) -> None:
+    facts = json.loads(Hello("d", 1, (Record(0, 1),), 2, 3, frozenset({1}), (0.5,)).encode())
+    assert Hello.decode(json.dumps(facts).encode()).waiting == {1}
+    sound = (part == "digest" and isinstance(value, str)) or value == []
+    if part == "theta" and isinstance(value, list):
+        sound = all(isinstance(item, float) for item in value)
+    facts[part] = value
+    if not sound:
+        with pytest.raises(NetworkError):
+            Hello.decode(json.dumps(facts).encode())

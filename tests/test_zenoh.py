@@ -20,7 +20,8 @@ from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
-from fleetgp.network.links import Links, Security
+from fleetgp.network.links import Links
+from fleetgp.network.session import Security
 from fleetgp.network.testing import check_network
 from fleetgp.network.wire import Frame, Part, encode
 from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import View
 from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.questions import Asked, told_answer
+from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
 from fleetgp.hyperparameters import names as hyperparameter_names
@@ -67,11 +66,8 @@ class Agent:
         self.began = time.time()
         self._kernel = as_kernel(description.kernel)
         self._failed_in = 0
-        self._lock = threading.Lock()  # of what follows: the control thread adds, the working thread takes
-        self._wishes: deque[tuple[int, Wish]] = deque()
-        self._asked: deque[Asked] = deque()
+        self.requests = Requests(log)
         self._proposed: Asked | None = None
-        self.wished, self.fulfilled, self.outcome = 0, 0, ""
         self._told_new = self._used_rows = self._troubles = 0
         self._stopping = threading.Event()
         self.memory = Checkpoint.load(self._checkpoint, description) or Checkpoint()
@@ -106,8 +102,7 @@ class Agent:
         finally:
             self.phase = "stopped"
             self._save()
-            for asked in list(self._asked):
-                self._finish(asked, error=f"{self.name} is stopping")
+            self.requests.refuse_all(f"{self.name} is stopping")
             self.node.close()
             self.log("stopped")
 
@@ -132,7 +127,7 @@ class Agent:
                 task += 1
                 self._fulfil(view, task, agenda, wish)
             elif model is None:
-                self._refuse_all("the fleet has no model: its training came to nothing")
+                self.requests.refuse_all("the fleet has no model: its training came to nothing")
             else:
                 self._stand_by()
             task += 1
@@ -143,13 +138,11 @@ class Agent:
 
     def _pending(self) -> bool:
         grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
-        return bool(self._asked or self._wishes or grown)
+        return self.requests.any or grown
 
     def _item(self, view: View) -> Item:
         memory = self.memory
-        with self._lock:
-            self._proposed = self._asked[0] if self._asked else None
-            wish = self._wishes[0][1] if self._wishes else None
+        self._proposed = self.requests.question()
         self._told_new = self.new_rows
         return Item(
             memory.trained,
@@ -157,7 +150,7 @@ class Agent:
             memory.chosen,
             self._failed_in == view.id,
             self._told_new,
-            wish,
+            self.requests.wish(),
             None if self._proposed is None else self._proposed.question,
         )
 
@@ -181,19 +174,13 @@ class Agent:
 
     def _fulfil(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before."""
-        with self._lock:
-            number = self._wishes[0][0] if self._wishes and self._wishes[0][1] == wish else 0
         try:
             outcome = self._train(view, task, agenda, wish)
         except NetworkError:
-            with self._lock:
-                if number and wish.cold and len(self.memory.estimates):  # go on where it was broken off
-                    self._wishes[0] = (number, replace(wish, cold=False))
+            if len(self.memory.estimates):
+                self.requests.warm_up(wish)
             raise
-        with self._lock:
-            if number:
-                self._wishes.popleft()
-                self.fulfilled, self.outcome = number, outcome
+        self.requests.fulfil(wish, outcome)
 
     def _train(self, view: View, task: int, agenda: Agenda, wish: Wish) -> str:
         """How it ended: the status of the fit."""
@@ -279,33 +266,30 @@ class Agent:
                 )
         except NetworkError as error:
             if mine and self._proposed is not None and self._proposed.tries >= TRIES:
-                self._finish(self._proposed, error=f"not answered in {TRIES} attempts: {error}")
+                self.requests.finish(self._proposed, error=f"not answered in {TRIES} attempts: {error}")
             raise
         except Exception as error:  # this question is at fault, not the agent
             self.log.error("a question cannot be answered", error=f"{type(error).__name__}: {error}")
             if mine and self._proposed is not None:
-                self._finish(self._proposed, error=f"it cannot be computed: {type(error).__name__}: {error}")
+                self.requests.finish(self._proposed, error=f"it cannot be computed: {type(error).__name__}: {error}")
             raise NetworkError(f"a question cannot be answered here: {type(error).__name__}: {error}") from error
         self.node.well_done(view)
         self.questions += 1
         if mine and self._proposed is not None:
             self.log("answered", queries=found.means.shape[1], method=found.method, status=found.status)
-            self._finish(self._proposed, answer=told_answer(found, model, view, self.description))
+            self.requests.finish(self._proposed, answer=told_answer(found, model, view, self.description))
 
     def ask(self, asked: Asked) -> None:
         """Take up a question; called by the control thread."""
-        with self._lock:
-            self._asked.append(asked)
+        self.requests.ask(asked)
         self.node.wake()
 
     def wish(self, wish: Wish) -> int:
         """Train again, as soon as what is under way is done; called by the control thread. The wish's number."""
-        with self._lock:
-            self.wished += 1
-            self._wishes.append((self.wished, wish))
+        number = self.requests.add_wish(wish)
         self._failed_in = 0
         self.node.wake()
-        return self.wished
+        return number
 
     def observe(self, rows: Any) -> int:
         """Take in new rows; they count from the next prediction on."""
@@ -319,27 +303,9 @@ class Agent:
         return max(0, self.data.rows - self.memory.rows) if self.memory.trained is not None else 0
 
     def _expire(self) -> None:
-        """Nobody waits longer than was said; called by the control thread."""
-        now = time.monotonic()
-        for asked in list(self._asked):
-            if now >= asked.deadline:
-                doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
-                self._finish(asked, error=f"no answer within {asked.seconds:g} s: {self.name} is {doing}")
-
-    def _refuse_all(self, why: str) -> None:
-        for asked in list(self._asked):
-            self._finish(asked, error=why)
-
-    def _finish(self, asked: Asked, **told: Any) -> None:
-        """Answer whoever asked, once."""
-        with self._lock:
-            if asked not in self._asked:
-                return
-            self._asked.remove(asked)
-        try:
-            asked.reply(told)
-        except Exception as error:  # the asker may be gone
-            self.log.warn("nobody there to answer", error=str(error))
+        """Called by the control thread, twice a second."""
+        doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
+        self.requests.expire(f"{self.name} is {doing}")
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 
@@ -355,13 +321,10 @@ class Agent:
         """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
         self.phase, self.problem = "failed", f"{type(error).__name__}: {error}"
         self.log.error("failed", error=self.problem, where=traceback.format_exc(limit=-3))
-        with self._lock:
-            if self._wishes:
-                self.fulfilled, self.outcome = self._wishes[-1][0], self.problem
-                self._wishes.clear()
+        self.requests.give_up_wishes(self.problem)
         self.node.withdraw(True)
-        while not self._stopping.is_set() and not self._wishes and self.data.rows == self._used_rows:
-            self._refuse_all(f"{self.name} cannot work: {self.problem}")
+        while not self._stopping.is_set() and self.requests.wish() is None and self.data.rows == self._used_rows:
+            self.requests.refuse_all(f"{self.name} cannot work: {self.problem}")
             self._stopping.wait(0.2)
         self.node.withdraw(False)
 
@@ -423,45 +386,6 @@ class Agent:
         labels = [*(f"l_{name}" for name in self.description.inputs), *hyperparameter_names(0)]
         values = np.exp(self.node.theta).tolist()
         return dict(zip(labels, values, strict=True)) if values else {}
-
-    def status(self) -> dict[str, Any]:
-        """What `fleetgp status` shows."""
-        view, trained = self.node.view, self.memory.trained
-        members = [] if view is None else self._named(view.members)
-        return {
-            "agent": self.name,
-            "phase": self.phase,
-            "problem": self.problem,
-            "round": self.round if self.phase == "training" else self.node.round,
-            "rounds": self.rounds,
-            "members": members,
-            "missing": [name for name in self.description.names if members and name not in members],
-            "theta": self.theta,
-            "disagreement": self.node.disagreement(),
-            "wished": self.wished,
-            "fulfilled": self.fulfilled,
-            "outcome": self.outcome,
-            "trained": None
-            if trained is None
-            else {
-                "id": trained.id,
-                "by": self._named(trained.members),
-                "method": trained.method,
-                "status": trained.status,
-                "rounds": trained.rounds,
-            },
-            "neighbours": self.node.neighbours(),
-            "bytes": sum(self.node.links.sent.values()),
-            "dropped": dict(self.node.links.dropped),
-            "resent": self.node.links.resent,
-            "rows": self.data.rows,
-            "new_rows": self.new_rows,
-            "questions": self.questions,
-            "waiting": len(self._asked),
-            "views": self.views,
-            "seconds": time.time() - self.began,
-            "digest": self.description.digest,
-        }
 
 
 class _Estimates:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetgp.agent.description import Description
 from fleetgp.errors import InputError, NetworkError
-from fleetgp.network.links import OPERATOR, Security, open_session, prefix_of
+from fleetgp.network.session import OPERATOR, Security, open_session, prefix_of
 
 #: Seconds to reach an agent that is there.
 REACH = 3.0

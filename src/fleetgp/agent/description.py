@@ -18,7 +18,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import GraphError, InputError
 from fleetgp.graph import Graph
 from fleetgp.hyperparameters import check_theta
-from fleetgp.network.links import OPERATOR, is_local
+from fleetgp.network.session import OPERATOR, is_local
 from fleetgp.prediction import PREDICTION_METHODS, PredictionOptions
 from fleetgp.training import TRAINING_METHODS, TrainingOptions
 

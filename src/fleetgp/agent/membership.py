@@ -9,7 +9,6 @@ that was cut off goes on as a view of its own, and what heals makes one view of 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -202,7 +201,3 @@ def _whole(value: object) -> bool:
 def _hash(text: str, size: int) -> int:
     """A number of this many bytes; never 0."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size]) or 1
-
-
-def encode_hello(hello: dict[str, Any]) -> bytes:
-    return json.dumps(hello, separators=(",", ":")).encode()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.status import status_of
 from fleetgp.errors import NetworkError
 
 PHASES = ("starting", "agreeing", "training", "predicting", "serving", "failed", "stopped")
@@ -28,7 +29,7 @@ class Metrics:
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        status = self._agent.status()
+        status = status_of(self._agent)
 
         def counter(name: str, text: str, value: float) -> Any:
             return CounterMetricFamily(f"fleetgp_{name}", text, value=value)

@@ -6,20 +6,20 @@ a view that is over. The working thread asks it for the next view (`agree`) and 
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from fleetgp.agent.description import Description
+from fleetgp.agent.hello import Hello
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership import Membership, Record, View, decode_records, encode_hello, encode_records
+from fleetgp.agent.membership import Membership, Record, View
 from fleetgp.errors import NetworkError
-from fleetgp.network.links import EpochOverError, Links, Security
+from fleetgp.network.links import EpochOverError, Links
+from fleetgp.network.session import Security
 from fleetgp.network.zenoh import ZenohNetwork
 
 #: Seconds between two hellos to a neighbour.
@@ -43,7 +43,7 @@ class _Neighbour:
     refused: str = ""
     heard: float = 0.0
     since: float = 0.0
-    state: dict[str, Any] = field(default_factory=dict)
+    hello: Hello = field(default_factory=Hello)
     misses: int = 0
     suspended: Record | None = None
     until: float = 0.0
@@ -144,7 +144,7 @@ class Node:
         with self._changed:
             while True:
                 self._check_running(view)
-                begun = any(n.state.get("epoch") == epoch for n in self._neighbours.values())
+                begun = any(n.hello.epoch == epoch for n in self._neighbours.values())
                 if wanted() or begun or self.links.came_early(epoch):
                     return
                 self._changed.wait(0.5)
@@ -204,7 +204,7 @@ class Node:
 
     def disagreement(self) -> float | None:
         """The largest difference to a neighbour's log theta, as last told."""
-        others = [n.state.get("theta") for n in self._neighbours.values() if n.linked]
+        others = [n.hello.theta for n in self._neighbours.values() if n.linked]
         told = [theta for theta in others if theta and len(theta) == len(self.theta)]
         if not self.theta or not told:
             return None
@@ -269,23 +269,18 @@ class Node:
     def _heard(self, j: int, data: bytes) -> None:
         neighbour = self._neighbours[j]
         try:
-            hello = json.loads(data)
-            digest, state, summary = hello["digest"], hello["state"], hello["summary"]
-            records = decode_records(hello["records"])
-            if not (isinstance(digest, str) and isinstance(state, dict) and isinstance(summary, int)):
-                raise NetworkError("a hello with a digest, a state and a summary was expected")
-            state = _checked_state(state)
-        except (ValueError, KeyError, TypeError, RecursionError, NetworkError):
+            hello = Hello.decode(data)
+        except NetworkError:
             self.links.drop("malformed")
             return
-        if digest != self.description.digest:
-            if neighbour.refused != digest:
-                neighbour.refused, neighbour.greeted = digest, False
+        if hello.digest != self.description.digest:
+            if neighbour.refused != hello.digest:
+                neighbour.refused, neighbour.greeted = hello.digest, False
                 self.log.error(
                     "refused",
                     neighbour=self.description.names[j],
                     why="it holds another fleet description",
-                    its_digest=digest[:16],
+                    its_digest=hello.digest[:16],
                     own_digest=self.description.digest[:16],
                 )
                 self._settle()
@@ -294,17 +289,17 @@ class Node:
             return  # a last word of a link that is down
         if not neighbour.linked:
             self._link(j, True)
-        neighbour.refused, neighbour.heard, neighbour.state = "", time.monotonic(), state
-        if self.agent in state["waiting"] and (self._network is None or state["epoch"] != self._network.epoch):
-            self.links.send_again(self.agent, j, state["epoch"], state["round"])
+        neighbour.refused, neighbour.heard, neighbour.hello = "", time.monotonic(), hello
+        if self.agent in hello.waiting and (self._network is None or hello.epoch != self._network.epoch):
+            self.links.send_again(self.agent, j, hello.epoch, hello.round)
         self._changed.notify_all()
         if not neighbour.greeted:
             neighbour.greeted = True
             self.log("neighbour up", neighbour=self.description.names[j])
-        news = self._membership.merge(records)
+        news = self._membership.merge(hello.records)
         self._readmit()
         self._settle(news)
-        if summary != self._membership.summary:
+        if hello.summary != self._membership.summary:
             self._greet(j, everything=True)
 
     def _settle(self, news: bool = False) -> None:
@@ -337,18 +332,16 @@ class Node:
 
     def _greet(self, j: int, *, everything: bool) -> None:
         network = self._network
-        hello = {
-            "digest": self.description.digest,
-            "summary": self._membership.summary,
-            "records": encode_records(self._membership.records if everything else [self._membership.own]),
-            "state": {
-                "epoch": 0 if network is None else network.epoch,
-                "round": 0 if network is None else network.exchanging,
-                "waiting": [] if network is None else sorted(network.waiting_for),
-                "theta": self.theta,
-            },
-        }
-        self.links.greet(self.agent, j, encode_hello(hello))
+        hello = Hello(
+            self.description.digest,
+            self._membership.summary,
+            self._membership.records if everything else (self._membership.own,),
+            0 if network is None else network.epoch,
+            0 if network is None else network.exchanging,
+            frozenset() if network is None else network.waiting_for,
+            tuple(self.theta),
+        )
+        self.links.greet(self.agent, j, hello.encode())
 
     # ---- who is believed to be there -------------------------------------------------------------------
 
@@ -385,11 +378,11 @@ class Node:
     def _word(self, j: int) -> tuple[int, frozenset[int]] | None:
         """In which round a neighbour waits, and for whom, if it has just said so and works in the same epoch."""
         neighbour, network = self._neighbours[j], self._network
-        state = neighbour.state
+        hello = neighbour.hello
         recent = time.monotonic() - neighbour.heard < 4 * HEARTBEAT
-        if not recent or network is None or state.get("epoch") != network.epoch or not state["waiting"]:
+        if not recent or network is None or hello.epoch != network.epoch or not hello.waiting:
             return None
-        return state["round"], frozenset(state["waiting"])
+        return hello.round, hello.waiting
 
     def _holding(self, view: View, now: float) -> bool:
         """At the start: whether to wait for those who have not come yet, since nobody has begun."""
@@ -408,16 +401,3 @@ class Node:
         self._check_stopping()
         if self._running is None or self._running.id != view.id:
             raise EpochOverError("the membership changed")
-
-
-def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
-    theta = state.get("theta", [])
-    if not isinstance(theta, list) or not all(isinstance(value, int | float) for value in theta):
-        raise NetworkError("theta must be a list of numbers")
-    round, waiting = state.get("round", 0), state.get("waiting", [])
-    if not isinstance(waiting, list) or not all(isinstance(value, int) for value in (round, *waiting)):
-        raise NetworkError("round and waiting must be whole numbers")
-    epoch = state.get("epoch", 0)
-    if not isinstance(epoch, int):
-        raise NetworkError("the epoch must be a whole number")
-    return {"epoch": epoch, "round": round, "waiting": waiting, "theta": theta}

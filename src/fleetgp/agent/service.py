@@ -16,9 +16,10 @@ from fleetgp.agent.agenda import Question, Wish
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
 from fleetgp.agent.observations import LARGEST
-from fleetgp.agent.questions import Asked
+from fleetgp.agent.requests import Asked
+from fleetgp.agent.status import status_of
 from fleetgp.errors import FleetGPError, InputError, unknown_name
-from fleetgp.network.links import OPERATOR, prefix_of
+from fleetgp.network.session import OPERATOR, prefix_of
 
 #: A longer request is refused; so are more points, and longer waiting.
 MAX_REQUEST_BYTES = 8 * 2**20
@@ -35,7 +36,7 @@ class Service:
         self._agent = agent
         self._key = f"{prefix_of(agent.description.run)}/{agent.id}/{OPERATOR}"
         self._verbs: dict[str, Callable[[dict[str, Any], Reply], None]] = {
-            "status": lambda _, reply: reply({"answer": agent.status()}),
+            "status": lambda _, reply: reply({"answer": status_of(agent)}),
             "ask": self._ask,
             "observe": self._observe,
             "train": self._train,

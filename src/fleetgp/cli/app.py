@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import about, fetch, fleet, models, reproduce
+from fleetgp.cli import about, asking, fetch, fleet, models, reproduce
 from fleetgp.cli.output import complain
 from fleetgp.errors import FleetGPError, InputError
 
@@ -73,5 +73,5 @@ def root(
     pass
 
 
-for module in (models, fetch, reproduce, fleet, about):
+for module in (models, fetch, reproduce, fleet, asking, about):
     module.register(app)

@@ -7,20 +7,17 @@ neighbours tell each other about themselves.
 
 from __future__ import annotations
 
-import json
 import queue
-import re
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network.frames import Edge
+from fleetgp.network.session import Security, is_local, open_session, peer_settings, prefix_of
 from fleetgp.network.wire import Frame, decode
 
 #: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.
@@ -31,8 +28,6 @@ EARLY = 4
 KEPT_EPOCHS = 3
 #: A hello is longer only if it is junk.
 MAX_HELLO_BYTES = 2**20
-#: The common name of whoever may ask agents, and tell them to train or to stop.
-OPERATOR = "operator"
 
 
 class EpochOverError(NetworkError):
@@ -70,80 +65,6 @@ class Mail:
     def close(self, why: str) -> None:
         self._why = why
         self._queue.put(None)
-
-
-@dataclass(frozen=True)
-class Security:
-    """Mutual TLS, and who may say what: TLS keeps strangers out, access control binds a certificate to its agent.
-
-    names: every agent's name, by id; the common name of its certificate.
-    """
-
-    authority: Path
-    certificate: Path
-    key: Path
-    names: Sequence[str]
-
-    @property
-    def tls(self) -> dict[str, Any]:
-        return {
-            "root_ca_certificate": str(self.authority),
-            "listen_certificate": str(self.certificate),
-            "listen_private_key": str(self.key),
-            "connect_certificate": str(self.certificate),
-            "connect_private_key": str(self.key),
-            "enable_mtls": True,
-            "verify_name_on_connect": True,
-            "close_link_on_expiration": True,
-        }
-
-    def access(self, hosted: Sequence[int], edges: Sequence[Edge], run: int) -> dict[str, Any]:
-        """Zenoh's access control for an end with these agents and edges (own, neighbour): all else is denied."""
-        rules: list[dict[str, Any]] = []
-        subjects: list[dict[str, Any]] = []
-        policies: list[dict[str, Any]] = []
-
-        def allow(name: str, label: str, allowed: Sequence[tuple[str, str, str]]) -> None:
-            for number, (flow, message, key) in enumerate(allowed):
-                rules.append(
-                    {
-                        "id": f"{label} {number}",
-                        "permission": "allow",
-                        "flows": [flow],
-                        "messages": [message],
-                        "key_exprs": [key],
-                    }
-                )
-            subjects.append({"id": label, "cert_common_names": [name]})
-            policies.append({"rules": [f"{label} {number}" for number in range(len(allowed))], "subjects": [label]})
-
-        prefix = prefix_of(run)
-        for own, neighbour in edges:
-            # From a neighbour: its own messages to us, and that it listens to what is sent to it. To it: the converse.
-            allow(
-                self.names[neighbour],
-                f"{own}-{neighbour}",
-                (
-                    ("ingress", "put", f"{prefix}/{own}/{neighbour}/*"),
-                    ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/{own}/*"),
-                    ("egress", "put", f"{prefix}/{neighbour}/{own}/*"),
-                    ("egress", "declare_subscriber", f"{prefix}/{own}/{neighbour}/*"),
-                ),
-            )
-        for own in hosted:
-            key = f"{prefix}/{own}/{OPERATOR}/*"
-            allow(
-                OPERATOR,
-                f"{own}-{OPERATOR}",
-                (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key)),
-            )
-        return {
-            "enabled": True,
-            "default_permission": "deny",
-            "rules": rules,
-            "subjects": subjects,
-            "policies": policies,
-        }
 
 
 class Links:
@@ -373,47 +294,3 @@ class Links:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def prefix_of(run: int) -> str:
-    return f"fleetgp/{run:016x}"
-
-
-def is_local(endpoint: str) -> bool:
-    return re.match(r"^\w+/(127\.\d+\.\d+\.\d+|localhost|\[::1\]):", endpoint) is not None
-
-
-def peer_settings(listen: str, connect: Sequence[str], lease: float) -> dict[str, Any]:
-    return {
-        "mode": "peer",
-        "listen": {"endpoints": [listen]},
-        "connect": {
-            "endpoints": sorted(set(connect)),
-            "timeout_ms": -1,
-            "exit_on_failure": False,
-            "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
-        },
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        "transport": {
-            "shared_memory": {"enabled": False},
-            "link": {
-                "tx": {
-                    "lease": round(1000 * lease),
-                    # Microseconds: longer, and one dead edge holds up the healthy ones.
-                    "queue": {"congestion_control": {"block": {"wait_before_close": 500_000}}},
-                }
-            },
-        },
-    }
-
-
-def open_session(settings: Mapping[str, Any], failed: str) -> Any:
-    try:
-        import zenoh
-    except ImportError as error:
-        raise InputError('this network needs Eclipse Zenoh: install the extra "fleet"') from error
-    zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]  # RUST_LOG=zenoh=debug shows what the links do
-    try:
-        return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
-    except zenoh.ZError as error:
-        raise NetworkError(f"{failed}: {error}") from error

@@ -1,0 +1,141 @@
+"""What an agent was asked for and has not done yet: questions, and trainings. One thread adds, another takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetgp.agent.agenda import Question, Trained, Wish
+from fleetgp.agent.description import Description
+from fleetgp.agent.logs import Log
+from fleetgp.agent.membership import View
+from fleetgp.prediction import Prediction
+
+
+@dataclass(eq=False)
+class Asked:
+    """deadline: on the monotonic clock; seconds: what was promised.  reply: tells {"answer": ...} or {"error": ...}.
+
+    tries: how often the fleet has begun to answer.
+    """
+
+    question: Question
+    seconds: float
+    deadline: float
+    reply: Callable[[dict[str, Any]], None]
+    tries: int = 0
+
+
+class Requests:
+    """Questions and wishes, each in the order in which they came.
+
+    fulfilled, outcome: the number of the last wish that was done, and how that ended.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._asked: deque[Asked] = deque()
+        self._wishes: deque[tuple[int, Wish]] = deque()
+        self._wished = self.fulfilled = 0
+        self.outcome = ""
+
+    @property
+    def any(self) -> bool:
+        return bool(self._asked or self._wishes)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._asked)
+
+    # ---- questions ------------------------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> None:
+        with self._lock:
+            self._asked.append(asked)
+
+    def question(self) -> Asked | None:
+        """The next one; it stays until it is answered."""
+        with self._lock:
+            return self._asked[0] if self._asked else None
+
+    def finish(self, asked: Asked, **told: Any) -> None:
+        """Answer whoever asked, once."""
+        with self._lock:
+            if asked not in self._asked:
+                return
+            self._asked.remove(asked)
+        try:
+            asked.reply(told)
+        except Exception as error:  # the asker may be gone
+            self._log.warn("nobody there to answer", error=str(error))
+
+    def refuse_all(self, why: str) -> None:
+        for asked in list(self._asked):
+            self.finish(asked, error=why)
+
+    def expire(self, who: str) -> None:
+        """Nobody waits longer than was said. who: the agent, and what it is doing."""
+        for asked in list(self._asked):
+            if time.monotonic() >= asked.deadline:
+                self.finish(asked, error=f"no answer within {asked.seconds:g} s: {who}")
+
+    # ---- wishes ---------------------------------------------------------------------------------------------
+
+    def add_wish(self, wish: Wish) -> int:
+        """Its number."""
+        with self._lock:
+            self._wished += 1
+            self._wishes.append((self._wished, wish))
+            return self._wished
+
+    def wish(self) -> Wish | None:
+        """The next one; it stays until it is fulfilled, since a view may end before."""
+        with self._lock:
+            return self._wishes[0][1] if self._wishes else None
+
+    def warm_up(self, wish: Wish) -> None:
+        """It was broken off: go on where it was."""
+        with self._lock:
+            if self._wishes and self._wishes[0][1] == wish:
+                self._wishes[0] = (self._wishes[0][0], replace(wish, cold=False))
+
+    def fulfil(self, wish: Wish, outcome: str) -> None:
+        with self._lock:
+            if self._wishes and self._wishes[0][1] == wish:
+                self.fulfilled, self.outcome = self._wishes.popleft()[0], outcome
+
+    def give_up_wishes(self, why: str) -> None:
+        with self._lock:
+            if self._wishes:
+                self.fulfilled, self.outcome = self._wishes[-1][0], why
+                self._wishes.clear()
+
+
+def told_answer(found: Prediction, model: Trained, view: View, description: Description) -> dict[str, Any]:
+    """The answer of the agent that was asked, and how it came about."""
+    names = [description.names[member] for member in view.members]
+    return {
+        "mean": found.means[0].tolist(),
+        "variance": found.variances[0].tolist(),
+        "participants": found.participants.sum(axis=0).tolist(),
+        "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
+        "members": names,
+        "missing": [name for name in description.names if name not in names],
+        "method": found.method,
+        "status": found.status,
+        "rounds": found.rounds,
+        "iterations": int(found.solver_rounds.max(initial=0)),
+        "jitter": found.jitter,
+        "bytes": found.ledger.bytes,
+        "theta": model.theta,
+        "trained": {
+            "by": [description.names[member] for member in model.members],
+            "method": model.method,
+            "status": model.status,
+        },
+    }

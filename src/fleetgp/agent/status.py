@@ -1,0 +1,47 @@
+"""What an agent tells of itself: to `fleetgp status`, and to Prometheus."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fleetgp.agent.agent import Agent
+
+
+def status_of(agent: Agent) -> dict[str, Any]:
+    """The agent's state as plain values."""
+    node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
+    members = [] if node.view is None else [names[member] for member in node.view.members]
+    return {
+        "agent": agent.name,
+        "phase": agent.phase,
+        "problem": agent.problem,
+        "round": agent.round if agent.phase == "training" else node.round,
+        "rounds": agent.rounds,
+        "members": members,
+        "missing": [name for name in names if members and name not in members],
+        "theta": agent.theta,
+        "disagreement": node.disagreement(),
+        "trained": None
+        if trained is None
+        else {
+            "id": trained.id,
+            "by": [names[member] for member in trained.members],
+            "method": trained.method,
+            "status": trained.status,
+            "rounds": trained.rounds,
+        },
+        "neighbours": node.neighbours(),
+        "bytes": sum(node.links.sent.values()),
+        "dropped": dict(node.links.dropped),
+        "resent": node.links.resent,
+        "rows": agent.data.rows,
+        "new_rows": agent.new_rows,
+        "questions": agent.questions,
+        "waiting": requests.waiting,
+        "fulfilled": requests.fulfilled,
+        "outcome": requests.outcome,
+        "views": agent.views,
+        "seconds": time.time() - agent.began,
+        "digest": agent.description.digest,
+    }

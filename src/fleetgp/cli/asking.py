@@ -1,0 +1,234 @@
+"""fleetgp status, ask, observe, retrain: talking to agents that run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.markup import escape
+
+from fleetgp.cli.models import NOISY, Json, Quiet
+from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.points import check_answer_file, read_points, write_answer
+from fleetgp.cli.talking import FILE, ask_all, description_of, request
+from fleetgp.data import read_observations
+from fleetgp.errors import NetworkError
+from fleetgp.progress import Progress, listening
+from fleetgp.units import readable_bytes, readable_seconds
+
+if TYPE_CHECKING:
+    from fleetgp.agent.description import Description
+
+#: Points that are asked for at once.
+BLOCK = 2000
+
+AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
+SECONDS = Annotated[float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")]
+
+
+def status(file: FILE, as_json: Json = False) -> None:
+    """Show every agent that can be reached: what it does, what it estimates, whom it hears, what it sent.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp status fleet.toml[/cyan]
+    """
+    description = description_of(file)
+    told = ask_all(description)
+    labels = ", ".join([*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"])
+    title = f"Fleet {description.name}; theta is {labels}"
+    table = plain_table(title, "agent", "phase", "neighbours", "round", "theta", "rows", "sent", left=3)
+    notes = []
+    for name, state in told.items():
+        if "agent" not in state:
+            table.add_row(name, "[red]unreachable[/red]", "", "", "", "", "")
+            continue
+        heard = [
+            f"[green]{other}[/green]" if standing == "up" else f"[red]{other} {standing.split(':')[0]}[/red]"
+            for other, standing in state["neighbours"].items()
+        ]
+        theta = " ".join(f"{value:.4g}" for value in state["theta"].values())
+        sent = readable_bytes(state["bytes"])
+        rows = f"{state['rows']:,}"
+        table.add_row(name, state["phase"], ", ".join(heard), str(state["round"]), theta, rows, sent)
+        notes += _notes(name, state, description.digest)
+    parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
+    if len(parts) > 1:
+        notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
+    emit({"fleet": description.name, "digest": description.digest, "agents": told}, table, *notes, as_json=as_json)
+    if not any("agent" in state for state in told.values()):
+        raise NetworkError(f"no agent of {file} can be reached: are they running?")
+
+
+def _notes(name: str, state: dict[str, Any], digest: str) -> list[str]:
+    """What a table has no room for."""
+    notes = []
+    if state["digest"] != digest:
+        notes.append(f"[red]{name} holds another fleet description than this file.[/red]")
+    if state["problem"]:
+        notes.append(f"[red]{name}: {escape(state['problem'])}[/red]")
+    notes += [
+        f"[red]{name}: {other} is {escape(standing)}[/red]"
+        for other, standing in state["neighbours"].items()
+        if ":" in standing
+    ]
+    trained = state["trained"]
+    if trained is not None and trained["status"] != "converged":
+        notes.append(f"[yellow]{name}: its training ended by {trained['status']}, not by agreement.[/yellow]")
+    return notes
+
+
+def ask(
+    file: FILE,
+    points: Annotated[Path, typer.Argument(help="Points with the columns of the inputs.", readable=False)],
+    agent: AGENT,
+    out: Annotated[Path, typer.Option(help="Where the answer goes: CSV, Parquet or NPZ.")],
+    method: Annotated[
+        str | None, typer.Option(help="How the agents combine their answers. (default: that of the file)")
+    ] = None,
+    noisy: NOISY = False,
+    seconds: SECONDS = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask one agent: the fleet computes the answer together.
+
+    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp ask fleet.toml --agent auv3 points.csv --out answer.csv[/cyan]
+    """
+    from fleetgp.agent.client import AgentClient
+
+    description = description_of(file)
+    check_answer_file(out, points)
+    queries, others = read_points(points, description.inputs)
+    limit = description.timeouts.ask if seconds is None else seconds
+    deadline = time.monotonic() + limit
+    blocks: list[dict[str, Any]] = []
+    with AgentClient(description, agent) as client, listening(not quiet) as listener:
+        for start in range(0, max(1, len(queries)), BLOCK):
+            left = deadline - time.monotonic()
+            if left <= 0.0:
+                raise NetworkError(f"no answer within {limit:g} s: {len(blocks) * BLOCK} of {len(queries)} points came")
+            if listener is not None:
+                listener(Progress(agent, start, len(queries), "", unit="point"))
+            block = queries[start : start + BLOCK].tolist()
+            content = {"method": method, "noisy": noisy, "seconds": left}
+            blocks.append(client.request("ask", left + 2.0, queries=block, **content))
+        if listener is not None:
+            listener(Progress(agent, len(queries), len(queries), "", unit="point"))
+    mean, variance, participants = (
+        np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
+        for name in ("mean", "variance", "participants")
+    )
+    write_answer(out, others, mean, variance, participants.astype(int))
+    _report(blocks, description, agent, out, as_json)
+
+
+def _report(blocks: list[dict[str, Any]], description: Description, agent: str, out: Path, as_json: bool) -> None:
+    statuses = ("converged", "round limit", "diverged")
+    last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
+    said = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    models = {tuple(block["theta"]) for block in blocks}
+    worst = max((block["status"] for block in blocks), key=statuses.index)
+    missing = sorted({name for block in blocks for name in block["missing"]}, key=description.names.index)
+    facts = {
+        "out": str(out),
+        "agent": agent,
+        "points": points,
+        "method": last["method"],
+        "status": worst,
+        "rounds": max(block["rounds"] for block in blocks),
+        "members": last["members"],
+        "missing": missing,
+        "models": len(models),
+        "took_part": {name: count / max(1, points) for name, count in said.items()},
+        "jitter": max(block["jitter"] for block in blocks),
+        "bytes": sum(block["bytes"] for block in blocks),
+        "theta": last["theta"],
+        "trained": last["trained"],
+    }
+    table = plain_table("Who took part", "agent", "of the points")
+    for name, count in said.items():
+        table.add_row(name, "[red]not there[/red]" if name in missing else f"{count / max(1, points):.0%}")
+    if worst != "converged":
+        warn(f"the answer is not final: {worst}")
+    if len(models) > 1:
+        warn(f"the fleet trained in between: the answer comes from {len(models)} models, the last of which is told")
+    ends = {block["trained"]["status"] for block in blocks} - {"converged"}
+    if ends:
+        warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
+    if missing:
+        warn(f"{', '.join(missing)} took no part: not running, or cut off")
+    asked = f"{points:,} points by {last['method']}, asked of {agent}: {worst} after {facts['rounds']} rounds"
+    emit(facts, f"{asked}.", table, f"The answer is in {bold(out)}.", as_json=as_json)
+
+
+def observe(
+    file: FILE,
+    rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
+    agent: AGENT,
+    as_json: Json = False,
+) -> None:
+    """Give an agent new observations. They count at once in predictions, and in the next training.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
+    """
+    description = description_of(file)
+    found = read_observations(rows, inputs=description.inputs, target=description.target)
+    values = np.column_stack([found.inputs, found.observations]).tolist()
+    told = request(description, agent, "observe", 30.0, rows=values)
+    emit({"agent": agent, **told}, f"{agent} has {told['rows']} new rows, {told['in_all']} in all.", as_json=as_json)
+
+
+def retrain(
+    file: FILE,
+    agent: AGENT,
+    method: Annotated[str | None, typer.Option(help="A training method. (default: that of the file)")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Start anew instead of at the present estimates.")] = False,
+    seconds: Annotated[float, typer.Option(help="Give up waiting after this long; the fleet goes on.")] = 600.0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Have the fleet train again, and wait until it has.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp retrain fleet.toml --agent auv3[/cyan]
+    """
+    from fleetgp.agent.client import AgentClient
+
+    description = description_of(file)
+    deadline = time.monotonic() + seconds
+    with AgentClient(description, agent) as client, listening(not quiet) as listener:
+        wish = client.request("train", method=method, cold=cold)["wish"]
+        while True:
+            state = client.request("status")
+            if state["fulfilled"] >= wish:
+                break
+            if time.monotonic() > deadline:
+                raise NetworkError(f"no new model within {seconds:g} s: {agent} is {state['phase']}")
+            if listener is not None:
+                listener(Progress(agent, state["round"], None, state["phase"]))
+            time.sleep(0.2)
+    trained = state["trained"]
+    if state["outcome"] not in ("converged", "round limit"):
+        raise NetworkError(f"the training came to nothing: {state['outcome']}")
+    theta = ", ".join(f"{name} {value:.4g}" for name, value in state["theta"].items())
+    took = readable_seconds(seconds - (deadline - time.monotonic()))
+    text = f"{trained['method']}: {trained['status']} after {trained['rounds']} rounds, {took}. {theta}."
+    if trained["status"] != "converged":
+        warn(f"the training ended by {trained['status']}, not by agreement")
+    emit({"agent": agent, "trained": trained, "theta": state["theta"]}, text, as_json=as_json)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (status, ask, observe, retrain):
+        app.command()(command)
