@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.io import netcdf_file
 
 from fleetgp.arrays import Array
 from fleetgp.data.sst import check_box, xarray
@@ -236,6 +235,8 @@ def _check_band(file: Path, band: Request) -> None:
 
 def _check_whole(file: Path) -> None:
     """A classic NetCDF file that was cut short opens all the same, and reads zeros where it ends. SciPy notices."""
+    from scipy.io import netcdf_file
+
     with file.open("rb") as stream:
         if stream.read(3) != b"CDF":
             return  # HDF5, which notices by itself

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
@@ -93,6 +92,8 @@ def _cells(inputs: Array, agents: int) -> list[IntArray]:
 
 def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
     """k-means from well-spread centres; nobody stays without a point."""
+    from scipy.cluster.vq import kmeans2  # takes a while, and few need it
+
     if len(np.unique(inputs, axis=0)) <= agents:  # fewer places than centres
         return np.array_split(np.lexsort(inputs.T), agents)
     scale = np.where(np.ptp(inputs, axis=0) > 0.0, inputs.std(axis=0), 1.0)
