@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import Any
 
@@ -31,10 +32,12 @@ class AgentClient:
         if own is not None:
             tls = Security(own.authority, own.certificate, own.key, ()).tls
             settings["transport"]["link"] = {"tls": tls}
+        unreachable = f"{agent} cannot be reached at {endpoint}: is it running?"
         try:
-            self._session = open_session(settings, "")
-        except NetworkError:
-            raise NetworkError(f"{agent} cannot be reached at {endpoint}: is it running?") from None
+            _knock(endpoint, reach)
+            self._session = open_session(settings, unreachable)
+        except (OSError, NetworkError) as error:
+            raise NetworkError(unreachable) from error
 
     def request(self, verb: str, within: float = 10.0, **content: Any) -> Any:
         """The agent's answer, or its error."""
@@ -66,3 +69,11 @@ class AgentClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _knock(endpoint: str, seconds: float) -> None:
+    """Raise at once where nobody listens, for which Zenoh would wait."""
+    kind, place = endpoint.split("/", 1)
+    if kind != "quic":
+        host, port = place.rsplit(":", 1)
+        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
