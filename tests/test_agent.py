@@ -564,3 +564,51 @@ def test_whoever_misses_deadlines_again_and_again_is_left_out_for_longer(tmp_pat
     finally:
         alone.node.close()
         alone.log.close()
+
+
+def test_whoever_asks_must_have_the_same_description(tmp_path: Path) -> None:
+    """Else columns could change places on the way."""
+    description, _ = describe(tmp_path, 1)
+    text = (tmp_path / "fleet.toml").read_text()
+    (tmp_path / "swapped.toml").write_text(text.replace('inputs = ["x", "y"]', 'inputs = ["y", "x"]'))
+    (tmp_path / "named.toml").write_text(text.replace('name = "threads"', 'name = "others"'))
+    swapped, named = (read_description(tmp_path / f"{name}.toml") for name in ("swapped", "named"))
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        for verb, content in (("ask", {"queries": QUERIES}), ("observe", {"rows": [[1, 2, 3]]}), ("train", {})):
+            with AgentClient(swapped, "a0") as client, pytest.raises(InputError, match="another fleet description"):
+                client.request(verb, **content)
+        with AgentClient(named, "a0") as client, pytest.raises(InputError, match="belongs to the fleet 'threads'"):
+            client.request("stop")
+        assert agents[0].data.rows == 40
+
+
+def test_a_question_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
+    slow = "rounds = 20000\ntol = 1e-300\n"
+    description, _ = describe(tmp_path, 3, prediction="dec-npae", prediction_options=slow)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with pytest.raises(NetworkError, match="no answer within 1 s: a1 is predicting"):
+            ask(description, "a1", QUERIES, seconds=1.0)
+        until(lambda: serving(agents), 5.0)
+        assert agents[0].memory.trained is not None
+        assert agents[0].memory.trained.members == (0, 1, 2)
+
+
+def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 1)
+    folder = tmp_path / "state" / "a0"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.json").write_text("{}")
+    agent = Agent(description, "a0", Log("a0", file=tmp_path / "a0.log"))
+    agent.node.close()
+    agent.log.close()
+    assert (folder / "checkpoint.old.json").read_text() == "{}"
+    assert "checkpoint left aside" in (tmp_path / "a0.log").read_text()
+    (tmp_path / "state2").write_text("")
+    blocked = (tmp_path / "fleet.toml").read_text().replace('state = "state"', 'state = "state2"')
+    (tmp_path / "fleet.toml").write_text(blocked)
+    log = Log("a0", file=tmp_path / "b.log")
+    with pytest.raises(InputError, match="a folder was expected"):
+        Agent(read_description(tmp_path / "fleet.toml"), "a0", log)
+    log.close()

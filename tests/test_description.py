@@ -95,6 +95,8 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("round = 5", 'round = 5\n[tls]\nfolder = "keys"', 19, "must begin with tls/ or quic/"),
         ("round = 5", "round = 5\n[tls]", 18, "must begin with tls/"),
         ('data = "auv3.csv"', "", 30, "agent.data is missing"),
+        ('target = "sst"', 'traget = "sst"', 3, "traget is unknown: is it misspelt? (and 1 more)"),
+        ('data = "auv3.csv"', 'data = "auv3.csv"\nmetrics = 0', 34, "agent.metrics"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:

@@ -272,6 +272,10 @@ def test_keys_are_their_owners_alone_and_certificates_say_who(fleet_keys: Path) 
     assert (fleet_keys / "authority.crt").read_bytes() == before
     with pytest.raises(InputError, match="cannot be called"):
         make_certificate(fleet_keys, "a/b")
+    (fleet_keys / "authority.key").unlink()  # where the operator is, it is not
+    with pytest.raises(InputError, match="authority's key is not here"):
+        make_certificate(fleet_keys, "Di")
+    assert (fleet_keys / "authority.crt").read_bytes() == before
 
 
 def test_certificates_from_the_command_line(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
+from fleetgp.files import check_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
 from fleetgp.network.links import EpochOverError
@@ -51,6 +52,8 @@ class Agent:
         self.id = description.id_of(name)
         own = description.agents[self.id]
         self.folder = description.state / name
+        check_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.data = ObservationStore(
             description.data_of(self.id),
             description.inputs,
@@ -61,7 +64,7 @@ class Agent:
         )
         if self.data.dropped:
             log.warn("rows dropped", rows=self.data.dropped, file=str(own.data))
-        self.phase, self.round, self.problem = "starting", 0, ""
+        self.phase, self.round, self.problem, self.data_problem = "starting", 0, "", ""
         self.rounds = self.questions = self.views = 0
         self.began = time.time()
         self._kernel = as_kernel(description.kernel)
@@ -70,7 +73,12 @@ class Agent:
         self._proposed: Asked | None = None
         self._told_new = self._used_rows = self._troubles = 0
         self._stopping = threading.Event()
-        self.memory = Checkpoint.load(self._checkpoint, description) or Checkpoint()
+        found = Checkpoint.load(self._checkpoint, description)
+        if found is None and self._checkpoint.exists():
+            aside = self._checkpoint.with_suffix(".old.json")
+            self._checkpoint.replace(aside)
+            log.warn("checkpoint left aside", why="it is damaged, or of another model", file=str(aside))
+        self.memory = found or Checkpoint()
         if self.memory.trained is not None or len(self.memory.estimates):
             log("resumed", model=self.memory.trained is not None, round=self.memory.round)
         self.node = Node(description, self.id, log, self._expire)
@@ -305,7 +313,9 @@ class Agent:
     def _expire(self) -> None:
         """Called by the control thread, twice a second."""
         doing = f"{self.phase}, round {self.round}" if self.phase == "training" else self.phase
-        self.requests.expire(f"{self.name} is {doing}")
+        expired = self.requests.expire(f"{self.name} is {doing}")
+        if self.phase == "predicting" and self._proposed in expired:
+            self.node.abandon("a question took too long")  # the fleet has better things to do
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 
@@ -361,14 +371,14 @@ class Agent:
         while not self._stopping.wait(WATCH):
             try:
                 more = self.data.refresh()
-                complained = ""
+                complained = self.data_problem = ""
             except Exception as error:  # half a file, say: there will be another look
                 if str(error) != complained:
-                    complained = str(error)
+                    complained = self.data_problem = str(error)
                     self.log.warn("the watched file cannot be read", error=complained)
                 continue
             if more:
-                self.log("observed", rows=more, in_all=self.data.rows)
+                self.log("observed" if more > 0 else "rows gone", rows=abs(more), in_all=self.data.rows)
                 self.node.wake()
 
     def _say_view(self, view: View) -> None:

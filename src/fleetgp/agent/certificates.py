@@ -41,6 +41,10 @@ def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
     certificate, key = root / f"{AUTHORITY}.crt", root / f"{AUTHORITY}.key"
     if certificate.is_file() and key.is_file():
         return certificate
+    if certificate.is_file():
+        raise InputError(
+            f"{key}: the authority's key is not here, and without it nothing can be signed: run this where it is kept"
+        )
     x509 = _x509()
     private = _new_key()
     name = _name("FleetGP fleet authority")

@@ -46,7 +46,7 @@ class AgentClient:
         began = time.monotonic()
         replies = self._session.get(
             f"{self._key}/{verb}",
-            payload=json.dumps(content).encode(),
+            payload=json.dumps({"digest": self.description.digest, "fleet": self.description.name, **content}).encode(),
             timeout=within,
             target=zenoh.QueryTarget.ALL,
         )
@@ -58,7 +58,9 @@ class AgentClient:
                 raise (InputError if told.get("wrong") else NetworkError)(told["error"])
             return told["answer"]
         if time.monotonic() - began < 0.9 * within:
-            raise NetworkError(f"{self.agent} has no answer: it is starting or ending, or does not know this operator")
+            raise NetworkError(
+                f"{self.agent} gave no answer: the connection was lost, or it does not know this operator"
+            )
         raise NetworkError(f"{self.agent} did not answer within {within:g} s")
 
     def close(self) -> None:

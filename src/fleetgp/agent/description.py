@@ -77,7 +77,7 @@ class PredictionPart(_Part):
     method: str = "dec-nn-grbcm"
     rounds: PositiveInt = 20_000
     tol: Positive = 1e-6
-    eta: Fraction = 1e-3
+    eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
     engine: Literal["auto", "dense", "moments"] = "auto"
 
 
@@ -228,7 +228,8 @@ def read_description(path: str | Path) -> Description:
     try:
         found = _File.model_validate(values)
     except ValidationError as error:
-        first, *more = error.errors()
+        # What is misspelt is unknown, and misses: the first says more.
+        first, *more = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
         loc = tuple(part for part in first["loc"] if part not in ("list[float]", "list[list[float]]"))
         count = len({problem["loc"][:3] for problem in more} - {first["loc"][:3]})
         others = f" (and {count} more)" if count else ""
@@ -292,6 +293,11 @@ class _Check:
             if agent.endpoint in seen:
                 raise self.fail(f"{agent.name!r} has the endpoint of {seen[agent.endpoint]!r}", *where)
             seen[agent.endpoint] = agent.name
+            same = [
+                o.name for o in self.file.agent[:number] if agent.metrics is not None and o.metrics == agent.metrics
+            ]
+            if same and is_local(agent.endpoint):
+                raise self.fail(f"{agent.name!r} has the metrics port of {same[0]!r}", "agent", number, "metrics")
             if self.file.tls is None and matched.group(1) != "tcp":
                 raise self.fail(f"{agent.endpoint!r} needs certificates: add a table [tls]", *where)
             if self.file.tls is None and not is_local(agent.endpoint):

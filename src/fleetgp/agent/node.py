@@ -157,6 +157,12 @@ class Node:
                 self._give_up(why)
                 self._settle()
 
+    def abandon(self, why: str) -> None:
+        """End what is under way; the same members begin anew."""
+        with self._changed:
+            self._give_up(why)
+            self._settle()
+
     def withdraw(self, withdrawn: bool) -> None:
         """Leave the fleet to the others, for as long as one cannot work; or come back to it."""
         with self._changed:

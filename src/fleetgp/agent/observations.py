@@ -75,7 +75,9 @@ class ObservationStore:
     def refresh(self) -> int:
         """Read the file again if it has changed; by how many rows."""
         stamp = self._stamped()
-        if stamp is None or stamp == self._stamp:
+        if stamp is None:
+            raise InputError(f"{self.file}: the file is gone; its rows are still used")
+        if stamp == self._stamp:
             return 0
         before = len(self._table)
         self._table = self._read()

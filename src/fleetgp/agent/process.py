@@ -32,10 +32,10 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
 def _run(agent: Agent) -> None:
     metrics = None
     try:
-        service = Service(agent)
         port = agent.description.agents[agent.id].metrics
         if port is not None:
             metrics = Metrics(agent, port)
+        service = Service(agent)
 
         def stop(*_: Any) -> None:
             # In a thread: a handler interrupts this one anywhere, also where it holds what `stop` needs.

@@ -78,11 +78,12 @@ class Requests:
         for asked in list(self._asked):
             self.finish(asked, error=why)
 
-    def expire(self, who: str) -> None:
-        """Nobody waits longer than was said. who: the agent, and what it is doing."""
-        for asked in list(self._asked):
-            if time.monotonic() >= asked.deadline:
-                self.finish(asked, error=f"no answer within {asked.seconds:g} s: {who}")
+    def expire(self, who: str) -> list[Asked]:
+        """Nobody waits longer than was said; those who do not any more. who: the agent, and what it is doing."""
+        expired = [asked for asked in list(self._asked) if time.monotonic() >= asked.deadline]
+        for asked in expired:
+            self.finish(asked, error=f"no answer within {asked.seconds:.3g} s: {who}")
+        return expired
 
     # ---- wishes ---------------------------------------------------------------------------------------------
 

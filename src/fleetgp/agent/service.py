@@ -67,11 +67,22 @@ class Service:
                 raise InputError(f"the request is no JSON: {error}") from error
             if not isinstance(request, dict):
                 raise InputError("the request must be a JSON object")
+            self._check_fleet(verb, request)
             self._verbs[verb](request, reply)
         except FleetGPError as error:
             reply({"error": str(error), "wrong": isinstance(error, InputError)})
         except Exception as error:  # the asker is told, whatever it is
             reply({"error": f"{self._agent.name}: {type(error).__name__}: {error}"})
+
+    def _check_fleet(self, verb: str, request: dict[str, Any]) -> None:
+        """Whoever asks must mean this fleet, and for what goes by columns or methods, have the same description."""
+        agent = self._agent
+        if verb == "stop" and request.get("fleet") != agent.description.name:
+            raise InputError(
+                f"{agent.name} belongs to the fleet {agent.description.name!r}, not {request.get('fleet')!r}"
+            )
+        if verb in ("ask", "observe", "train") and request.get("digest") != agent.description.digest:
+            raise InputError(f"{agent.name} holds another fleet description than the one that was given: compare them")
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:
         description = self._agent.description

@@ -15,7 +15,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
     return {
         "agent": agent.name,
         "phase": agent.phase,
-        "problem": agent.problem,
+        "problem": agent.problem or agent.data_problem,
         "round": agent.round if agent.phase == "training" else node.round,
         "rounds": agent.rounds,
         "members": members,

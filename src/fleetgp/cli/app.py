@@ -32,7 +32,11 @@ class Commands(TyperGroup):
             complain(named)
             code = WRONG
         except KeyboardInterrupt:
-            complain("interrupted; finished pieces, if there are any, are kept")
+            going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
+            kept = (
+                "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
+            )
+            complain(f"interrupted; {kept}")
             code = INTERRUPTED
         raise typer.Exit(code)
 

@@ -15,7 +15,7 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.talking import FILE, ask_all, description_of, request
 from fleetgp.data import read_observations
-from fleetgp.errors import NetworkError
+from fleetgp.errors import InputError, NetworkError
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
 
@@ -38,13 +38,13 @@ def status(file: FILE, as_json: Json = False) -> None:
     """
     description = description_of(file)
     told = ask_all(description)
-    labels = ", ".join([*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"])
-    title = f"Fleet {description.name}; theta is {labels}"
+    title = f"Fleet {description.name}; theta is {', '.join(names_of(description))}"
     table = plain_table(title, "agent", "phase", "neighbours", "round", "theta", "rows", "sent", left=3)
     notes = []
     for name, state in told.items():
         if "agent" not in state:
-            table.add_row(name, "[red]unreachable[/red]", "", "", "", "", "")
+            reached = "cannot be reached" not in state["error"]
+            table.add_row(name, f"[red]{'no answer' if reached else 'unreachable'}[/red]", "", "", "", "", "")
             continue
         heard = [
             f"[green]{other}[/green]" if standing == "up" else f"[red]{other} {standing.split(':')[0]}[/red]"
@@ -60,7 +60,13 @@ def status(file: FILE, as_json: Json = False) -> None:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
     emit({"fleet": description.name, "digest": description.digest, "agents": told}, table, *notes, as_json=as_json)
     if not any("agent" in state for state in told.values()):
-        raise NetworkError(f"no agent of {file} can be reached: are they running?")
+        errors = [state["error"] for state in told.values() if "cannot be reached" not in state["error"]]
+        raise NetworkError(errors[0] if errors else f"no agent of {file} can be reached: are they running?")
+
+
+def names_of(description: Description) -> list[str]:
+    """The hyperparameters' names, length-scales under the inputs' names."""
+    return [*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"]
 
 
 def _notes(name: str, state: dict[str, Any], digest: str) -> list[str]:
@@ -107,7 +113,11 @@ def ask(
     description = description_of(file)
     check_answer_file(out, points)
     queries, others = read_points(points, description.inputs)
+    if not len(queries):
+        raise InputError(f"{points}: it has no rows")
     limit = description.timeouts.ask if seconds is None else seconds
+    if not 0.0 < limit <= 86_400.0:
+        raise InputError(f"--seconds must lie above 0 and up to 86400, but {limit} came")
     deadline = time.monotonic() + limit
     blocks: list[dict[str, Any]] = []
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
@@ -150,7 +160,7 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
         "took_part": {name: count / max(1, points) for name, count in said.items()},
         "jitter": max(block["jitter"] for block in blocks),
         "bytes": sum(block["bytes"] for block in blocks),
-        "theta": last["theta"],
+        "theta": dict(zip(names_of(description), last["theta"], strict=True)),
         "trained": last["trained"],
     }
     table = plain_table("Who took part", "agent", "of the points")
@@ -164,15 +174,18 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
     if ends:
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
     if missing:
-        warn(f"{', '.join(missing)} took no part: not running, or cut off")
+        warn(f"{', '.join(missing)} took no part: not running, cut off, or refused; `fleetgp status` tells which")
     asked = f"{points:,} points by {last['method']}, asked of {agent}: {worst} after {facts['rounds']} rounds"
-    emit(facts, f"{asked}.", table, f"The answer is in {bold(out)}.", as_json=as_json)
+    by = ", ".join(last["trained"]["by"])
+    model = f"The model was trained by {by} ({last['trained']['method']}, {last['trained']['status']})."
+    emit(facts, f"{asked}.", table, model, f"The answer is in {bold(out)}.", as_json=as_json)
 
 
 def observe(
     file: FILE,
     rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
     agent: AGENT,
+    missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
@@ -182,9 +195,11 @@ def observe(
     [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
     """
     description = description_of(file)
-    found = read_observations(rows, inputs=description.inputs, target=description.target)
+    found = read_observations(rows, inputs=description.inputs, target=description.target, missing=missing)  # type: ignore[arg-type]
     values = np.column_stack([found.inputs, found.observations]).tolist()
     told = request(description, agent, "observe", 30.0, rows=values)
+    if found.dropped:
+        warn(f"{rows}: {found.dropped} rows with missing values were dropped")
     emit({"agent": agent, **told}, f"{agent} has {told['rows']} new rows, {told['in_all']} in all.", as_json=as_json)
 
 

@@ -16,14 +16,14 @@ from fleetgp.cli.models import Json
 from fleetgp.cli.output import bold, emit, warn
 from fleetgp.cli.talking import FILE, ask_all, description_of, request
 from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import FleetGPError, InputError, NetworkError
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
 
 
 def certs(
-    folder: Annotated[Path, typer.Argument(help="Where authority and certificates go; or a fleet.toml with [tls].")],
+    folder: Annotated[Path, typer.Argument(help="Where authority and certificates go; or a fleet.toml with \\[tls].")],
     agents: Annotated[
         list[str] | None, typer.Option(help="The agents' names, for example: --agents auv1 auv2 auv3")
     ] = None,
@@ -37,7 +37,7 @@ def certs(
 
     The authority is made once and kept; its key signs further agents and stays where it is. An agent gets three files:
     authority.crt, NAME.crt and NAME.key. Whoever asks the agents gets authority.crt, operator.crt and operator.key.
-    From a fleet.toml, names and hosts are read; its [tls] must name a folder.
+    From a fleet.toml, names and hosts are read; its \\[tls] must name a folder.
 
     [bold]Examples[/bold]
 
@@ -53,6 +53,8 @@ def certs(
             raise InputError("names and hosts come from the fleet.toml: leave out --agents and --hosts")
         folder, wanted = _of_file(folder)
     elif agents:
+        if len(set(agents)) < len(agents) or OPERATOR in agents:
+            raise InputError(f"agents must have different names, none of them {OPERATOR!r}, but {agents} came")
         places = tuple(hosts) if hosts else ("127.0.0.1", "localhost")
         wanted = dict.fromkeys(agents, places)
     else:
@@ -99,7 +101,12 @@ def agent(
     """
     from fleetgp.agent.process import run_agent
 
-    run_agent(description_of(file), name, log_file=log)
+    try:
+        run_agent(description_of(file), name, log_file=log)
+    except FleetGPError as error:
+        if log is not None or isinstance(error, InputError):
+            raise
+        raise typer.Exit(1) from error  # the log has told it
 
 
 def up(
@@ -141,8 +148,9 @@ def up(
         if detach:
             launched.wait_until_reachable(60.0)
             count = len(description.names)
+            points = file.parent / "points.csv" if example else "points.csv"
             emit({}, f"{count} agents run, and log to {bold(description.state)}. `fleetgp status {file}` shows them.",
-                 f"`fleetgp ask {file} --agent {description.names[0]} points.csv --out answer.csv` asks, "
+                 f"`fleetgp ask {file} --agent {description.names[0]} {points} --out answer.csv` asks, "
                  f"`fleetgp down {file}` ends them.", as_json=False)  # fmt: skip
             return
         codes = launched.wait()

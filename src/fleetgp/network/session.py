@@ -131,4 +131,6 @@ def open_session(settings: Mapping[str, Any], failed: str) -> Any:
     try:
         return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
     except zenoh.ZError as error:
-        raise NetworkError(f"{failed}: {error}") from error
+        told = re.split(r" at /|\. at ", str(error))[0]  # without the lines of the library's source
+        hint = ": the port is taken; does this agent run already?" if "os error 98" in told else f": {told}"
+        raise NetworkError(f"{failed}{hint}") from error
