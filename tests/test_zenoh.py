@@ -189,7 +189,7 @@ def secured(folder: Path, agent: int, *, certificate: str | None = None, authori
     return Security(authority or own.authority, own.certificate, own.key, NAMES)
 
 
-def two_ends(zero: Security | None, one: Security | None, scheme: str = "tls") -> list[Any]:
+def two_ends(zero: Security | None, one: Security | None, *, scheme: str = "tls") -> list[Any]:
     """What becomes of two neighbours with these credentials: a sum, or the error of each."""
     places = ports(2)
 
@@ -223,12 +223,12 @@ def fleet_keys(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["tls", "quic"])
 def test_neighbours_with_their_certificates_are_believed(fleet_keys: Path, kind: str) -> None:
-    assert two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1), kind) == [2.0, 1.0]
+    assert two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1), scheme=kind) == [2.0, 1.0]
 
 
 def test_over_quic_too_a_name_must_be_ones_own(fleet_keys: Path) -> None:
     make_certificate(fleet_keys, "Eve")
-    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1, certificate="Eve"), "quic")
+    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1, certificate="Eve"), scheme="quic")
     assert "agent 1 did not answer" in found[0] or "nothing came from agent 1" in found[0]
 
 
