@@ -612,3 +612,26 @@ def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a folder was expected"):
         Agent(read_description(tmp_path / "fleet.toml"), "a0", log)
     log.close()
+
+
+def test_a_training_that_was_cut_off_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """The file is renewed while the training runs: kill -9 leaves what it had."""
+    endless = "theta0 = [2.0, 0.5, 1.0, 1.0]\ntol = 0.0\nrounds = 100000"
+    description, _ = describe(tmp_path, 1, training_options=endless)
+    path = tmp_path / "state" / "a0" / "checkpoint.json"
+
+    def kept() -> Checkpoint:
+        return Checkpoint.load(path, description) or Checkpoint()
+
+    with running(description, tmp_path):
+        until(lambda: kept().round >= 20)
+        left = kept()
+    assert left.trained is None
+    assert left.chosen
+    left.save(path, description)  # as a kill at that moment would have left it
+    with running(description, tmp_path) as agents:
+        np.testing.assert_array_equal(agents[0].memory.estimates.shape, (1, 4))
+        until(lambda: agents[0].round > 0)
+    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
+    assert [line["warm"] for line in lines if line["event"] == "training"] == [False, True]
+    assert [line["round"] for line in lines if line["event"] == "resumed"] == [left.round]
