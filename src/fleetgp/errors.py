@@ -25,6 +25,14 @@ class NetworkError(FleetGPError, RuntimeError):
     """A network that cannot do what was asked of it, or a peer that did not answer."""
 
 
+class NonsenseError(NetworkError):
+    """A peer sent what nobody can work with. sender: its number among the agents of the network."""
+
+    def __init__(self, sender: int, why: str) -> None:
+        self.sender = sender
+        super().__init__(f"agent {sender} sent nonsense: {why}")
+
+
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The one error for a name that is not in a list.
 

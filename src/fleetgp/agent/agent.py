@@ -25,7 +25,7 @@ from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
-from fleetgp.errors import NetworkError
+from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.files import check_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
@@ -103,6 +103,8 @@ class Agent:
                     break
                 except EpochOverError as over:
                     self.log("view over", why=str(over))
+                except NonsenseError as nonsense:
+                    self._left_out(view, nonsense)
                 except NetworkError as error:
                     self._trouble(view, error)
                 except Exception as error:  # whatever it is, the others go on and this agent says why it does not
@@ -124,7 +126,7 @@ class Agent:
         rules = self.description.training
         while True:
             with self._task(view, task) as network:
-                agenda = agree_on_agenda(network, self._item(view), view.members)
+                agenda = self._agenda(network, view)
             self._adopt(agenda)
             model = agenda.model
             for position, _ in agenda.questions if model is not None else ():
@@ -143,6 +145,10 @@ class Agent:
             self._troubles = 0
             self.phase = "serving" if self.memory.trained is not None else "failed"
             self.node.idle(view, task, self._pending)
+
+    def _agenda(self, network: ZenohNetwork, view: View) -> Agenda:
+        fleet = self.description
+        return agree_on_agenda(network, self._item(view), view.members, len(fleet.names), fleet.dimension)
 
     def _pending(self) -> bool:
         grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
@@ -318,6 +324,16 @@ class Agent:
             self.node.abandon("a question took too long")  # the fleet has better things to do
 
     # ---- when something is wrong ------------------------------------------------------------------------------
+
+    def _left_out(self, view: View, nonsense: NonsenseError) -> None:
+        """A member sent what nobody can work with: its neighbours leave it out, and all others go on without it."""
+        culprit = view.members[nonsense.sender]
+        if culprit == self.id:
+            self._fail(nonsense)
+            return
+        self.problem = f"{self.description.names[culprit]} was left out: {nonsense}"
+        self.log.error("nonsense", sender=self.description.names[culprit], error=str(nonsense))
+        self.node.lost(view, (culprit,), f"it sends nonsense: {nonsense}", nonsense=True)
 
     def _trouble(self, view: View, error: NetworkError) -> None:
         """Something is wrong with what was sent, not with the links: try again, but not at once."""
