@@ -121,9 +121,7 @@ class World:
 @given(
     st.sampled_from(GRAPHS),
     st.lists(
-        st.tuples(
-            st.sampled_from(["deliver", "lose", "cut", "heal", "ready", "crash", "restart"]), st.integers(0, 10**6)
-        ),
+        st.tuples(st.sampled_from(EVENTS), st.integers(0, 10**6)),
         max_size=60,
     ),
     st.integers(0, 2**32),

@@ -17,8 +17,8 @@ from typing import Any
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
 
-#: How far an incarnation may lie beyond what is known. Incarnations are milliseconds since 1970, so this is 70 years: clocks
-#: may be that wrong, but no agent can make another one's number so large that it has no next.
+#: How far an incarnation may lie beyond what is known. They are milliseconds since 1970, so that this is some 70 years:
+#: clocks may be that wrong, but no agent can make another one's number so large that it has no next.
 INCARNATION_LEAP = 2**41
 
 #: More records than any fleet has agents are nonsense.
