@@ -228,7 +228,7 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     for name, (inputs, observations) in zip(names, shards, strict=True):
         np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
     ends = [f"tcp/127.0.0.1:{port}" for port in free_ports(agents)]
-    edges = [(k, k + 1) for k in range(agents - 1)]
+    edges = options.pop("edges", [(k, k + 1) for k in range(agents - 1)])
     options = {
         "training": "dec-apx-gp",
         "training_options": "theta0 = [2.0, 0.5, 1.0, 1.0]",

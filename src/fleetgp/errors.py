@@ -26,10 +26,10 @@ class NetworkError(FleetGPError, RuntimeError):
 
 
 class NonsenseError(NetworkError):
-    """A peer sent what nobody can work with. sender: its number among the agents of the network."""
+    """A peer sent what nobody can work with. sender: its number among the agents of the network; why: what it was."""
 
     def __init__(self, sender: int, why: str) -> None:
-        self.sender = sender
+        self.sender, self.why = sender, why
         super().__init__(f"agent {sender} sent nonsense: {why}")
 
 

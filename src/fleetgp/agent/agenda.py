@@ -214,7 +214,7 @@ def _item(facts: Array, rows: Array, queries: Array, fleet: int, dimension: int)
     chosen, failed, new, wished, trainer, predictor, noisy, number, *model = facts.tolist()
     trained = None
     if number:
-        if rows.ndim != 2 or len(model) < 6:
+        if rows.ndim != 2 or not rows.size or len(model) < 6:
             raise ValueError("a model without hyperparameters, or without members")
         trained = _trained(rows[0], _whole(number, 2**32), model, fleet)
     method = None if not trainer else _one_of(TRAINERS, trainer - 1.0)

@@ -81,6 +81,11 @@ class Hello:
         )
 
 
+def longest(agents: int, links: int) -> int:
+    """Bytes of the longest hello that a fleet of so many agents and links has reason to send; more is junk."""
+    return 2**14 + 160 * agents + 48 * links
+
+
 _WHOLE = ("started", "number", "summary", "epoch", "round")
 
 

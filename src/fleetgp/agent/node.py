@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from fleetgp.agent.description import Description
 from fleetgp.agent.gossip import Gossip
-from fleetgp.agent.hello import Hello
+from fleetgp.agent.hello import Hello, longest
 from fleetgp.agent.inbox import Action, Inbox
 from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import Membership, View
@@ -79,6 +79,7 @@ class Node:
             run=description.run,
             lease=description.timeouts.lease,
             security=security,
+            longest_hello=longest(description.graph.agents, len(description.graph.edges)),
             changed=lambda _, j, up: self._link_changed(j, up),
             hello=lambda _, j, data: self._hello_came(j, data),
             early=lambda _: self.wake(),
