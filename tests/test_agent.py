@@ -227,7 +227,8 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     names = [f"a{k}" for k in range(agents)]
     for name, (inputs, observations) in zip(names, shards, strict=True):
         np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
-    ends = [f"tcp/127.0.0.1:{port}" for port in free_ports(agents)]
+    tls = options.pop("tls", None)
+    ends = [f"{'tls' if tls else 'tcp'}/127.0.0.1:{port}" for port in free_ports(agents)]
     edges = options.pop("edges", [(k, k + 1) for k in range(agents - 1)])
     options = {
         "training": "dec-apx-gp",
@@ -239,6 +240,7 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     }
     (folder / "fleet.toml").write_text(
         fleet_text("threads", names, ends, [f"{name}.npz" for name in names], edges, **options)
+        + (f'\n[tls]\nfolder = "{tls}"\n' if tls else "")
     )
     return read_description(folder / "fleet.toml"), shards
 

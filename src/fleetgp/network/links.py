@@ -16,8 +16,9 @@ from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Topology
+from fleetgp.network.door import Door
 from fleetgp.network.frames import Edge
-from fleetgp.network.session import Security, is_local, open_session, peer_settings, prefix_of
+from fleetgp.network.session import Security, address_of, is_local, open_session, peer_settings, prefix_of
 from fleetgp.network.wire import Frame, decode
 
 #: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.
@@ -118,7 +119,16 @@ class Links:
         if security is not None:
             settings["transport"]["link"]["tls"] = security.tls
             settings["access_control"] = security.access(self.hosted, self.edges, run)
-        self.session = open_session(settings, f"no session on {listen}")
+        self._door: Door | None = None
+        if listen.startswith("tls/"):
+            self._door = Door(*address_of(listen), self.dropped)
+            settings["listen"]["endpoints"] = [f"tls/127.0.0.1:{self._door.inner}"]
+        try:
+            self.session = open_session(settings, f"no session on {listen}")
+        except BaseException:
+            if self._door is not None:
+                self._door.close()
+            raise
         try:
             self._subscribers: dict[Edge, Any] = {}
             self._frames: dict[Edge, Any] = {}
@@ -289,6 +299,8 @@ class Links:
 
     def close(self) -> None:
         """Leave the fleet; safe to call twice."""
+        if self._door is not None:
+            self._door.close()
         if not self.session.is_closed():
             self.session.close()
 

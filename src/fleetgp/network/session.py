@@ -98,6 +98,16 @@ def is_local(endpoint: str) -> bool:
     return re.match(r"^\w+/(127\.\d+\.\d+\.\d+|localhost|\[::1\]):", endpoint) is not None
 
 
+def address_of(endpoint: str) -> tuple[str, int]:
+    """Host and port of an endpoint.
+
+    >>> address_of("tls/10.0.0.3:7447"), address_of("tls/[::1]:7447")
+    (('10.0.0.3', 7447), ('::1', 7447))
+    """
+    host, port = endpoint.split("/", 1)[1].rsplit(":", 1)
+    return host.strip("[]"), int(port)
+
+
 def peer_settings(listen: str, connect: Sequence[str], lease: float) -> dict[str, Any]:
     return {
         "mode": "peer",

@@ -1,0 +1,257 @@
+"""A door before a TLS port: only connections that begin a TLS handshake get through, and nobody gets through too often.
+
+Zenoh's acceptor sleeps for a tenth of a second after every handshake that fails, and lets nobody in meanwhile: twenty
+strangers a second who connect and hang up lock everybody out, certificates or not. Behind the door Zenoh listens on
+loopback. The door passes bytes on as they are, so that encryption, certificates and access control stay between the
+two ends. What it refuses never reaches Zenoh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Coroutine
+from typing import Any
+
+from fleetgp.errors import NetworkError
+
+#: Seconds in which a connection must have sent its ClientHello.
+PATIENCE = 5.0
+#: Connections that may wait for that; of more, the one that has waited longest is ended.
+MOST_SILENT = 128
+#: Handshakes of one address that may fail at once, and how many more in every second. Agents on this machine share an
+#: address, and one with an expired certificate must not lock out the others.
+FAILURES, FAILURES_PER_SECOND, FAILURES_PER_SECOND_HERE = 10.0, 0.5, 5.0
+#: Addresses that are remembered.
+MOST_ADDRESSES = 1024
+#: The server's last word in a handshake that fails is an alert: what is longer is a session.
+ALERT_BYTES = 64
+#: Bytes that may wait for a slow end before the other one is not read any more.
+WAITING = 2**18
+
+
+class Allowance:
+    """So much at once, and so much more in every second.
+
+    >>> allowance = Allowance(2.0, 1.0)
+    >>> [allowance.take(0.0), allowance.take(0.0), allowance.take(0.5), allowance.take(1.0)]
+    [True, True, False, True]
+    """
+
+    def __init__(self, most: float, per_second: float) -> None:
+        self._most, self._rate = most, per_second
+        self._left, self._at = most, 0.0
+
+    def left(self, now: float) -> float:
+        return min(self._most, self._left + self._rate * (now - self._at))
+
+    def take(self, now: float) -> bool:
+        self._left, self._at = self.left(now), now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+def begins_tls(data: bytes) -> bool | None:
+    """Whether a connection begins with a whole ClientHello; None if that is too early to say.
+
+    >>> begins_tls(b""), begins_tls(b"GET / HTTP/1.1"), begins_tls(bytes([22, 3, 1, 0, 4, 1, 0, 0])),
+    (None, False, None)
+    >>> begins_tls(bytes([22, 3, 1, 0, 4, 1, 0, 0, 0]))
+    True
+    """
+    for place, wanted in enumerate(((22,), (3,), (1, 2, 3, 4))):
+        if len(data) > place and data[place] not in wanted:
+            return False
+    if len(data) < 6:
+        return None
+    length = int.from_bytes(data[3:5])
+    if data[5] != 1 or not 4 <= length <= 2**14:
+        return False
+    return True if len(data) >= 5 + length else None
+
+
+class Door:
+    """Listens on host and port, and passes on to a port on loopback what gets through.
+
+    dropped: what does not, by reason; a handshake that fails has got through, and counts all the same.
+    """
+
+    def __init__(self, host: str, port: int, dropped: Counter[str]) -> None:
+        self.inner, self.dropped = _free_port(), dropped
+        self._allowances: OrderedDict[str, Allowance] = OrderedDict()
+        self.silent: OrderedDict[_Outside, None] = OrderedDict()
+        self.inside: set[_Outside] = set()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="door", daemon=True)
+        self._thread.start()
+        try:
+            self._server = self._do(self.loop.create_server(lambda: _Outside(self), host, port))
+        except OSError as error:
+            self._end()
+            taken = "the port is taken; does this agent run already?" if error.errno == 98 else error.strerror
+            raise NetworkError(f"no session on {host}:{port}: {taken}") from error
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10.0)
+
+    def allowance(self, address: str) -> Allowance:
+        """Of an address, for handshakes that fail."""
+        if address not in self._allowances:
+            here = address.startswith("127.") or address == "::1"
+            self._allowances[address] = Allowance(FAILURES, FAILURES_PER_SECOND_HERE if here else FAILURES_PER_SECOND)
+            while len(self._allowances) > MOST_ADDRESSES:
+                self._allowances.popitem(last=False)
+        self._allowances.move_to_end(address)
+        return self._allowances[address]
+
+    def close(self) -> None:
+        """Let nobody in any more, and end what went through; safe to call twice."""
+        if not self.loop.is_closed():
+            self._do(self._shut())
+            self._end()
+
+    async def _shut(self) -> None:
+        self._server.close()
+        for connection in list(self.inside):
+            await connection.end()
+
+    def _end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class _Side(asyncio.Protocol):
+    """One side of a connection that is passed on; what it receives goes to the other."""
+
+    transport: asyncio.Transport
+    other: _Side | None = None
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WAITING)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None:
+            self.other.transport.close()
+        self.gone.set()
+
+
+class _Inside(_Side):
+    """Towards Zenoh. heard: what it said after its partner's second word; a session has begun if that is no alert."""
+
+    heard = 0
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if isinstance(self.other, _Outside) and self.other.answered:
+            self.heard += len(data)
+
+
+class _Outside(_Side):
+    """Towards whoever connected: silent until its ClientHello is whole, then passed on."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+        self._first = b""
+        self.answered = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._dialling: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        door = self._door
+        door.inside.add(self)
+        self._address = str((transport.get_extra_info("peername") or ("?",))[0])
+        if door.allowance(self._address).left(time.monotonic()) < 1.0:
+            self._refuse("turned away")
+            return
+        door.silent[self] = None
+        self._timer = door.loop.call_later(PATIENCE, self._refuse, "no handshake")
+        if len(door.silent) > MOST_SILENT:
+            next(iter(door.silent))._refuse("no handshake")
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.answered = True
+            super().data_received(data)
+            return
+        self._first += data
+        begins = begins_tls(self._first)
+        if begins is False:
+            self._refuse("no handshake")
+        elif begins and self._dialling is None:
+            self._dialling = self._door.loop.create_task(self._pass_on())
+
+    async def _pass_on(self) -> None:
+        self._spoke()
+        self.transport.pause_reading()
+        try:
+            _, inside = await self._door.loop.create_connection(_Inside, "127.0.0.1", self._door.inner)
+        except OSError:
+            self.transport.abort()
+            return
+        if self.transport.is_closing():
+            inside.transport.abort()
+            return
+        self.other, inside.other = inside, self
+        inside.transport.write(self._first)
+        self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._spoke()
+        if self._dialling is not None and not (isinstance(self.other, _Inside) and self.other.heard > ALERT_BYTES):
+            self._door.dropped["failed handshake"] += 1
+            self._door.allowance(self._address).take(time.monotonic())
+        super().connection_lost(exc)
+        self._door.inside.discard(self)
+
+    async def end(self) -> None:
+        """Hang up on both sides."""
+        if self._dialling is not None:
+            await self._dialling
+        self.transport.abort()
+        await self.gone.wait()
+        if self.other is not None:
+            await self.other.gone.wait()
+
+    def _refuse(self, why: str) -> None:
+        self._spoke()
+        self._door.dropped[why] += 1
+        self.transport.abort()
+
+    def _spoke(self) -> None:
+        """It is not silent any more: it has begun a handshake, or is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._door.silent.pop(self, None)
