@@ -10,6 +10,9 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 
+#: |log theta| beyond this is no estimate but damage: data go up to 1e100 (log: 230), and exp(2 * 250) is a number still.
+LOG_RANGE = 250.0
+
 
 @dataclass(frozen=True)
 class Hyperparameters:
@@ -75,3 +78,22 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
         if not (np.isfinite(value) and value > 0):
             raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")
     return vector
+
+
+def sound_log_theta(values: object, dimension: int) -> bool:
+    """Whether these can be hyperparameters: one log theta, or rows of them, of width D + 2, finite and within LOG_RANGE.
+
+    For what comes from a disk or from the network; nothing it is given raises.
+
+    >>> sound_log_theta([0.2, -1.2, 0.3, -2.3], 2), sound_log_theta([[0.2, -1.2, 0.3, -2.3]] * 3, 2)
+    (True, True)
+    >>> sound_log_theta([0.2, -1.2, 0.3, -800.0], 2), sound_log_theta([0.2, -1.2, 0.3], 2), sound_log_theta("abcd", 2)
+    (False, False, False)
+    """
+    try:
+        found = np.array(values, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if found.ndim not in (1, 2) or found.shape[-1] != dimension + 2:
+        return False
+    return bool((np.abs(found) <= LOG_RANGE).all())  # False for NaN
