@@ -25,6 +25,10 @@ class NetworkError(FleetGPError, RuntimeError):
     """A network that cannot do what was asked of it, or a peer that did not answer."""
 
 
+class StorageError(FleetGPError, OSError):
+    """A file or folder in which something must be kept, and cannot be."""
+
+
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The one error for a name that is not in a list.
 
@@ -32,3 +36,16 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     "unknown graph 'ring': choose one of path, cycle"
     """
     return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
+
+
+def shortened(value: object, limit: int = 80) -> str:
+    """A value as a message can name it, whatever it is.
+
+    >>> shortened("auv1"), shortened([1] * 100, 9), shortened(1 << 20_000)
+    ("'auv1'", '[1, 1, 1,...', 'an int too long to print')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"an {type(value).__name__} too long to print"
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,5 +38,30 @@ def check_folder(path: str | Path) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise InputError(f"{folder}: a folder was expected, but it is a file")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder}: it may not be written to")
+    # Permissions do not tell: /proc, a read-only disk and root have their own rules.
+    probe = folder / f".fleetgp.{uuid.uuid4().hex}"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"{folder}: it may not be written to ({error.strerror}): choose another folder") from error
+
+
+def private_folder(path: str | Path) -> None:
+    """Make a folder, and what is missing above it, for the owner alone; it is there after a power cut, too."""
+    folder, missing = Path(path), []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(new.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new file is there after a power cut only if its folder says so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

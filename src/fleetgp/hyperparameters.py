@@ -10,7 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 
-#: |log theta| beyond this is no estimate but damage: data go up to 1e100 (log: 230), and exp(2 * 250) is a number still.
+#: |log theta| beyond this is no estimate but damage. Data go up to 1e100 (log: 230); exp(2 * 250) is a number still.
 LOG_RANGE = 250.0
 
 
@@ -81,7 +81,7 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
 
 
 def sound_log_theta(values: object, dimension: int) -> bool:
-    """Whether these can be hyperparameters: one log theta, or rows of them, of width D + 2, finite and within LOG_RANGE.
+    """Whether these can be hyperparameters: one log theta or rows of them, D + 2 wide, finite, within LOG_RANGE.
 
     For what comes from a disk or from the network; nothing it is given raises.
 

@@ -23,6 +23,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import View
 from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.recorder import Recorder, Reply
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
@@ -64,6 +65,15 @@ class Agent:
         )
         if self.data.dropped:
             log.warn("rows dropped", rows=self.data.dropped, file=str(own.data))
+        if self.data.journal.damaged:
+            told = self.data.journal
+            log.error(
+                "observed rows damaged",
+                file=str(told.path),
+                unreadable_lines=told.damaged,
+                rows_kept=len(told.rows),
+                copy=str(told.aside) if told.aside else "none: no room; the file is left as it is",
+            )
         self.phase, self.round, self.problem, self.data_problem = "starting", 0, "", ""
         self.rounds = self.questions = self.views = 0
         self.began = time.time()
@@ -82,6 +92,7 @@ class Agent:
         if self.memory.trained is not None or len(self.memory.estimates):
             log("resumed", model=self.memory.trained is not None, round=self.memory.round)
         self.node = Node(description, self.id, log, self._expire)
+        self._recorder = Recorder(name, self.data, log, self.node.wake)
         self._tell_theta()
         if own.watch:
             threading.Thread(target=self._watch, name="watch", daemon=True).start()
@@ -111,6 +122,7 @@ class Agent:
             self.phase = "stopped"
             self._save()
             self.requests.refuse_all(f"{self.name} is stopping")
+            self._recorder.close()
             self.node.close()
             self.log("stopped")
 
@@ -201,8 +213,8 @@ class Agent:
         if starts is None:
             starts = self.description.starts()
         self.log("training", method=method, warm=warm, members=self._named(view.members), rows=self.data.rows)
-        rows = self._used_rows = self.data.rows
         shard = self.data.shard
+        rows = self._used_rows = len(shard[1])
         with self._task(view, task) as network:
             progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
 
@@ -299,12 +311,9 @@ class Agent:
         self.node.wake()
         return number
 
-    def observe(self, rows: Any) -> int:
-        """Take in new rows; they count from the next prediction on."""
-        count = self.data.append(rows)
-        self.log("observed", rows=count, in_all=self.data.rows)
-        self.node.wake()
-        return count
+    def observe(self, rows: Any, request: Any, reply: Reply) -> None:
+        """Have new rows written down and acknowledged, by another thread; they count from the next prediction on."""
+        self._recorder.put(rows, request, reply)
 
     @property
     def new_rows(self) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +16,9 @@ from rich.markup import escape
 from fleetgp.cli.models import NOISY, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
-from fleetgp.cli.talking import FILE, ask_all, description_of, request
+from fleetgp.cli.talking import FILE, Telling, ask_all, description_of
 from fleetgp.data import read_observations
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import InputError, NetworkError, shortened, unknown_name
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Points that are asked for at once.
 BLOCK = 2000
+#: The name of an `observe`; its parts have a number after it.
+REQUEST = re.compile(r"[\w-]{1,48}", re.ASCII)
 
 AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
 SECONDS = Annotated[float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")]
@@ -186,21 +191,53 @@ def observe(
     rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
     agent: AGENT,
     missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
+    name: Annotated[
+        str | None,
+        typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
+
+    Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
+    the same name, and counts once.
 
     [bold]Example[/bold]
 
     [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
     """
     description = description_of(file)
+    description.id_of(agent)
+    if missing not in ("refuse", "drop"):
+        raise unknown_name("way with missing values", missing, ("refuse", "drop"))
+    if not 0.0 < seconds <= 86_400.0:
+        raise InputError(f"--seconds must lie above 0 and up to 86400, got {seconds}")
+    if name is not None and REQUEST.fullmatch(name) is None:
+        raise InputError(f"--request must be 1 to 48 letters, digits, dashes and underscores, got {shortened(name)}")
+    name = name or uuid.uuid4().hex
     found = read_observations(rows, inputs=description.inputs, target=description.target, missing=missing)  # type: ignore[arg-type]
-    values = np.column_stack([found.inputs, found.observations]).tolist()
-    told = request(description, agent, "observe", 30.0, rows=values)
+    values = np.column_stack([found.inputs, found.observations])
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
-    emit({"agent": agent, **told}, f"{agent} has {told['rows']} new rows, {told['in_all']} in all.", as_json=as_json)
+    telling = Telling(description, agent, name, time.monotonic() + seconds)
+    again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}"
+    again += " --missing drop" if missing == "drop" else ""
+    try:
+        told = telling.tell(values)
+    except NetworkError as error:
+        raise NetworkError(
+            f"{error}; {telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
+        ) from error
+    except KeyboardInterrupt:
+        warn(f"{telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}")
+        raise
+    text = f"{agent} has {told['rows']} new rows, {told['in_all']} in all."
+    if told["repeated"]:
+        text = (
+            f"{agent} has {told['in_all']} rows in all; {told['repeated']} of these {told['rows']} were there already."
+        )
+    emit({"agent": agent, **told, "request": name}, text, as_json=as_json)
 
 
 def retrain(
