@@ -58,6 +58,17 @@ def private_folder(path: str | Path) -> None:
         sync_folder(new.parent)
 
 
+def own_folder(path: str | Path) -> None:
+    """A folder of one's own, for the owner alone, with all that is in it; one clear error where it cannot be."""
+    folder = Path(path)
+    check_folder(folder)
+    private_folder(folder)
+    folder.chmod(0o700)
+    for entry in os.scandir(folder):
+        if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mode & 0o077:
+            Path(entry.path).chmod(0o600)
+
+
 def sync_folder(folder: Path) -> None:
     """A new file is there after a power cut only if its folder says so."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -27,7 +27,7 @@ from fleetgp.agent.recorder import Recorder, Reply
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
-from fleetgp.files import check_folder
+from fleetgp.files import own_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
 from fleetgp.network.links import EpochOverError
@@ -53,8 +53,7 @@ class Agent:
         self.id = description.id_of(name)
         own = description.agents[self.id]
         self.folder = description.state / name
-        check_folder(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder)
         self.data = ObservationStore(
             description.data_of(self.id),
             description.inputs,
@@ -82,6 +81,7 @@ class Agent:
         self.requests = Requests(log)
         self._proposed: Asked | None = None
         self._told_new = self._used_rows = self._troubles = 0
+        self._unsaved = False
         self._stopping = threading.Event()
         found = Checkpoint.load(self._checkpoint, description)
         if found is None and self._checkpoint.exists():
@@ -365,8 +365,11 @@ class Agent:
     def _save(self) -> None:
         try:
             self.memory.save(self._checkpoint, self.description)
+            self._unsaved = False
         except OSError as error:
-            self.log.error("no checkpoint", error=str(error))
+            if not self._unsaved:  # once: it is tried again every few rounds
+                self.log.error("no checkpoint", error=str(error))
+            self._unsaved = True
 
     def _tell_theta(self) -> None:
         trained, estimates = self.memory.trained, self.memory.estimates
