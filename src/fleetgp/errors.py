@@ -38,6 +38,17 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
 
 
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a message: all, or the first and how many more.
+
+    >>> listed("abc"), listed("abcdef", 3)
+    ('a, b, c', 'a, b, c and 3 more')
+    """
+    known = list(names)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
+
 def shortened(value: object, limit: int = 80) -> str:
     """A value as a message can name it, whatever it is.
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 
 AUTHORITY = "authority"
+#: An agent's name is that of its folder and of its certificate: none that leads elsewhere, or hides.
+NAME = r"^\w(?:[\w .-]*[\w.-])?$"
+NAMED = "letters, digits, dots, dashes, underscores and inner spaces, with a letter, digit or underscore first"
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,10 @@ def make_certificate(
     folder: str | Path, agent: str, *, hosts: Iterable[str] = ("127.0.0.1", "localhost"), days: int = 365
 ) -> Credentials:
     """A key and a certificate for one agent, signed by the folder's authority. hosts: where it can be reached."""
-    if not agent or "/" in agent or "*" in agent or "$" in agent or agent == AUTHORITY:
-        raise InputError(f"an agent cannot be called {agent!r}: no /, * or $, and not {AUTHORITY!r}")
+    if re.fullmatch(NAME, agent) is None or len(agent.encode()) > 64 or agent == AUTHORITY:
+        raise InputError(
+            f"an agent cannot be called {shortened(agent)}: expected {NAMED}, at most 64 bytes, and not {AUTHORITY!r}"
+        )
     root = Path(folder)
     make_authority(root)
     x509 = _x509()
