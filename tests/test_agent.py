@@ -375,18 +375,6 @@ def test_metrics_for_prometheus(tmp_path: Path) -> None:
         assert {s.labels["phase"]: s.value for s in found["fleetgp_phase"]}["serving"] == 1.0
 
 
-def test_logs_are_one_document_a_line(tmp_path: Path) -> None:
-    log = Log("a0", file=tmp_path / "a.log")
-    log("view", members=["a0"], missing=[])
-    log.warn("suspended", neighbour="ü\n")
-    log.close()
-    lines = [json.loads(line) for line in (tmp_path / "a.log").read_text().splitlines()]
-    assert [(line["level"], line["event"], line["agent"]) for line in lines] == [
-        ("info", "view", "a0"),
-        ("warning", "suspended", "a0"),
-    ]
-
-
 def test_an_agent_alone_can_be_interrupted(tmp_path: Path) -> None:
     """Without neighbours there is nobody to wait for: the end must be noticed all the same."""
     description, _ = describe(tmp_path, 1, points=200, training_options="tol = 0.0\nrounds = 100000")

@@ -92,6 +92,16 @@ def make_certificate(
     return Credentials.of(root, agent)
 
 
+def days_left(certificate: Path) -> float:
+    """Until it expires; negative if it has."""
+    try:
+        found = _x509().load_pem_x509_certificate(certificate.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{certificate}: expected a certificate, got something else: {error}") from error
+    left: datetime.timedelta = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    return left / datetime.timedelta(days=1)
+
+
 # ---- the library ---------------------------------------------------------------------------------------
 
 
