@@ -73,3 +73,18 @@ def test_an_agent_looks_again_while_it_runs(tmp_path: Path, monkeypatch: pytest.
     assert not thread.is_alive()
     log.close()
     assert "certificate expires soon" in (tmp_path / "a0.log").read_text()
+
+
+@pytest.mark.parametrize("host", ["", "ü ü", "..", "::::", "a" * 300, "a/b"])
+def test_a_host_that_nobody_can_look_up_is_one_error_and_leaves_nothing(tmp_path: Path, host: str) -> None:
+    with pytest.raises(InputError, match=r"expected a host like 10\.0\.0\.3 or boat\.example"):
+        make_certificate(tmp_path / "keys", "a0", hosts=["10.0.0.3", host])
+    assert not (tmp_path / "keys").exists()
+
+
+def test_certificates_go_where_files_can_be_put(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("")
+    with pytest.raises(InputError, match="a folder was expected"):
+        make_certificate(tmp_path / "keys", "a0")
+    with pytest.raises(InputError, match="may not be written to"):
+        make_certificate("/proc/fleetgp-keys", "a0")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from fleetgp.agent.certificates import AUTHORITY, NAMED, Credentials
+from fleetgp.agent.certificates import AUTHORITY, NAMED, Credentials, is_host
 from fleetgp.agent.description_parts import FleetPart
 from fleetgp.agent.toml_lines import DEEPEST, Lines, too_deep
 from fleetgp.arrays import Array
@@ -33,7 +33,7 @@ PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"
 MAX_BYTES = 512 * 1024
 MAX_AGENTS = 1000
 
-_ENDPOINT = re.compile(r"^(tcp|tls|quic)/(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})$")
+_ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
 
 class Description:
@@ -190,6 +190,8 @@ def _said(problem: Any, loc: tuple[str | int, ...]) -> str:
         return f"{name} must be {problem['ctx']['expected']}, got {shortened(came)}"
     if kind == "string_pattern_mismatch" and name.endswith("name"):
         return f"{name} must be {NAMED}, got {shortened(came)}"
+    if kind == "string_pattern_mismatch":
+        return f"{name} must be a path without NUL, got {shortened(came)}"
     text = problem["msg"].removeprefix("Input ").replace("String should", "should")
     return f"{name} {text}, got {shortened(came)}"
 
@@ -230,8 +232,8 @@ class _Check:
         ports: dict[int, str] = {}
         for number, agent in enumerate(self.file.agent):
             where = ("agent", number, "endpoint")
-            matched = _ENDPOINT.match(agent.endpoint)
-            if matched is None or not 1 <= int(matched.group(3)) <= 65535:
+            matched = _ENDPOINT.fullmatch(agent.endpoint)
+            if matched is None or not is_host(matched[2].strip("[]")) or not 1 <= int(matched[3]) <= 65535:
                 example = "tls/10.0.0.3:7447" if self.file.tls else "tcp/127.0.0.1:7447"
                 raise self.fail(f"expected an endpoint like {example!r}, got {shortened(agent.endpoint)}", *where)
             if agent.endpoint in seen:
