@@ -21,6 +21,7 @@ from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.example import fleet_text, free_ports
 from fleetgp.agent.logs import Log
 from fleetgp.errors import InputError, StorageError
+from fleetgp.files import check_folder, own_folder
 from fleetgp.hyperparameters import LOG_RANGE
 
 MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)
@@ -239,6 +240,20 @@ def test_a_state_folder_that_cannot_be_written_to_is_one_error_at_the_start(tmp_
         (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'))
         with pytest.raises(InputError, match=r"may not be written to|a folder was expected"):
             start(tmp_path, read_description(tmp_path / "fleet.toml"))
+
+
+def test_a_full_disk_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "a0"
+    folder.mkdir(parents=True)
+    with mock.patch("os.open", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+        own_folder(folder)
+        with pytest.raises(InputError, match=r"may not be written to \(No space left on device\)"):
+            check_folder(folder)
+    with (
+        mock.patch("os.open", side_effect=OSError(errno.EROFS, "Read-only file system")),
+        pytest.raises(InputError, match=r"may not be written to \(Read-only file system\)"),
+    ):
+        own_folder(folder)
 
 
 def test_an_agent_without_room_for_checkpoints_complains_once(tmp_path: Path) -> None:

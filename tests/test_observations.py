@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.recorder import WAITING, Recorder
 from fleetgp.errors import InputError, NetworkError, StorageError
+from tests.disks import tiny_disk
 
 Rows = list[list[float]]
 
@@ -166,36 +166,21 @@ def test_after_any_sequence_of_failures_there_is_exactly_what_was_acknowledged(
     assert journal(folder).damaged == 0
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    try:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True, capture_output=True, timeout=20
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip(f"a file system can be mounted by root alone: {error}")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True, capture_output=True, timeout=20)
-
-
-def test_a_real_full_disk(tiny_disk: Path) -> None:
-    data, kept, refusals = journal(tiny_disk), list[list[float]](), list[int | None]()
-    for number in range(60):
-        rows = [[number + 1 / 3, k / 7, 0.1] for k in range(50)]
-        try:
-            data.append(np.array(rows), f"r{number}")
-            kept += rows
-        except OSError as error:
-            refusals.append(error.errno)
-            assert journal(tiny_disk).rows.tolist() == kept
-    assert kept
-    assert len(refusals) > 10
-    assert set(refusals) == {errno.ENOSPC}
-    assert journal(tiny_disk).rows.tolist() == data.rows.tolist() == kept
+def test_a_real_full_disk(tmp_path: Path) -> None:
+    with tiny_disk(tmp_path / "disk") as disk:
+        data, kept, refusals = journal(disk), list[list[float]](), list[int | None]()
+        for number in range(60):
+            rows = [[number + 1 / 3, k / 7, 0.1] for k in range(50)]
+            try:
+                data.append(np.array(rows), f"r{number}")
+                kept += rows
+            except OSError as error:
+                refusals.append(error.errno)
+                assert journal(disk).rows.tolist() == kept
+        assert kept
+        assert len(refusals) > 10
+        assert set(refusals) == {errno.ENOSPC}
+        assert journal(disk).rows.tolist() == data.rows.tolist() == kept
 
 
 # ---- damage -----------------------------------------------------------------------------------------------------

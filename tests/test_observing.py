@@ -14,6 +14,7 @@ import pytest
 
 from fleetgp.errors import NetworkError
 from tests.conftest import paper_shards
+from tests.disks import tiny_disk, writable
 from tests.processes import Processes
 
 pytest.importorskip("zenoh")
@@ -109,3 +110,39 @@ def test_many_rows_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert telling.tell(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
         lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text().splitlines()
         assert [json.loads(line)["request"] for line in lines] == ["many-0", "many-1", "many-2"]
+
+
+def test_an_agent_goes_on_when_its_disk_is_full_or_read_only(tmp_path: Path) -> None:
+    """What it acknowledged is there after kill -9; what it refused is not, and can be told again."""
+    with tiny_disk(tmp_path / "state") as disk, Processes(tmp_path, paper_shards(20, 1), [], **OPTIONS) as fleet:
+        fleet.start()
+        fleet.wait_trained(["a0"])
+        kept, refused = 0, ""
+        for number in range(60):
+            try:
+                fleet.request("a0", "observe", rows=ROWS * 100, request=f"r{number}")
+                kept += 200
+            except NetworkError as error:
+                refused = str(error)
+                assert fleet.status("a0")["rows"] == 20 + kept
+                break
+        assert "a0 cannot keep these rows, and has kept none of them" in refused
+        assert "No space left on device" in refused
+        assert len(fleet.request("a0", "ask", 30.0, queries=[[0.5, 0.5]])["mean"]) == 1
+        fleet.kill("a0")
+        try:  # no byte and no file has room any more; the agent starts all the same
+            for number in range(10_000):
+                (disk / f"filler-{number}").write_bytes(bytes(100))
+        except OSError as error:
+            refused = str(error)
+        assert "No space left" in refused
+        fleet.start()
+        assert until_reached(fleet) == 20 + kept
+        writable(disk, False)
+        with pytest.raises(NetworkError, match="Read-only file system"):
+            fleet.request("a0", "observe", rows=ROWS, request="later")
+        assert len(fleet.request("a0", "ask", 60.0, queries=[[0.5, 0.5]], seconds=60.0)["mean"]) == 1
+        writable(disk, True)
+        for filler in disk.glob("filler-*"):
+            filler.unlink()
+        assert fleet.request("a0", "observe", rows=ROWS[:1], request="later")["in_all"] == 21 + kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -31,8 +32,11 @@ def check_writable(path: str | Path) -> None:
     check_folder(file.parent)
 
 
-def check_folder(path: str | Path) -> None:
-    """One clear error where nothing can be put into a folder, which may not be there yet."""
+def check_folder(path: str | Path, *, may_be_full: bool = False) -> None:
+    """One clear error where nothing can be put into a folder, which may not be there yet.
+
+    may_be_full: a disk without room is no reason.
+    """
     folder = Path(path)
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -44,6 +48,8 @@ def check_folder(path: str | Path) -> None:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         probe.unlink()
     except OSError as error:
+        if may_be_full and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return
         raise InputError(f"{folder}: it may not be written to ({error.strerror}): choose another folder") from error
 
 
@@ -61,7 +67,7 @@ def private_folder(path: str | Path) -> None:
 def own_folder(path: str | Path) -> None:
     """A folder of one's own, for the owner alone, with all that is in it; one clear error where it cannot be."""
     folder = Path(path)
-    check_folder(folder)
+    check_folder(folder, may_be_full=True)
     private_folder(folder)
     folder.chmod(0o700)
     for entry in os.scandir(folder):
