@@ -290,6 +290,36 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         assert json.loads(warm[-1])["warm"] is True
 
 
+def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fleetgp.agent.journal import Journal
+
+    disk, writing, real = threading.Event(), threading.Event(), Journal.append
+
+    def append(self: Journal, values: Any, request: str) -> bool:
+        writing.set()
+        assert disk.wait(60.0)
+        return real(self, values, request)
+
+    monkeypatch.setattr(Journal, "append", append)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
+        until(lambda: serving(agents))
+        views = agents[0].views
+        told = pool.submit(one.request, "observe", 60.0, rows=[[0.1, 0.1, 0.0]], request="slow")
+        try:
+            assert writing.wait(20.0)
+            with AgentClient(description, "a1") as other:
+                assert other.request("status")["rows"] == 40
+            assert ask(description, "a1", QUERIES)["members"] == ["a0", "a1"]
+            assert not told.done()
+        finally:
+            disk.set()
+        assert told.result(60.0) == {"rows": 1, "repeated": False, "in_all": 41}
+        assert agents[0].views == views  # nobody took it for lost
+
+
 def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fleetgp.training import train as real
 

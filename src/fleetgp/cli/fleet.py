@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 import time
@@ -156,7 +157,7 @@ def up(
             count = len(description.names)
             points = file.parent / "points.csv" if example else "points.csv"
             emit({}, f"{count} agents run, and log to {bold(description.state)}. `fleetgp status {file}` shows them.",
-                 f"`fleetgp ask {file} --agent {description.names[0]} {points} --out answer.csv` asks, "
+                 f"`fleetgp ask {file} --agent {shlex.quote(description.names[0])} {points} --out answer.csv` asks, "
                  f"`fleetgp down {file}` ends them.", as_json=False)  # fmt: skip
             return
         codes = launched.wait()
