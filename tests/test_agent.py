@@ -49,7 +49,7 @@ def an_item(draw: st.DrawFn) -> Item:
             Trained,
             st.tuples(number, number, number, number),
             st.integers(1, 2**32 - 1),
-            st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True).map(tuple),
+            st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True).map(lambda ids: tuple(sorted(ids))),
             st.sampled_from(TRAINERS),
             st.sampled_from(["converged", "round limit"]),
             st.integers(0, 5000),
@@ -83,7 +83,7 @@ def assert_same(one: Item, other: Item) -> None:
 @settings(max_examples=60, deadline=None)
 def test_every_member_has_the_whole_agenda(items: list[Item]) -> None:
     fleet = Loopback(Graph.path(3), [[0], [1], [2]])
-    agendas = fleet.run(lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9)))
+    agendas = fleet.run(lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9), 100, 2))
     for agenda in agendas:
         assert agenda.members == (4, 5, 9)
         for told, item in zip(agenda.items, items, strict=True):
@@ -165,7 +165,7 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     for name, (inputs, observations) in zip(names, shards, strict=True):
         np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
     ends = [f"tcp/127.0.0.1:{port}" for port in free_ports(agents)]
-    edges = [(k, k + 1) for k in range(agents - 1)]
+    edges = options.pop("edges", [(k, k + 1) for k in range(agents - 1)])
     options = {
         "training": "dec-apx-gp",
         "training_options": "theta0 = [2.0, 0.5, 1.0, 1.0]",

@@ -29,6 +29,14 @@ class StorageError(FleetGPError, OSError):
     """A file or folder in which something must be kept, and cannot be."""
 
 
+class NonsenseError(NetworkError):
+    """A peer sent what nobody can work with. sender: its number among the agents of the network; why: what it was."""
+
+    def __init__(self, sender: int, why: str) -> None:
+        self.sender, self.why = sender, why
+        super().__init__(f"agent {sender} sent nonsense: {why}")
+
+
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The one error for a name that is not in a list.
 

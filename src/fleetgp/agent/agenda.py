@@ -10,11 +10,17 @@ import numpy as np
 from fleetgp.agent.description import PREDICTORS, TRAINERS
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
-from fleetgp.errors import NetworkError
+from fleetgp.errors import NonsenseError
+from fleetgp.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
+from fleetgp.network.sound import LARGEST
 from fleetgp.training.normalize import Scaling
 
 STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
+#: More points are not answered at once.
+MOST_POINTS = 20_000
+#: No training has more starts.
+MOST_STARTS = 100
 
 
 @dataclass(frozen=True)
@@ -139,17 +145,21 @@ class Agenda:
 # ---- over the network ---------------------------------------------------------------------------------------
 
 
-def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...]) -> Agenda:
-    """Everybody's item at everybody: one flood."""
+def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...], fleet: int, dimension: int) -> Agenda:
+    """Everybody's item at everybody: one flood. fleet: the number of agents there may be; dimension: of the inputs.
+
+    Whatever an item says is checked here, where it comes in; a NonsenseError names whose item says what cannot be.
+    """
     told = network.flood_parts(
         {"agenda": [_facts(item)], "hyperparameters": [_rows(item)], "queries": [_queries(item)]}
     )
     items = []
-    for member, *parts in zip(members, told["agenda"], told["hyperparameters"], told["queries"], strict=True):
+    parts = zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)
+    for position, (facts, rows, queries) in enumerate(parts):
         try:
-            items.append(_item(*parts))
-        except (ValueError, IndexError, OverflowError) as error:
-            raise NetworkError(f"the agenda of agent {member} makes no sense: {error}") from error
+            items.append(_item(facts, rows, queries, fleet, dimension))
+        except ValueError as error:
+            raise NonsenseError(position, f"an agenda with {error}") from error
     return Agenda(items, members)
 
 
@@ -193,21 +203,69 @@ def _queries(item: Item) -> Array:
     return np.zeros((0, 0)) if item.question is None else item.question.queries
 
 
-def _item(facts: Array, rows: Array, queries: Array) -> Item:
+def _item(facts: Array, rows: Array, queries: Array, fleet: int, dimension: int) -> Item:
+    """An item as it was told, or a ValueError that says what is wrong with it."""
+    if facts.ndim != 1 or len(facts) < 8 or not np.isfinite(facts).all():
+        raise ValueError(f"facts of shape {facts.shape}, or not finite")
+    if rows.size and not sound_log_theta(rows, dimension):
+        raise ValueError(f"hyperparameters of shape {rows.shape}, or beyond exp(+-{LOG_RANGE:g})")
+    if len(rows) > MOST_STARTS:
+        raise ValueError(f"{len(rows)} estimates")
     chosen, failed, new, wished, trainer, predictor, noisy, number, *model = facts.tolist()
     trained = None
     if number:
-        method, status, rounds, offset, scale, *members = model
-        trained = Trained(
-            tuple(rows[0].tolist()),
-            int(number),
-            tuple(int(member) for member in members),
-            TRAINERS[int(method)],
-            STATUSES[int(status)],
-            int(rounds),
-            offset,
-            scale,
-        )
-    wish = Wish(wished == 2, None if not trainer else TRAINERS[int(trainer) - 1]) if wished else None
-    question = Question(queries, PREDICTORS[int(predictor) - 1], bool(noisy)) if predictor else None
-    return Item(trained, rows[1:] if trained else rows, bool(chosen), bool(failed), int(new), wish, question)
+        if rows.ndim != 2 or not rows.size or len(model) < 6:
+            raise ValueError("a model without hyperparameters, or without members")
+        trained = _trained(rows[0], _whole(number, 2**32), model, fleet)
+    method = None if not trainer else _one_of(TRAINERS, trainer - 1.0)
+    wish = Wish(_whole(wished, 3) == 2, method) if wished else None
+    question = None
+    if predictor:
+        question = Question(_checked(queries, dimension), _one_of(PREDICTORS, predictor - 1.0), bool(noisy))
+    estimates = rows[1:] if trained else rows
+    return Item(
+        trained,
+        estimates if estimates.size else np.zeros((0, 0)),
+        bool(chosen),
+        bool(failed),
+        _whole(new, 2**53),
+        wish,
+        question,
+    )
+
+
+def _trained(log_theta: Array, number: int, model: list[float], fleet: int) -> Trained:
+    method, status, rounds, offset, scale, *others = model
+    members = tuple(_whole(member, fleet) for member in others)
+    if list(members) != sorted(set(members)):
+        raise ValueError("a model whose members are not in order")
+    if not (abs(offset) <= LARGEST and 0.0 < scale <= LARGEST):
+        raise ValueError(f"a model of observations around {offset:g} with a deviation of {scale:g}")
+    return Trained(
+        tuple(log_theta.tolist()),
+        number,
+        members,
+        _one_of(TRAINERS, method),
+        STATUSES[_whole(status, len(STATUSES))],
+        _whole(rounds, 2**53),
+        offset,
+        scale,
+    )
+
+
+def _checked(queries: Array, dimension: int) -> Array:
+    if queries.ndim != 2 or queries.shape[1] != dimension or not 0 < len(queries) <= MOST_POINTS:
+        raise ValueError(f"queries of shape {queries.shape}")
+    if not (np.abs(queries) <= LARGEST).all():
+        raise ValueError("queries that are not finite, or too large")
+    return queries
+
+
+def _whole(value: float, below: int) -> int:
+    if not (0.0 <= value < below and value.is_integer()):
+        raise ValueError(f"{value:g} where a whole number from 0 to {below - 1} was expected")
+    return int(value)
+
+
+def _one_of(names: Sequence[str], number: float) -> str:
+    return names[_whole(number, len(names))]

@@ -26,7 +26,7 @@ from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.recorder import Recorder, Reply
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
-from fleetgp.errors import NetworkError
+from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.files import own_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
@@ -80,7 +80,8 @@ class Agent:
         self._failed_in = 0
         self.requests = Requests(log)
         self._proposed: Asked | None = None
-        self._told_new = self._used_rows = self._troubles = 0
+        self._told_new = self._troubles = self._tasks = 0
+        self._used_rows = self.data.rows
         self._unsaved = False
         self._stopping = threading.Event()
         found = Checkpoint.load(self._checkpoint, description)
@@ -114,6 +115,8 @@ class Agent:
                     break
                 except EpochOverError as over:
                     self.log("view over", why=str(over))
+                except NonsenseError as nonsense:
+                    self._left_out(view, nonsense)
                 except NetworkError as error:
                     self._trouble(view, error)
                 except Exception as error:  # whatever it is, the others go on and this agent says why it does not
@@ -132,29 +135,33 @@ class Agent:
 
     def _work(self, view: View) -> None:
         """The tasks of a view, one after the other and the same at all its members, until it is over."""
-        task = 0
+        self._tasks = 0
         rules = self.description.training
         while True:
-            with self._task(view, task) as network:
-                agenda = agree_on_agenda(network, self._item(view), view.members)
+            agenda = self._agenda(view, self._item(view))
             self._adopt(agenda)
-            model = agenda.model
-            for position, _ in agenda.questions if model is not None else ():
-                task += 1
-                self._answer(view, task, agenda, position)
+            self._answer_all(view, agenda)
             wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
             if wish is not None:
-                task += 1
-                self._fulfil(view, task, agenda, wish)
-            elif model is None:
+                self._fulfil(view, agenda, wish)
+            elif agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training came to nothing")
             else:
                 self._stand_by()
-            task += 1
             self.problem = ""
             self._troubles = 0
             self.phase = "serving" if self.memory.trained is not None else "failed"
-            self.node.idle(view, task, self._pending)
+            self.node.idle(view, self._tasks, self._pending)
+
+    def _agenda(self, view: View, item: Item) -> Agenda:
+        """Everybody's item, at everybody."""
+        fleet = self.description
+        with self._task(view) as network:
+            return agree_on_agenda(network, item, view.members, len(fleet.names), fleet.dimension)
+
+    def _answer_all(self, view: View, agenda: Agenda) -> None:
+        for position, _ in agenda.questions if agenda.model is not None else ():
+            self._answer(view, agenda, position)
 
     def _pending(self) -> bool:
         grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
@@ -192,17 +199,17 @@ class Agent:
 
     # ---- training -------------------------------------------------------------------------------------------
 
-    def _fulfil(self, view: View, task: int, agenda: Agenda, wish: Wish) -> None:
+    def _fulfil(self, view: View, agenda: Agenda, wish: Wish) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before."""
         try:
-            outcome = self._train(view, task, agenda, wish)
+            outcome = self._train(view, agenda, wish)
         except NetworkError:
             if len(self.memory.estimates):
                 self.requests.warm_up(wish)
             raise
         self.requests.fulfil(wish, outcome)
 
-    def _train(self, view: View, task: int, agenda: Agenda, wish: Wish) -> str:
+    def _train(self, view: View, agenda: Agenda, wish: Wish) -> str:
         """How it ended: the status of the fit."""
         self.phase, self.round = "training", 0
         if wish.cold:
@@ -215,7 +222,7 @@ class Agent:
         self.log("training", method=method, warm=warm, members=self._named(view.members), rows=self.data.rows)
         shard = self.data.shard
         rows = self._used_rows = len(shard[1])
-        with self._task(view, task) as network:
+        with self._task(view) as network:
             progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
 
             def report(start: int, done: int, thetas: Array) -> None:
@@ -228,7 +235,8 @@ class Agent:
                     self._save()
 
             options = self.description.training_options(starts)
-            fit = train(training_method(method), [shard], network, self._kernel, options, report)
+            asides = _Asides(self, view)
+            fit = train(training_method(method), [shard], network, self._kernel, options, report, asides)
         self.node.well_done(view)
         if fit.status == "diverged":
             self._failed_in = view.id
@@ -238,7 +246,7 @@ class Agent:
             return fit.status
         trained = Trained(
             tuple(np.log(fit.thetas[0]).tolist()),
-            view.epoch(task),
+            network.epoch,
             view.members,
             method,
             fit.status,
@@ -263,7 +271,14 @@ class Agent:
 
     # ---- answering ------------------------------------------------------------------------------------------
 
-    def _answer(self, view: View, task: int, agenda: Agenda, position: int) -> None:
+    def aside(self, view: View) -> None:
+        """In the middle of a training: all members answer the questions that wait, with the model from before."""
+        self._proposed = self.requests.question()
+        question = None if self._proposed is None else self._proposed.question
+        self._answer_all(view, self._agenda(view, Item(self.memory.trained, question=question)))
+        self.phase = "training"
+
+    def _answer(self, view: View, agenda: Agenda, position: int) -> None:
         self.phase = "predicting"
         model, question = agenda.model, agenda.items[position].question
         assert model is not None
@@ -272,7 +287,7 @@ class Agent:
         if mine and self._proposed is not None:
             self._proposed.tries += 1
         try:
-            with self._task(view, task) as network:
+            with self._task(view) as network:
                 found = predict_in_units(
                     prediction_method(question.method),
                     [self.data.shard],
@@ -328,6 +343,16 @@ class Agent:
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 
+    def _left_out(self, view: View, nonsense: NonsenseError) -> None:
+        """A member sent what nobody can work with: its neighbours leave it out, and all others go on without it."""
+        culprit = view.members[nonsense.sender]
+        if culprit == self.id:
+            self._fail(nonsense)
+            return
+        self.problem = f"{self.description.names[culprit]} was left out, since it sent nonsense: {nonsense.why}"
+        self.log.error("nonsense", sender=self.description.names[culprit], error=nonsense.why)
+        self.node.lost(view, (culprit,), f"it sends nonsense: {nonsense.why}", nonsense=True)
+
     def _trouble(self, view: View, error: NetworkError) -> None:
         """Something is wrong with what was sent, not with the links: try again, but not at once."""
         self.problem = str(error)
@@ -345,12 +370,14 @@ class Agent:
         while not self._stopping.is_set() and self.requests.wish() is None and self.data.rows == self._used_rows:
             self.requests.refuse_all(f"{self.name} cannot work: {self.problem}")
             self._stopping.wait(0.2)
+        self._used_rows = self.data.rows
         self.node.withdraw(False)
 
     @contextmanager
-    def _task(self, view: View, task: int) -> Iterator[ZenohNetwork]:
-        """The network of a task; its rounds count, however it ends."""
-        with self.node.epoch(view, task) as network:
+    def _task(self, view: View) -> Iterator[ZenohNetwork]:
+        """The network of the next task, which has the same number at all members; its rounds count, however it ends."""
+        self._tasks += 1
+        with self.node.epoch(view, self._tasks - 1) as network:
             try:
                 yield network
             finally:
@@ -408,6 +435,19 @@ class Agent:
         labels = [*(f"l_{name}" for name in self.description.inputs), *hyperparameter_names(0)]
         values = np.exp(self.node.theta).tolist()
         return dict(zip(labels, values, strict=True)) if values else {}
+
+
+class _Asides:
+    """Questions that come while the fleet trains: an `Interlude` of the training."""
+
+    def __init__(self, agent: Agent, view: View) -> None:
+        self._agent, self._view = agent, view
+
+    def wanted(self) -> bool:
+        return self._agent.memory.trained is not None and self._agent.requests.question() is not None
+
+    def play(self) -> None:
+        self._agent.aside(self._view)
 
 
 class _Estimates:

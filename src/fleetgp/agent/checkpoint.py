@@ -13,11 +13,11 @@ import numpy as np
 
 from fleetgp.agent.agenda import STATUSES, Trained
 from fleetgp.agent.description import TRAINERS, Description
-from fleetgp.agent.observations import LARGEST
 from fleetgp.arrays import Array
 from fleetgp.errors import StorageError
 from fleetgp.files import private_folder, whole
 from fleetgp.hyperparameters import sound_log_theta
+from fleetgp.network.sound import LARGEST
 
 VERSION = 1
 #: Bytes; ours have some hundreds, and some thousands for a thousand agents.

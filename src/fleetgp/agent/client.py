@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from typing import Any
 
@@ -24,9 +23,10 @@ class AgentClient:
         endpoint = description.agents[description.id_of(agent)].endpoint
         settings: dict[str, Any] = {
             "mode": "client",
-            "connect": {"endpoints": [endpoint], "timeout_ms": round(1000 * reach), "exit_on_failure": True},
+            # One attempt (0: none after it), so that nobody waits where nobody listens.
+            "connect": {"endpoints": [endpoint], "timeout_ms": 0, "exit_on_failure": True},
             "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-            "transport": {"shared_memory": {"enabled": False}},
+            "transport": {"shared_memory": {"enabled": False}, "unicast": {"open_timeout": round(1000 * reach)}},
         }
         own = description.credentials(OPERATOR)
         if own is not None:
@@ -34,9 +34,8 @@ class AgentClient:
             settings["transport"]["link"] = {"tls": tls}
         unreachable = f"{agent} cannot be reached at {endpoint}: is it running?"
         try:
-            _knock(endpoint, reach)
             self._session = open_session(settings, unreachable)
-        except (OSError, NetworkError) as error:
+        except NetworkError as error:
             raise NetworkError(unreachable) from error
 
     def request(self, verb: str, within: float = 10.0, **content: Any) -> Any:
@@ -71,11 +70,3 @@ class AgentClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _knock(endpoint: str, seconds: float) -> None:
-    """Raise at once where nobody listens, for which Zenoh would wait."""
-    kind, place = endpoint.split("/", 1)
-    if kind != "quic":
-        host, port = place.rsplit(":", 1)
-        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()

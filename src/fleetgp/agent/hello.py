@@ -6,19 +6,26 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fleetgp.agent.membership import Record, decode_records, encode_records
+from fleetgp.agent.membership import Record, decode_records, encode_records, is_whole
 from fleetgp.errors import NetworkError
+from fleetgp.hyperparameters import LOG_RANGE
+
+#: Length-scales are as many as the inputs: no fleet has more hyperparameters than this.
+MOST_PARAMETERS = 1000
 
 
 @dataclass(frozen=True)
 class Hello:
-    """digest: of the fleet's description.  records, summary: of the membership, as far as the sender knows it.
+    """digest: of the fleet's description.  started, number: of the sender's process, and of the hello in it.
 
+    summary: of the membership as the sender knows it.  records: those of it that the receiver seems to lack.
     epoch, round, waiting: the task it works on, the round it is in, and whom it waits for there; 0 if none.
     theta: its current estimate, in logarithms; empty if it has none.
     """
 
     digest: str = ""
+    started: int = 0
+    number: int = 0
     summary: int = 0
     records: tuple[Record, ...] = ()
     epoch: int = 0
@@ -26,9 +33,15 @@ class Hello:
     waiting: frozenset[int] = frozenset()
     theta: tuple[float, ...] = ()
 
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.started, self.number
+
     def encode(self) -> bytes:
         facts = {
             "digest": self.digest,
+            "started": self.started,
+            "number": self.number,
             "summary": self.summary,
             "records": encode_records(self.records),
             "epoch": self.epoch,
@@ -42,22 +55,40 @@ class Hello:
     def decode(cls, data: bytes) -> Hello:
         """A hello, or a NetworkError; nothing else can come out.
 
-        >>> hello = Hello("abc", 7, (Record(1, 2),), 3, 4, frozenset({1}), (0.5,))
+        >>> hello = Hello("abc", 5, 6, 7, (Record(1, 2),), 3, 4, frozenset({1}), (0.5,))
         >>> Hello.decode(hello.encode()) == hello
         True
         """
         try:
-            facts: dict[str, Any] = json.loads(data)
-            records = tuple(decode_records(facts["records"]))
-            found = cls(records=records, **{name: facts[name] for name in ("digest", "summary", "epoch", "round")})
-            waiting, theta = facts["waiting"], facts["theta"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise NetworkError(f"no hello: {type(error).__name__}: {error}") from error
-        whole = [found.summary, found.epoch, found.round, *(waiting if isinstance(waiting, list) else [None])]
-        sound = all(isinstance(value, int) and not isinstance(value, bool) for value in whole)
-        numbers = isinstance(theta, list) and all(isinstance(value, int | float) for value in theta)
-        if not (isinstance(found.digest, str) and sound and numbers):
-            raise NetworkError("no hello: something has the wrong type")
+            facts: Any = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise NetworkError(f"expected a hello in JSON, got {type(error).__name__}: {error}") from error
+        if not isinstance(facts, dict) or set(facts) != set(cls.__dataclass_fields__):
+            raise NetworkError("expected a hello with all its fields")
+        waiting, theta = facts["waiting"], facts["theta"]
+        if not (isinstance(facts["digest"], str) and isinstance(waiting, list) and isinstance(theta, list)):
+            raise NetworkError("expected a hello whose fields have their types")
+        if not all(map(is_whole, (*(facts[name] for name in _WHOLE), *waiting))):
+            raise NetworkError("expected a hello with whole numbers")
+        if len(theta) > MOST_PARAMETERS or not all(map(_is_log_theta, theta)):
+            raise NetworkError(f"expected hyperparameters with logarithms within {LOG_RANGE:g} of 0")
         return cls(
-            found.digest, found.summary, records, found.epoch, found.round, frozenset(waiting), tuple(map(float, theta))
+            records=tuple(decode_records(facts["records"])),
+            digest=facts["digest"],
+            waiting=frozenset(waiting),
+            theta=tuple(map(float, theta)),
+            **{name: facts[name] for name in _WHOLE},
         )
+
+
+def longest(agents: int, links: int) -> int:
+    """Bytes of the longest hello that a fleet of so many agents and links has reason to send; more is junk."""
+    return 2**14 + 160 * agents + 48 * links
+
+
+_WHOLE = ("started", "number", "summary", "epoch", "round")
+
+
+def _is_log_theta(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and -LOG_RANGE <= value <= LOG_RANGE  # type: ignore[operator]

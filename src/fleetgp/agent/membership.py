@@ -9,13 +9,23 @@ that was cut off goes on as a view of its own, and what heals makes one view of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
+
+#: How far an incarnation may lie beyond what is known. They are milliseconds since 1970, so that this is some 70 years:
+#: clocks may be that wrong, but no agent can make another one's number so large that it has no next.
+INCARNATION_LEAP = 2**41
+
+#: More records than any fleet has agents are nonsense.
+MOST_RECORDS = 10_000
+
+#: Incarnation and version of a record.
+Age = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Record:
     view: int = 0
 
     @property
-    def age(self) -> tuple[int, int]:
+    def age(self) -> Age:
         return self.incarnation, self.version
 
 
@@ -81,6 +91,7 @@ class Membership:
         self.neighbours = tuple(graph.neighbours(agent))
         self._linked = {agent: set(graph.neighbours(agent)) for agent in range(graph.agents)}
         self._records = {agent: Record(agent, incarnation)}
+        self._began = incarnation
         self._renewed()
 
     @property
@@ -108,11 +119,23 @@ class Membership:
         """Leave a view that had begun: it can never begin again."""
         return self._say(view=0, restarts=self.own.restarts + 1)
 
+    def check(self, records: Iterable[Record]) -> None:
+        """A NetworkError where records say what cannot be, whoever is meant by them: nobody may pass them on."""
+        for record in records:
+            if record.agent not in self._linked:
+                raise NetworkError(f"a record of agent {record.agent}, which this fleet does not have")
+            if not self._linked[record.agent].issuperset(record.up):
+                raise NetworkError(f"a record of agent {record.agent} with links that this fleet does not have")
+            known = self._records.get(record.agent)
+            limit = max(self._began, 0 if known is None else known.incarnation) + INCARNATION_LEAP
+            if record.incarnation > limit:
+                raise NetworkError(f"a record of agent {record.agent} with the incarnation {record.incarnation}")
+
     def merge(self, records: Iterable[Record]) -> bool:
         """Take in what a neighbour knows; whether some of it was news."""
         news = False
         for record in records:
-            if not 0 <= record.agent < self.graph.agents:
+            if record.agent not in self._linked:
                 continue
             if record.agent == self.agent:
                 if record.age > self.own.age:  # said by an earlier self
@@ -141,11 +164,6 @@ class Membership:
         """The members that have not declared themselves ready for this view."""
         return tuple(m for m in self.view.members if self._records[m].view != self.view.id)
 
-    @property
-    def summary(self) -> int:
-        """A number that two agents have in common where they know the same."""
-        return self._summary
-
     def _say(self, **changes: Any) -> bool:
         if all(getattr(self.own, name) == value for name, value in changes.items()):
             return False
@@ -154,6 +172,17 @@ class Membership:
         return True
 
     def _renewed(self) -> None:
+        self.__dict__.pop("view", None)
+        self.__dict__.pop("summary", None)
+
+    @cached_property
+    def summary(self) -> int:
+        """A number that two agents have in common where they know the same."""
+        return _hash(str([(r.agent, r.age) for r in self.records]), 6)
+
+    @cached_property
+    def view(self) -> View:
+        """The agents that can be reached over links that are up at both ends."""
         linked: dict[int, list[int]] = {agent: [] for agent in self._records}  # up at both ends
         for agent, record in self._records.items():
             for other in record.up:
@@ -166,35 +195,35 @@ class Membership:
         edges = tuple(sorted((a, b) for a in members for b in set(linked[a]) if a < b))
         named = tuple(sorted(members))
         started = [(m, self._records[m].incarnation, self._records[m].restarts) for m in named]
-        self.view = View(named, edges, _hash(f"{started} {edges}", 6))
-        self._summary = _hash(str([(r.agent, r.age) for r in self.records]), 6)
+        return View(named, edges, _hash(f"{started} {edges}", 6))
 
 
 # ---- as bytes -----------------------------------------------------------------------------------------------
 
 
-def encode_records(records: Iterable[Record]) -> list[dict[str, Any]]:
-    return [asdict(record) for record in records]
+def encode_records(records: Iterable[Record]) -> list[list[Any]]:
+    """Records as JSON has them, each a list in the order of its fields."""
+    return [list(astuple(record)) for record in records]
 
 
 def decode_records(items: object) -> list[Record]:
     """Records as they were told, or a NetworkError."""
-    if not isinstance(items, list) or len(items) > 100_000:
-        raise NetworkError("a list of records was expected")
+    if not isinstance(items, list) or len(items) > MOST_RECORDS:
+        raise NetworkError(f"expected a list of at most {MOST_RECORDS} records")
     return [_record(item) for item in items]
 
 
 def _record(item: object) -> Record:
-    if not isinstance(item, dict) or set(item) != set(Record.__dataclass_fields__):
-        raise NetworkError("a record with all its fields was expected")
-    up = item["up"]
-    numbers: Sequence[object] = [value for name, value in item.items() if name != "up"]
-    if not isinstance(up, list) or not all(_whole(value) for value in (*numbers, *up)):
-        raise NetworkError("a record must hold whole numbers")
-    return Record(**{**item, "up": tuple(sorted(set(up)))})
+    if not isinstance(item, list) or len(item) != len(Record.__dataclass_fields__):
+        raise NetworkError("expected a record with all its fields")
+    agent, incarnation, version, up, restarts, view = item
+    if not isinstance(up, list) or not all(map(is_whole, (agent, incarnation, version, restarts, view, *up))):
+        raise NetworkError("expected a record of whole numbers")
+    return Record(agent, incarnation, version, tuple(sorted(set(up))), restarts, view)
 
 
-def _whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number of at most 63 bits, and not negative."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 

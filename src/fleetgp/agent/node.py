@@ -2,51 +2,41 @@
 
 A control thread owns membership: it hears of links and hellos, tells neighbours what is new, and interrupts the work of
 a view that is over. The working thread asks it for the next view (`agree`) and for the network of a task (`epoch`).
+What is decided is decided by pure parts: `Membership` (who takes part), `Neighbourhood` (who is fit for work) and
+`Gossip` (who is told what).
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.hello import Hello
+from fleetgp.agent.gossip import Gossip
+from fleetgp.agent.hello import Hello, longest
+from fleetgp.agent.inbox import Action, Inbox
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership import Membership, Record, View
+from fleetgp.agent.membership import Membership, View
+from fleetgp.agent.neighbourhood import HEARTBEAT, Neighbourhood
 from fleetgp.errors import NetworkError
 from fleetgp.network.links import EpochOverError, Links
 from fleetgp.network.session import Security
 from fleetgp.network.zenoh import ZenohNetwork
 
-#: Seconds between two hellos to a neighbour.
-HEARTBEAT = 0.5
 #: Seconds for which a view must stand still before an agent declares itself ready for it.
 SETTLE = 0.15
-#: A neighbour that missed n deadlines in a row is let in again after at most this many deadlines.
-LONGEST_PENALTY = 16
+#: Seconds for which news are gathered before they are told: many changes at once make one message.
+GATHER = 0.03
+#: Hellos of one neighbour, events of one link, and requests of operators that may wait; the rest is refused.
+HELLOS, EVENTS, REQUESTS = 16, 8, 64
+#: Actions between two looks at what follows from them.
+BATCH = 64
 
 
 class StoppedError(EpochOverError):
     """The agent was told to stop."""
-
-
-@dataclass
-class _Neighbour:
-    """What is known of a neighbour besides its record."""
-
-    linked: bool = False
-    greeted: bool = False
-    refused: str = ""
-    heard: float = 0.0
-    since: float = 0.0
-    hello: Hello = field(default_factory=Hello)
-    misses: int = 0
-    suspended: Record | None = None
-    until: float = 0.0
 
 
 class Node:
@@ -58,36 +48,42 @@ class Node:
     def __init__(self, description: Description, agent: int, log: Log, beat: Callable[[], None]) -> None:
         self.description, self.agent, self.log = description, agent, log
         self._on_beat = beat
-        self._withdrawn = False
         self.theta: list[float] = []
-        self.incarnation = time.time_ns() // 1_000_000
-        self._membership = Membership(agent, description.graph, self.incarnation)
-        self._neighbours = {j: _Neighbour() for j in self._membership.neighbours}
+        self._started = time.time_ns() // 1_000_000
+        self._number = 0
+        self._membership = Membership(agent, description.graph, self._started)
+        self._gossip = Gossip(self._membership)
+        self._neighbours = Neighbourhood(self._membership.neighbours, description.timeouts.round)
         self._changed = threading.Condition()
-        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._running: View | None = None
         self._network: ZenohNetwork | None = None
         self._began = time.monotonic()
-        self._stopping = self._worked = False
+        self._stopping = self._worked = self._withdrawn = self._closed = self._news = False
         self._silence = max(2.0 * HEARTBEAT, description.timeouts.lease)
+        self.links = self._linked()
+        self._thread = threading.Thread(target=self._control, name="control", daemon=True)
+        self._thread.start()
+
+    def _linked(self) -> Links:
+        description, agent, neighbours = self.description, self.agent, self._membership.neighbours
         own = description.credentials(description.names[agent])
         security = None
         if own is not None:
             security = Security(own.authority, own.certificate, own.key, description.names)
-        self.links = Links(
-            [(agent, j) for j in self._neighbours],
+        return Links(
+            [(agent, j) for j in neighbours],
             hosted=[agent],
             listen=description.agents[agent].endpoint,
-            endpoints={j: description.agents[j].endpoint for j in self._neighbours},
+            endpoints={j: description.agents[j].endpoint for j in neighbours},
             run=description.run,
             lease=description.timeouts.lease,
             security=security,
-            changed=lambda _, j, up: self._events.put(lambda: self._link(j, up)),
-            hello=lambda _, j, data: self._events.put(lambda: self._heard(j, data)),
-            early=lambda _: self._events.put(self._wake),
+            longest_hello=longest(description.graph.agents, len(description.graph.edges)),
+            changed=lambda _, j, up: self._link_changed(j, up),
+            hello=lambda _, j, data: self._hello_came(j, data),
+            early=lambda _: self.wake(),
         )
-        self._thread = threading.Thread(target=self._control, name="control", daemon=True)
-        self._thread.start()
 
     # ---- for the working thread ---------------------------------------------------------------------------
 
@@ -101,20 +97,22 @@ class Node:
                 if view.id != seen:
                     seen, since = view.id, now
                 if now - since >= SETTLE and not self._holding(view, now) and self._membership.declare(view.id):
-                    self._tell()
+                    self._spread()
                 if self._membership.own.view == view.id and self._membership.agreed:
                     self._running, self._worked = view, True
                     return view
                 if now - since >= self.description.timeouts.round + SETTLE and not self._holding(view, now):
-                    self._suspend(set(self._membership.unready) & set(self._neighbours), "not ready in time")
+                    late = [j for j in self._membership.unready if j in self._neighbours]
+                    self._suspend(late, "not ready in time")
                     since = now
                 self._changed.wait(0.05)
 
     @contextmanager
     def epoch(self, view: View, task: int) -> Iterator[ZenohNetwork]:
-        """The network for one task of a view, among its members only."""
+        """The network for one task of a view, among its members only. Tasks may be nested."""
         with self._changed:
             self._check_running(view)
+            outer = self._network
             network = ZenohNetwork(
                 self.links,
                 view.graph,
@@ -129,14 +127,13 @@ class Node:
             yield network
         finally:
             with self._changed:
-                self._network = None
+                self._network = outer
                 network.close()
 
     def well_done(self, view: View) -> None:
         """Some real work was finished: whoever took part in it is not slow."""
         with self._changed:
-            for j in set(view.members) & set(self._neighbours):
-                self._neighbours[j].misses = 0
+            self._neighbours.well_done(view.members)
 
     def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> None:
         """Wait until there is something to do: of one's own, or because a neighbour has begun the next task."""
@@ -144,16 +141,18 @@ class Node:
         with self._changed:
             while True:
                 self._check_running(view)
-                begun = any(n.hello.epoch == epoch for n in self._neighbours.values())
-                if wanted() or begun or self.links.came_early(epoch):
+                if wanted() or self._neighbours.begun(epoch) or self.links.came_early(epoch):
                     return
                 self._changed.wait(0.5)
 
-    def lost(self, view: View, neighbours: tuple[int, ...], why: str) -> None:
-        """A view is over because neighbours missed a deadline, or sent what nobody can work with."""
+    def lost(self, view: View, neighbours: Iterable[int], why: str, *, nonsense: bool = False) -> None:
+        """A view is over because neighbours missed a deadline, or somebody sent what nobody can work with.
+
+        nonsense: those who are no neighbours of this agent are left out by those who are.
+        """
         with self._changed:
             if self._running is not None and self._running.id == view.id:  # else it was over before: nobody is to blame
-                self._suspend(set(neighbours), why)
+                self._suspend([j for j in neighbours if j in self._neighbours], why, nonsense=nonsense)
                 self._give_up(why)
                 self._settle()
 
@@ -172,23 +171,24 @@ class Node:
 
     # ---- for anybody ----------------------------------------------------------------------------------------
 
-    def call(self, action: Callable[[], None]) -> None:
-        """Have the control thread do something short."""
-        self._events.put(action)
+    def call(self, action: Action) -> bool:
+        """Have the control thread do something short for an operator; False if too much is waiting already."""
+        return self._inbox.put(action, source="request", most=REQUESTS)
 
     def wake(self) -> None:
         """There is something to do."""
-        self._events.put(self._wake)
+        self._inbox.put(self._wake, source="wake", most=1)
 
     def stop(self) -> None:
         """Interrupt all work; `agree` and `idle` raise StoppedError from now on."""
         self._stopping = True
-        self._events.put(lambda: self._give_up("stopping"))
-        self._events.put(self._wake)
+        self._inbox.put(lambda: self._give_up("stopping"))
+        self._inbox.put(self._wake)
 
     def close(self) -> None:
         """Leave: links that are dead do not keep anybody here."""
-        self._events.put(None)
+        self._closed = True
+        self._inbox.put(self._wake)
         self._thread.join(timeout=5.0)
         closing = threading.Thread(target=self.links.close, daemon=True)
         closing.start()
@@ -206,33 +206,49 @@ class Node:
 
     def neighbours(self) -> dict[str, str]:
         """Every neighbour: "up", or why not."""
-        return {self.description.names[j]: self._standing(n) for j, n in self._neighbours.items()}
+        return {self.description.names[j]: neighbour.standing for j, neighbour in self._neighbours.items()}
 
     def disagreement(self) -> float | None:
         """The largest difference to a neighbour's log theta, as last told."""
-        others = [n.hello.theta for n in self._neighbours.values() if n.linked]
-        told = [theta for theta in others if theta and len(theta) == len(self.theta)]
-        if not self.theta or not told:
-            return None
-        return float(max(abs(a - b) for theta in told for a, b in zip(self.theta, theta, strict=True)))
+        return self._neighbours.disagreement(self.theta)
+
+    # ---- in Zenoh's threads ---------------------------------------------------------------------------------
+
+    def _link_changed(self, j: int, up: bool) -> None:
+        self._inbox.put(lambda: self._link(j, up), source=("link", j), most=EVENTS)
+
+    def _hello_came(self, j: int, data: bytes) -> None:
+        try:
+            hello = Hello.decode(data)
+        except NetworkError:
+            self.links.drop("malformed")
+            return
+        if not self._inbox.put(lambda: self._heard(j, hello), source=("hello", j), most=HELLOS):
+            self.links.drop("flooded")
 
     # ---- the control thread -----------------------------------------------------------------------------
 
     def _control(self) -> None:
-        beat = time.monotonic()
-        while True:
-            try:
-                action = self._events.get(timeout=max(0.0, beat - time.monotonic()))
-            except queue.Empty:
-                action = self._wake
-            if action is None:
-                return
-            self._do(action)
+        beat = spread = time.monotonic()
+        while not self._closed:
+            due = min(beat, spread) if self._news else beat
+            action = self._inbox.get(due - time.monotonic())
+            for _ in range(BATCH):
+                if action is None:
+                    break
+                self._do(action)
+                action = self._inbox.get(0.0)
+            if action is not None:
+                self._do(action)
+            self._do(self._settle)
             if time.monotonic() >= beat:
                 self._do(self._beat)
                 beat = time.monotonic() + HEARTBEAT
+            if self._news and time.monotonic() >= spread:
+                self._do(self._tell)
+                spread = time.monotonic() + GATHER
 
-    def _do(self, action: Callable[[], None]) -> None:
+    def _do(self, action: Action) -> None:
         try:
             with self._changed:
                 action()
@@ -250,74 +266,88 @@ class Node:
                 self.log.warn("link renewed", neighbour=self.description.names[j])
                 neighbour.since = now
                 self.links.renew(self.agent, j)
-        self._readmit()
         self._settle()
-        for j, neighbour in self._neighbours.items():
-            if neighbour.linked:
-                self._greet(j, everything=False)
+        for j in self._neighbours.linked:
+            self._greet(j)
         self._on_beat()
 
     def _wake(self) -> None:
         self._changed.notify_all()
 
     def _link(self, j: int, up: bool) -> None:
-        neighbour = self._neighbours[j]
-        if up == neighbour.linked:
+        if up == self._neighbours[j].linked:
             return
-        neighbour.linked, neighbour.greeted, neighbour.refused = up, False, ""
-        neighbour.since = time.monotonic()
+        self._neighbours.link(j, up, time.monotonic())
         if up:
-            self._greet(j, everything=True)
+            self._gossip.opened(j)
+            self._greet(j)
+            if self._neighbours[j].suspended is not None:
+                self.log.warn("left out for now", neighbour=self.description.names[j], why=self._neighbours[j].why)
         else:
             self.log("link down", neighbour=self.description.names[j])
-        self._settle()
 
-    def _heard(self, j: int, data: bytes) -> None:
-        neighbour = self._neighbours[j]
-        try:
-            hello = Hello.decode(data)
-        except NetworkError:
-            self.links.drop("malformed")
-            return
+    def _heard(self, j: int, hello: Hello) -> None:
+        neighbour, now = self._neighbours[j], time.monotonic()
         if hello.digest != self.description.digest:
-            if neighbour.refused != hello.digest:
-                neighbour.refused, neighbour.greeted = hello.digest, False
-                self.log.error(
-                    "refused",
-                    neighbour=self.description.names[j],
-                    why="it holds another fleet description",
-                    its_digest=hello.digest[:16],
-                    own_digest=self.description.digest[:16],
-                )
-                self._settle()
+            self._refuse(j, hello.digest)
             return
         if not self.links.up(self.agent, j):
             return  # a last word of a link that is down
         if not neighbour.linked:
             self._link(j, True)
-        neighbour.refused, neighbour.heard, neighbour.hello = "", time.monotonic(), hello
+        if self._neighbours.replayed(j, hello, now):
+            self.links.drop("replayed")
+            return
+        try:
+            self._check(hello)
+        except NetworkError as error:
+            self.links.drop("nonsense")
+            if neighbour.suspended is None:
+                self._suspend([j], f"it sends nonsense: {error}", nonsense=True)
+            return
+        neighbour.refused, neighbour.heard, neighbour.hello = "", now, hello
         if self.agent in hello.waiting and (self._network is None or hello.epoch != self._network.epoch):
             self.links.send_again(self.agent, j, hello.epoch, hello.round)
         self._changed.notify_all()
         if not neighbour.greeted:
             neighbour.greeted = True
             self.log("neighbour up", neighbour=self.description.names[j])
-        news = self._membership.merge(hello.records)
-        self._readmit()
-        self._settle(news)
-        if hello.summary != self._membership.summary:
-            self._greet(j, everything=True)
+        self._gossip.told(j, hello.records)
+        if self._membership.merge(hello.records):
+            self._spread()
+        self._gossip.compared(j, hello.summary, now)
+        self._news |= bool(self._gossip.news(j))
 
-    def _settle(self, news: bool = False) -> None:
-        """What follows from a change: tell it, and end the work of a view that is over."""
-        up = [j for j, n in self._neighbours.items() if self._standing(n) == "up" and not self._withdrawn]
-        news |= self._membership.call_up(up)
+    def _check(self, hello: Hello) -> None:
+        """A NetworkError where a hello says what cannot be."""
+        self._membership.check(hello.records)
+        if len(hello.theta) not in (0, self.description.dimension + 2):
+            raise NetworkError(f"{len(hello.theta)} hyperparameters")
+        if any(agent >= self.description.graph.agents for agent in hello.waiting):
+            raise NetworkError("it waits for agents that this fleet does not have")
+
+    def _refuse(self, j: int, digest: str) -> None:
+        neighbour = self._neighbours[j]
+        if neighbour.refused != digest:
+            neighbour.refused, neighbour.greeted = digest, False
+            self.log.error(
+                "refused",
+                neighbour=self.description.names[j],
+                why="it holds another fleet description",
+                its_digest=digest[:16],
+                own_digest=self.description.digest[:16],
+            )
+
+    # ---- under the lock, in either thread -------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """What follows from all that has changed: whom to call up, and the end of work for a view that is over."""
+        for j in self._neighbours.readmit(self._membership, time.monotonic()):
+            self.log("readmitted", neighbour=self.description.names[j])
+        if self._membership.call_up(() if self._withdrawn else self._neighbours.up):
+            self._spread()
         if self._running is not None and self._membership.view.id != self._running.id:
             self._give_up("the membership changes")
-            news = True
-        if news:
-            self._tell()
-            self._changed.notify_all()
 
     def _give_up(self, why: str) -> None:
         if self._running is None:
@@ -328,67 +358,47 @@ class Node:
             names = [self.description.names[j] for j in self._network.waiting_for]
             self.log("interrupted", why=why, round=self._network.round, waiting_for=names)
             self._network.interrupt(why)
-        self._tell()
+        self._spread()
+
+    def _spread(self) -> None:
+        """There is news: the working thread looks at it, and the control thread tells it."""
+        self._news = True
         self._changed.notify_all()
+        self.wake()
 
     def _tell(self) -> None:
-        for j, neighbour in self._neighbours.items():
-            if neighbour.linked:
-                self._greet(j, everything=True)
+        self._news = False
+        for j in self._neighbours.linked:
+            if self._gossip.news(j):
+                self._greet(j)
 
-    def _greet(self, j: int, *, everything: bool) -> None:
-        network = self._network
+    def _greet(self, j: int) -> None:
+        network, records = self._network, self._gossip.news(j)
+        self._number += 1
         hello = Hello(
             self.description.digest,
+            self._started,
+            self._number,
             self._membership.summary,
-            self._membership.records if everything else (self._membership.own,),
+            records,
             0 if network is None else network.epoch,
             0 if network is None else network.exchanging,
             frozenset() if network is None else network.waiting_for,
             tuple(self.theta),
         )
         self.links.greet(self.agent, j, hello.encode())
+        self._gossip.told(j, records)
 
-    # ---- who is believed to be there -------------------------------------------------------------------
-
-    def _standing(self, neighbour: _Neighbour) -> str:
-        if neighbour.refused:
-            return "refused: it holds another fleet description"
-        if not neighbour.linked:
-            return "down"
-        if not neighbour.greeted:
-            return "silent"
-        return "up" if neighbour.suspended is None else "suspended: it missed a deadline"
-
-    def _suspend(self, neighbours: set[int], why: str) -> None:
-        """Do without neighbours until they say that they are ready for work."""
-        for j in sorted(neighbours):
-            neighbour = self._neighbours[j]
-            penalty = min(2**neighbour.misses - 1, LONGEST_PENALTY) * self.description.timeouts.round
-            neighbour.misses += 1
-            neighbour.until = time.monotonic() + penalty
-            neighbour.suspended = self._membership.of(j) or Record(j, 0)
+    def _suspend(self, neighbours: Iterable[int], why: str, *, nonsense: bool = False) -> None:
+        for j in neighbours:
+            record = self._membership.of(j)
+            penalty = self._neighbours.suspend(j, record, why, time.monotonic(), nonsense=nonsense)
             self.log.warn("suspended", neighbour=self.description.names[j], why=why, penalty=penalty)
-        if neighbours:
-            self._settle()
-
-    def _readmit(self) -> None:
-        for j, neighbour in self._neighbours.items():
-            record, before = self._membership.of(j), neighbour.suspended
-            if before is None or record is None or time.monotonic() < neighbour.until:
-                continue
-            if record.age > before.age and record.view:
-                neighbour.suspended = None
-                self.log("readmitted", neighbour=self.description.names[j])
+        self.wake()
 
     def _word(self, j: int) -> tuple[int, frozenset[int]] | None:
-        """In which round a neighbour waits, and for whom, if it has just said so and works in the same epoch."""
-        neighbour, network = self._neighbours[j], self._network
-        hello = neighbour.hello
-        recent = time.monotonic() - neighbour.heard < 4 * HEARTBEAT
-        if not recent or network is None or hello.epoch != network.epoch or not hello.waiting:
-            return None
-        return hello.round, hello.waiting
+        network = self._network
+        return None if network is None else self._neighbours.word(j, network.epoch, time.monotonic())
 
     def _holding(self, view: View, now: float) -> bool:
         """At the start: whether to wait for those who have not come yet, since nobody has begun."""

@@ -17,9 +17,8 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.tables import read_observations
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
+from fleetgp.network.sound import LARGEST
 
-#: Larger values are refused, as everywhere.
-LARGEST = 1e100
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 

@@ -13,7 +13,11 @@ from fleetgp.agent.agenda import Question, Trained, Wish
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import View
+from fleetgp.errors import NetworkError
 from fleetgp.prediction import Prediction
+
+#: Questions that may wait at an agent.
+MOST_WAITING = 64
 
 
 @dataclass(eq=False)
@@ -56,6 +60,8 @@ class Requests:
 
     def ask(self, asked: Asked) -> None:
         with self._lock:
+            if len(self._asked) >= MOST_WAITING:
+                raise NetworkError(f"{MOST_WAITING} questions wait here already: ask another agent, or later")
             self._asked.append(asked)
 
     def question(self) -> Asked | None:
@@ -90,6 +96,8 @@ class Requests:
     def add_wish(self, wish: Wish) -> int:
         """Its number."""
         with self._lock:
+            if len(self._wishes) >= MOST_WAITING:
+                raise NetworkError(f"{MOST_WAITING} trainings wait here already")
             self._wished += 1
             self._wishes.append((self._wished, wish))
             return self._wished

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.agenda import Question, Wish
+from fleetgp.agent.agenda import MOST_POINTS, Question, Wish
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
-from fleetgp.agent.observations import LARGEST
 from fleetgp.agent.requests import Asked
 from fleetgp.agent.status import status_of
 from fleetgp.errors import FleetGPError, InputError, unknown_name
 from fleetgp.network.session import OPERATOR, prefix_of
+from fleetgp.network.sound import LARGEST
 
-#: A longer request is refused; so are more points, and longer waiting.
+#: A longer request is refused, and so is longer waiting.
 MAX_REQUEST_BYTES = 8 * 2**20
-MAX_POINTS = 20_000
 MAX_SECONDS = 86_400.0
 
 Reply = Callable[[dict[str, Any]], None]
@@ -53,14 +52,17 @@ class Service:
             query.reply(query.key_expr, json.dumps(told).encode())
             query.drop()
 
-        self._agent.node.call(lambda: self._do(verb, payload, reply))
+        if len(payload) > MAX_REQUEST_BYTES:
+            reply(
+                {"error": f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got {len(payload)}", "wrong": True}
+            )
+        elif not self._agent.node.call(lambda: self._do(verb, payload, reply)):
+            reply({"error": f"{self._agent.name} has too many requests waiting: try again later"})
 
     def _do(self, verb: str, payload: bytes, reply: Reply) -> None:
         try:
             if verb not in self._verbs:
                 raise unknown_name("request", verb, self._verbs)
-            if len(payload) > MAX_REQUEST_BYTES:
-                raise InputError(f"a request of {len(payload)} bytes is over the limit of {MAX_REQUEST_BYTES}")
             try:
                 request = json.loads(payload or b"{}")
             except (ValueError, RecursionError) as error:
@@ -98,8 +100,8 @@ class Service:
             raise InputError(f"queries must be finite, of shape (T, {description.dimension}), but {queries.shape} came")
         if np.abs(queries).max(initial=0.0) > LARGEST:
             raise InputError(f"some queries are beyond {LARGEST:g}: use other units")
-        if len(queries) > MAX_POINTS:
-            raise InputError(f"at most {MAX_POINTS} points can be asked for at once, but {len(queries)} came")
+        if not 0 < len(queries) <= MOST_POINTS:
+            raise InputError(f"expected 1 to {MOST_POINTS} points at once, got {len(queries)}")
         if not 0.0 < seconds <= MAX_SECONDS:
             raise InputError(f"seconds must lie above 0 and up to {MAX_SECONDS:g}, but {seconds} came")
         question = Question(queries, method, bool(request.get("noisy")))

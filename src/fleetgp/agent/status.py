@@ -33,6 +33,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
         },
         "neighbours": node.neighbours(),
         "bytes": sum(node.links.sent.values()),
+        "told": node.links.told,
         "dropped": dict(node.links.dropped),
         "resent": node.links.resent,
         "rows": agent.data.rows,

@@ -5,6 +5,7 @@ from fleetgp.consensus.batch import BatchOutcome, BatchRule, FloodRule, Scope, i
 from fleetgp.consensus.dale import dale
 from fleetgp.consensus.extrema import maximum, minimum
 from fleetgp.consensus.flooding import total
+from fleetgp.consensus.interlude import Interlude, WithInterludes
 from fleetgp.consensus.iterate import NeighbourRule, Outcome, iterate
 from fleetgp.consensus.jor import jor
 from fleetgp.consensus.power import optimal_relaxation, power_method
@@ -14,6 +15,7 @@ __all__ = [
     "BatchOutcome",
     "BatchRule",
     "FloodRule",
+    "Interlude",
     "Maximin",
     "NeighbourRule",
     "Outcome",
@@ -22,6 +24,7 @@ __all__ = [
     "Status",
     "Verdict",
     "Watch",
+    "WithInterludes",
     "average",
     "average_items",
     "dale",

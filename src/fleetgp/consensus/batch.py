@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
 from fleetgp.graph import Graph
 from fleetgp.network import Cargo, Incoming, Network
+from fleetgp.network.sound import check_told
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,10 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
     for _ in range(rounds):
         if not items_left.size:
             break
-        everyone = np.stack(network.flood(rule.message(state), rule.kind))
+        own = rule.message(state)
+        told = network.flood(own, rule.kind)
+        check_told(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
+        everyone = np.stack(told)
         with np.errstate(over="ignore", invalid="ignore"):
             state = rule.update(state, everyone)
             result.state[:, items_left] = state
@@ -224,6 +229,10 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
             items_left, state, rule = items_left[keep], state[:, keep], rule.narrow(keep)
             stopping.narrow(keep)
     return result
+
+
+def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:
+    return value.shape == shape
 
 
 def _judge(result: BatchOutcome, verdict: Verdict, alive: BoolArray) -> BoolArray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.network import Network
+from fleetgp.network.sound import check_told
 
 
 def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
@@ -19,4 +20,8 @@ def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
     >>> total(InProcess(Graph.path(3)), np.array([1.0, 5.0, 2.0])).item()
     8.0
     """
-    return np.asarray(np.sum(network.flood(x, kind), axis=0))
+    told, shape = network.flood(x, kind), x.shape[1:]
+    check_told(
+        told, lambda _, value: value.shape == shape and bool(np.isfinite(value).all()), f"{shape} finite numbers"
+    )
+    return np.asarray(np.sum(told, axis=0))

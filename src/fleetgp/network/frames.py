@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import NetworkError
+from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology
 from fleetgp.network.base import Cargo, Incoming, Network
 from fleetgp.network.ledger import FRAMING
+from fleetgp.network.sound import is_sound
 from fleetgp.network.wire import HEADER_BYTES, Frame, Part, part_bytes, phase_number
 
 Edge = tuple[int, int]
@@ -56,7 +57,7 @@ class FrameNetwork(Network):
         received = self._round(outgoing, list(expected), self.round)
         for edge_ends, wanted in expected.items():
             for kind, (place, shape) in wanted.items():
-                result[kind][place] = _content(received.get(edge_ends), kind, shape)
+                result[kind][place] = _content(received[edge_ends], kind, shape)
         return result
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
@@ -81,11 +82,19 @@ class FrameNetwork(Network):
             for (s, receiver), frame in received.items():
                 heard: dict[int, list[Part]] = defaultdict(list)
                 for part in frame.parts:
+                    self._check_relayed(part, s)
                     heard[part.origin].append(part)
                 passed[s, receiver].update(heard)
                 for origin, parts_heard in heard.items():
                     known[self._position[receiver]].setdefault(origin, tuple(parts_heard))
         return {kind: self._everyones(known[0], kind) for kind in items}
+
+    def _check_relayed(self, part: Part, sender: int) -> None:
+        """Nonsense is refused by the first to hear it: whoever is named in it has sent it."""
+        if part.origin >= self.agents:
+            raise NonsenseError(sender, f"it relays agent {part.origin}, of {self.agents}")
+        if not is_sound(part.kind, part.value):
+            raise NonsenseError(part.origin, f"{part.kind} that are not finite, or out of range")
 
     def _everyones(self, known: dict[int, tuple[Part, ...]], kind: str) -> list[Array]:
         return [
@@ -115,10 +124,12 @@ def _starts(cargo: Cargo) -> tuple[list[int], list[int]]:
     return [0, *np.cumsum(cargo.sent).tolist()], [0, *np.cumsum(cargo.received).tolist()]
 
 
-def _content(frame: Frame | None, kind: str, shape: tuple[int, ...]) -> Array:
-    """What a frame holds of a kind, or one error that says what is missing."""
-    arrived = None if frame is None else next((p.value for p in frame.parts if p.kind == kind), None)
-    if frame is None or arrived is None or arrived.shape != shape:
-        sender = "a neighbour" if frame is None else f"agent {frame.sender}"
-        raise NetworkError(f"{sender} sent no {kind} of shape {shape}")
+def _content(frame: Frame, kind: str, shape: tuple[int, ...]) -> Array:
+    """What a frame holds of a kind, or one error that says what is wrong with it, and who sent it."""
+    arrived = next((part.value for part in frame.parts if part.kind == kind), None)
+    if arrived is None or arrived.shape != shape:
+        got = "none" if arrived is None else f"an array of shape {arrived.shape}"
+        raise NonsenseError(frame.sender, f"expected {kind} of shape {shape}, got {got}")
+    if not is_sound(kind, arrived):
+        raise NonsenseError(frame.sender, f"{kind} that are not finite, or out of range")
     return arrived

@@ -26,8 +26,6 @@ WAITING = 512 * 2**20
 EARLY = 4
 #: Finished epochs whose last frames are kept for a neighbour that lacks one.
 KEPT_EPOCHS = 3
-#: A hello is longer only if it is junk.
-MAX_HELLO_BYTES = 2**20
 
 
 class EpochOverError(NetworkError):
@@ -75,8 +73,10 @@ class Links:
     endpoints: those of the neighbours, by agent id.  run: tells this fleet's messages from those of another.
     lease: seconds after which a silent link counts as dead.
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
+    longest_hello: in bytes; what is longer is dropped unread.
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch): called from Zenoh's threads; must be short.
-    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.  resent: frames.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: in hellos.
+    resent: frames.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Links:
         run: int = 0,
         lease: float = 5.0,
         security: Security | None = None,
+        longest_hello: int = 2**16,
         changed: Callable[[int, int, bool], None] | None = None,
         hello: Callable[[int, int, bytes], None] | None = None,
         early: Callable[[int], None] | None = None,
@@ -97,7 +98,8 @@ class Links:
         self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
         self.dropped: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
-        self.resent = 0
+        self.resent = self.told = 0
+        self._longest_hello = longest_hello
         self._hello, self._on_early = hello, early
         self._claimed: dict[int, Mail] = {}
         self._early: OrderedDict[tuple[int, int], list[tuple[Edge, Frame, int]]] = OrderedDict()
@@ -143,6 +145,7 @@ class Links:
     def greet(self, own: int, neighbour: int, data: bytes) -> None:
         """A hello: dropped rather than waited for where the link is busy; there will be another."""
         self.sent[neighbour] += len(data)
+        self.told += len(data)
         self._hellos[own, neighbour].put(data)
 
     def up(self, own: int, neighbour: int) -> bool:
@@ -240,7 +243,7 @@ class Links:
                 self.drop("impostor")
             elif what == "frame":
                 self._frame_came(key, data)
-            elif what == "hello" and len(data) <= MAX_HELLO_BYTES:
+            elif what == "hello" and len(data) <= self._longest_hello:
                 if self._hello is not None:
                     self._hello(int(receiver), int(sender), data)
             else:

@@ -18,6 +18,7 @@ from fleetgp.cholesky import factorize
 from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
 from fleetgp.errors import NumericalError
 from fleetgp.network import Network
+from fleetgp.network.sound import check_told
 from fleetgp.prediction.cross import Carrier
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.selection import Selection
@@ -106,6 +107,7 @@ def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds
                 "predictions": [np.vstack([b, k]) for b, k in zip(n.carrier.blocks, n.explained, strict=True)],
             }
         )
+    _check_blocks(n, sent, [n.mean.shape[1]] * network.agents)
     everyone = np.stack([block[-1] for block in sent["predictions"]], axis=1)
     rows = covariance_rows(n, network, sent, [block[:-1] for block in sent["predictions"]])
     unit, roots = scaled(rows, everyone, network.hosted, n.prior)
@@ -140,6 +142,7 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
             }
         )
     queries = takes.shape[1]
+    _check_blocks(n, sent, selection.participants.sum(axis=1).tolist())
     everyone, blocks = np.zeros((queries, network.agents)), []
     for j, block in enumerate(sent["predictions"]):
         # Whoever takes part in nothing sent nothing.
@@ -166,6 +169,22 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
             network, sums[..., 0], _variance(n, sums[..., 1], found.converged), found
         )
     return NpaeOutcome(means, variances, told)
+
+
+def _check_blocks(n: Nested, sent: Mapping[str, Sequence[Array]], widths: Sequence[int]) -> None:
+    """Everybody's block: a column for each of its queries, and a row for each of its inputs, or of the common basis."""
+    lengths = [len(n.carrier.blocks[0])] * len(widths)
+    if "inputs" in sent:
+        width = n.carrier.parts()["inputs"][0].shape[1]
+        check_told(sent["inputs"], lambda _, x: not x.size or x.shape[1:] == (width,), f"(n, {width}) inputs")
+        lengths = [len(x) for x in sent["inputs"]]
+
+    def sound(agent: int, block: Array) -> bool:
+        if not widths[agent]:
+            return not block.size
+        return block.shape == (lengths[agent] + 1, widths[agent]) and bool(np.isfinite(block).all())
+
+    check_told(sent["predictions"], sound, "a finite block with a column for each query")
 
 
 def _variance(n: Nested, explained: Array, settled: BoolArray | None = None) -> Array:

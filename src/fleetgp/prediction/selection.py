@@ -16,6 +16,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
+from fleetgp.network.sound import check_told
 
 
 def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
@@ -26,6 +27,7 @@ def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
     agents, queries = network.agents, correlation.shape[1]
     chosen = correlation >= threshold[:, None]
     lists = network.flood([np.flatnonzero(row).astype(float) for row in chosen], "statistics")
+    check_told(lists, lambda _, taken: _are_positions(taken, queries), f"positions of queries below {queries}")
     participants = np.zeros((agents, queries), dtype=bool)
     for agent, taken in enumerate(lists):
         participants[agent, taken.astype(int)] = True
@@ -36,6 +38,11 @@ def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
         winner = minimum(network, np.where(correlation[:, empty] == best, ids, float(agents)))[0]
         participants[winner.astype(int), empty] = True
     return participants
+
+
+def _are_positions(values: Array, below: int) -> bool:
+    whole = values.ndim == 1 and bool((values == np.floor(values)).all())
+    return whole and bool(((values >= 0.0) & (values < below)).all())
 
 
 class Selection:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgp.data.partition import Shard
 from fleetgp.network import Network
+from fleetgp.network.sound import check_told
 
 
 def sample(shard: Shard, agent: int, agents: int, seed: int) -> Shard:
@@ -29,6 +30,9 @@ def communication_data(network: Network, shards: Sequence[Shard], seed: int, *, 
     parts = {"inputs": [x for x, _ in samples], "observations": [y for _, y in samples]}
     if not central:
         everyone = network.flood_parts(parts)
+        width, inputs = shards[0][0].shape[1], everyone["inputs"]
+        check_told(inputs, lambda _, x: x.ndim == 2 and x.shape[1] == width and len(x) > 0, f"(n, {width}) inputs")
+        check_told(everyone["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input")
     else:
         everyone = network.gather(parts)
         network.scatter(np.concatenate(everyone["inputs"]), "inputs")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import Maximin, NeighbourRule, Outcome, Watch, iterate, maximum
+from fleetgp.consensus import Interlude, Maximin, NeighbourRule, Outcome, Watch, WithInterludes, iterate, maximum
 from fleetgp.graph import Graph
 from fleetgp.network import Incoming, Network
 from fleetgp.training.primal import Local, Primal, Pull
@@ -48,10 +48,11 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
 
     kind = "hyperparameters"
 
-    def __init__(self, network: Network, primal: Primal, rho: float | None) -> None:
+    def __init__(self, network: Network, primal: Primal, rho: float | None, interlude: Interlude | None = None) -> None:
         self.network = network
         self.primal = primal
         self.rho = rho
+        self.interlude = interlude
         self._edges = network.union_incoming
         self._degrees = self._edges.degrees[:, None].astype(float)
         self._pace = best_pace(network.topology.union) if rho is None else np.nan
@@ -71,7 +72,8 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         """Iterate to agreement and stationarity within tol; with tol = 0 for exactly `rounds` rounds."""
         watching = tol > 0 or self.rho is None
         stopping = Maximin(self.network.diameter, tol, relative=False) if watching else None
-        outcome = iterate(self, state, self.network, rounds=rounds, stopping=stopping, record=record)
+        rule = self if self.interlude is None else WithInterludes(self, self.interlude)
+        outcome = iterate(rule, state, self.network, rounds=rounds, stopping=stopping, record=record)
         broken = not np.isfinite(outcome.state.local.values.nll).all()
         return replace(outcome, status="diverged") if broken else outcome
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import Outcome
+from fleetgp.consensus import Interlude, Outcome
 from fleetgp.data.partition import Shard
 from fleetgp.expert import Expert
 from fleetgp.kernels import Kernel
@@ -66,10 +66,12 @@ def train(
     kernel: Kernel,
     options: TrainingOptions,
     report: Report | None = None,
+    interlude: Interlude | None = None,
 ) -> Fit:
     """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
 
     report(start, round, thetas) is called after every round, with theta in the units of the data.
+    interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
     reduction = _reduction(method, network)
     scaling = Scaling()
@@ -85,7 +87,7 @@ def train(
     else:
         with network.phase("starts"):
             starts = default_starts(reduction, data, network.agents)
-    trainer = _trainer(method, Objective(experts), network, options)
+    trainer = _trainer(method, Objective(experts), network, options, interlude)
     units = np.exp(scaling.shift(starts))
 
     def tell(start: int, done: int, thetas: Array) -> None:
@@ -152,7 +154,13 @@ def _prepared(method: TrainingMethod, shards: Sequence[Shard], network: Network,
     return list(shards)
 
 
-def _trainer(method: TrainingMethod, objective: Objective, network: Network, options: TrainingOptions) -> Trainer:
+def _trainer(
+    method: TrainingMethod,
+    objective: Objective,
+    network: Network,
+    options: TrainingOptions,
+    interlude: Interlude | None,
+) -> Trainer:
     if method.meet in ("pool", "minimize"):
         return CentralTrainer(network, objective, share=method.meet == "minimize")
     if method.step == "nested":
@@ -167,7 +175,9 @@ def _trainer(method: TrainingMethod, objective: Objective, network: Network, opt
         primal = Linearized(objective, options.lipschitz, at_anchor=True)
     else:
         primal = Linearized(objective, options.kappa)
-    return (EdgeTrainer if method.decentralized else ServerTrainer)(network, primal, options.rho)
+    if method.decentralized:
+        return EdgeTrainer(network, primal, options.rho, interlude)
+    return ServerTrainer(network, primal, options.rho)
 
 
 def _reduction(method: TrainingMethod, network: Network) -> Reduction:

@@ -1,0 +1,56 @@
+"""Other work in the middle of a recursion: all agents pause in the same round, and go on where they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.iterate import NeighbourRule, State
+from fleetgp.consensus.stopping import Watch
+from fleetgp.network import Incoming
+
+
+class Interlude(Protocol):
+    """Work that the agents may do between two rounds, together."""
+
+    def wanted(self) -> bool:
+        """Whether an agent hosted here wants it."""
+        ...
+
+    def play(self) -> None:
+        """Do it; called at every agent after the same round."""
+        ...
+
+
+class WithInterludes(NeighbourRule[State]):
+    """A rule whose agents pause at the end of a window in which one of them wants to.
+
+    That somebody wants to is one more maximum in the messages about stopping, so it costs no round, and all agents know
+    it in the same one.
+    """
+
+    def __init__(self, rule: NeighbourRule[State], interlude: Interlude) -> None:
+        self.rule, self.interlude, self.kind = rule, interlude, rule.kind
+
+    def message(self, state: State) -> Array:
+        return self.rule.message(state)
+
+    def update(self, state: State, received: Array, incoming: Incoming) -> State:
+        return self.rule.update(state, received, incoming)
+
+    def watch(self, state: State) -> Watch:
+        watch = self.rule.watch(state)
+        wanted = np.full((len(watch.agree), 1), float(self.interlude.wanted()))
+        return replace(
+            watch, largest=wanted if watch.largest is None else np.concatenate([watch.largest, wanted], axis=-1)
+        )
+
+    def learn(self, state: State, largest: Array) -> State:
+        if len(largest) > 1:
+            state = self.rule.learn(state, largest[:-1])
+        if largest[-1] > 0.0:
+            self.interlude.play()
+        return state

@@ -1,0 +1,38 @@
+"""Whether what a peer sent makes sense: checked where it comes in, so that nobody works with nonsense or relays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import NonsenseError
+from fleetgp.hyperparameters import LOG_RANGE
+
+#: Larger coordinates and observations are refused everywhere.
+LARGEST = 1e100
+
+
+def is_sound(kind: str, value: Array) -> bool:
+    """Whether a value of some kind of content is finite and in range, as far as its kind tells.
+
+    A prediction that diverges and a verdict about it may be infinite or NaN; a maximum over nothing is -inf.
+
+    >>> is_sound("hyperparameters", np.array([0.3, -2.0])), is_sound("hyperparameters", np.array([0.3, 800.0]))
+    (True, False)
+    >>> is_sound("statistics", np.array([-np.inf])), is_sound("statistics", np.array([np.nan]))
+    (True, False)
+    """
+    if kind == "hyperparameters":
+        return bool((np.abs(value) <= LOG_RANGE).all())
+    if kind in ("inputs", "observations", "queries", "agenda"):
+        return bool((np.abs(value) <= LARGEST).all())
+    return kind != "statistics" or not np.isnan(value).any()
+
+
+def check_told(values: Sequence[Array], sound: Callable[[int, Array], bool], expected: str) -> None:
+    """A NonsenseError that names the first agent whose value is not as expected; values: of all agents, by id."""
+    for agent, value in enumerate(values):
+        if not sound(agent, value):
+            raise NonsenseError(agent, f"expected {expected}, got an array of shape {value.shape}")

@@ -1,0 +1,296 @@
+"""Peers that send nonsense, too much, or the same again: they are named and left out, and nobody else stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zenoh
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetgp as fg
+from fleetgp.agent.agenda import MOST_POINTS, Item, Question, Trained, _facts, _item, _queries, _rows
+from fleetgp.agent.agent import Agent
+from fleetgp.agent.client import AgentClient
+from fleetgp.agent.hello import Hello
+from fleetgp.agent.membership import Record
+from fleetgp.agent.node import HELLOS
+from fleetgp.agent.requests import MOST_WAITING, Asked, Requests
+from fleetgp.consensus import total
+from fleetgp.errors import NetworkError, NonsenseError
+from fleetgp.graph import Graph
+from fleetgp.network.links import Links
+from fleetgp.network.loopback import Loopback
+from fleetgp.network.wire import Part, decode, encode
+from tests.test_agent import MODEL, QUERIES, ask, describe, running, serving, until
+
+GOOD = Item(MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"))
+
+
+# ---- where it comes in --------------------------------------------------------------------------------------
+
+
+def parts_of(item: Item) -> list[Any]:
+    return [_facts(item), _rows(item), _queries(item)]
+
+
+def test_an_absurd_item_of_an_agenda_is_refused() -> None:
+    """What a member may tell, and what nobody can work with, one thing at a time."""
+
+    def refused(facts: Any, rows: Any, queries: Any) -> None:
+        with pytest.raises(ValueError, match=r"\w"):
+            _item(facts, rows, queries, 5, 2)
+
+    facts, rows, queries = parts_of(GOOD)
+    assert _item(facts, rows, queries, 5, 2).trained == MODEL
+    refused(np.array(7.0), rows, queries)
+    refused(facts[:5], rows, queries)
+    refused(facts[None], rows, queries)
+    for place in range(len(facts)):
+        for value in (np.nan, np.inf, -1.0, 0.5, 1e300):
+            if place in (0, 1, 6) and np.isfinite(value):
+                continue  # flags: anything but 0 is yes
+            if place == 11 and value in (-1.0, 0.5):
+                continue  # the observations' mean
+            if place == 12 and value == 0.5:
+                continue  # their deviation
+            refused(np.where(np.arange(len(facts)) == place, value, facts), rows, queries)
+    for absurd in (rows[:, :3], np.zeros((1, 9)), rows[0], np.where(rows == 0.3, 800.0, rows), rows * np.nan):
+        refused(facts, absurd, queries)
+    refused(facts, np.zeros((200, 4)), queries)
+    for asked in (np.zeros((2, 3)), np.zeros(2), np.zeros((0, 2)), np.zeros((MOST_POINTS + 1, 2)), queries + np.inf):
+        refused(facts, rows, asked)
+    refused(np.array([*facts, facts[-1]]), rows, queries)  # a member twice
+
+
+@given(st.lists(st.floats(width=64) | st.integers(-3, 3).map(float), max_size=20), st.integers(0, 3), st.integers(0, 5))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_told_is_an_item_or_an_error(facts: list[float], rows: int, width: int) -> None:
+    parts = (np.array(facts), np.zeros((rows, width)), np.zeros((rows, width)))
+    try:
+        item = _item(*parts, fleet=5, dimension=2)
+    except ValueError:
+        return
+    assert item.trained is None or len(item.trained.log_theta) == 4
+    assert item.question is None or item.question.queries.shape == (rows, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("hyperparameters", np.array([0.1, np.nan])),
+        ("hyperparameters", np.array([0.1, 800.0])),
+        ("inputs", np.array([0.1, np.inf])),
+        ("statistics", np.array([0.1, np.nan])),
+        ("hyperparameters", np.array([0.1, 0.2, 0.3])),
+    ],
+)
+def test_frames_with_nonsense_name_their_sender(kind: str, value: Any) -> None:
+    """In an exchange and, by the first to hear it, in a flood: nobody passes it on."""
+
+    def values(network: Any) -> Any:
+        return (value if network.hosted == (2,) else np.zeros(2))[None]
+
+    hosting = [[0], [1], [2], [3]]
+    with pytest.raises(NonsenseError) as caught:
+        Loopback(Graph.path(4), hosting).run(lambda network: network.exchange(values(network), kind))
+    assert caught.value.sender == 2
+    if value.shape == (2,):
+        with pytest.raises(NonsenseError) as caught:
+            Loopback(Graph.path(4), hosting).run(lambda network: network.flood(values(network), kind))
+        assert caught.value.sender == 2
+
+
+def test_a_sum_names_who_makes_it_impossible() -> None:
+    def sums(network: Any) -> Any:
+        x = np.array([[np.inf if network.hosted == (1,) else 1.0]])
+        try:
+            return total(network, x)
+        except NonsenseError as error:
+            return error.sender
+
+    assert Loopback(Graph.path(3), [[0], [1], [2]]).run(sums) == [1, 1, 1]
+
+
+# ---- agents among whom one talks nonsense -------------------------------------------------------------------
+
+
+def without(agents: list[Agent], members: tuple[int, ...]) -> bool:
+    """Whether just these serve a model that just they have trained."""
+    views = [agents[m].node.view for m in members]
+    return all(view is not None and view.members == members for view in views) and all(
+        agents[m].phase == "serving" and agents[m].memory.trained is not None for m in members
+    )
+
+
+def wide(item: Item) -> Item:
+    return replace(item, estimates=np.zeros((1, 9)))
+
+
+def huge(item: Item) -> Item:
+    return replace(item, trained=Trained((0.0, 0.0, 800.0, 0.0), 7, (0, 1, 2, 3), "dec-apx-gp", "converged", 4))
+
+
+def many(item: Item) -> Item:
+    return replace(item, question=Question(np.zeros((300_000, 2)), "dec-rbcm"))
+
+
+@pytest.mark.parametrize("absurd", [wide, huge, many])
+def test_an_absurd_agenda_stops_nobody_but_its_sender(
+    absurd: Callable[[Item], Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others leave it out and work; when it talks sense again it is taken in again."""
+    description, _ = describe(tmp_path, 4, round=3, edges=[(0, 1), (1, 2), (2, 3), (3, 0)])
+    lying = True
+    real = Agent._item
+
+    def item(self: Agent, view: Any) -> Item:
+        told = real(self, view)
+        return absurd(told) if lying and self.id == 3 else told
+
+    monkeypatch.setattr(Agent, "_item", item)
+    with running(description, tmp_path) as agents:
+        until(lambda: without(agents, (0, 1, 2)), 60.0)
+        assert ask(description, "a1", QUERIES)["missing"] == ["a3"]
+        assert "it sends nonsense" in json.dumps([agent.node.neighbours() for agent in agents[:3]])
+        logs = (tmp_path / "a0.log").read_text() + (tmp_path / "a2.log").read_text()
+        assert '"event": "nonsense", "sender": "a3"' in logs
+        lying = False
+        with AgentClient(description, "a3") as client:
+            client.request("train")  # it had failed by its own account, and must be told to try again
+        until(lambda: without(agents, (0, 1, 2, 3)), 90.0)
+
+
+def test_values_that_are_no_numbers_in_a_training_leave_the_others_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description, _ = describe(tmp_path, 3, round=3)
+    with running(description, tmp_path) as agents:
+        links = agents[2].node.links
+        real = links.send
+
+        def send(own: int, neighbour: int, data: bytes) -> None:
+            frame = decode(data)
+            parts = tuple(
+                Part(p.kind, p.origin, p.value * np.nan if p.kind == "hyperparameters" else p.value)
+                for p in frame.parts
+            )
+            real(own, neighbour, encode(replace(frame, parts=parts)))
+
+        monkeypatch.setattr(links, "send", send)
+        until(lambda: without(agents, (0, 1)), 60.0)
+        assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
+
+
+def test_numbers_beyond_all_bounds_do_not_split_a_fleet(tmp_path: Path) -> None:
+    """A hello with incarnations that nobody can exceed, about others: its sender is left out, and it does no harm."""
+    description, _ = describe(tmp_path, 3, round=3)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        links = agents[2].node.links
+        absurd = tuple(Record(agent, 2**63 - 1, 2**63 - 1) for agent in (0, 1))
+        number = 10**6
+        for _ in range(3):
+            number += 1
+            hello = Hello(description.digest, agents[2].node._started, number, 1, absurd)
+            links.greet(2, 1, hello.encode())
+        until(lambda: agents[1].node.links.dropped["nonsense"] >= 1)
+        until(lambda: without(agents, (0, 1)), 60.0)
+        assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
+        agents[2].node._number = number  # else its own hellos would look old
+        until(lambda: without(agents, (0, 1, 2)), 60.0)
+
+
+def test_hellos_do_not_pile_up(tmp_path: Path) -> None:
+    """Fifteen hundred of a megabyte, and as many small ones: refused unread, or beyond what may wait."""
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        key = f"fleetgp/{description.run:016x}/0/1/hello"
+        session = agents[1].node.links.session
+        flood = session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
+        large = json.dumps({"digest": description.digest, "theta": [0.0] * 200_000}).encode()
+        for _ in range(200):
+            flood.put(large)
+        until(lambda: agents[0].node.links.dropped["malformed"] >= 200)
+        with agents[0].node._changed:  # its control thread is busy
+            small = Hello(description.digest, 1, 1, 0).encode()
+            for _ in range(1500):
+                flood.put(small)
+            until(lambda: agents[0].node.links.dropped["flooded"] >= 1500 - HELLOS - 2)
+        assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
+
+
+def test_questions_and_trainings_do_not_pile_up() -> None:
+    requests = Requests(None)  # type: ignore[arg-type]
+    asked = [Asked(Question(np.zeros((1, 2)), "dec-rbcm"), 1.0, 0.0, lambda _: None) for _ in range(MOST_WAITING + 1)]
+    for one in asked[:-1]:
+        requests.ask(one)
+    with pytest.raises(NetworkError, match="questions wait here already"):
+        requests.ask(asked[-1])
+
+
+# ---- the same again -----------------------------------------------------------------------------------------
+
+
+def test_replayed_frames_and_hellos_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every frame comes twice, old ones come again, and so do hellos: the same answer to the last bit."""
+    rng = np.random.default_rng(5)
+    frames: list[tuple[Links, int, int, bytes]] = []
+    hellos: list[tuple[Links, int, int, bytes]] = []
+    send, greet = Links.send, Links.greet
+
+    def send_twice(self: Links, own: int, neighbour: int, frame: bytes) -> None:
+        frames.append((self, own, neighbour, frame))
+        for _ in range(2):
+            send(self, own, neighbour, frame)
+        send(*frames[int(rng.integers(len(frames)))])
+
+    def greet_twice(self: Links, own: int, neighbour: int, data: bytes) -> None:
+        hellos.append((self, own, neighbour, data))
+        greet(self, own, neighbour, data)
+        greet(*hellos[int(rng.integers(len(hellos)))])
+
+    monkeypatch.setattr(Links, "send", send_twice)
+    monkeypatch.setattr(Links, "greet", greet_twice)
+    description, shards = describe(tmp_path, 3)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        answer = ask(description, "a1", QUERIES)
+        dropped = agents[1].node.links.dropped
+        assert dropped["replayed"] > 0
+        assert dropped["late"] > 0
+        assert agents[0].views == 1
+        theta = [agent.node.theta for agent in agents]
+    expected = fg.Fleet(shards, "path", normalize=True)
+    fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+    np.testing.assert_array_equal(np.exp(theta), fit.thetas)
+    np.testing.assert_array_equal(answer["mean"], expected.predict(QUERIES, "dec-rbcm", agent=1).mean)
+
+
+# ---- questions in the middle of a training ------------------------------------------------------------------
+
+
+def test_questions_are_answered_while_the_fleet_trains(tmp_path: Path) -> None:
+    """With the model from before, and without ending the training."""
+    description, _ = describe(tmp_path, 3)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        before = {name: ask(description, name, QUERIES)["mean"] for name in description.names}
+        endless = description.training.model_copy(update={"rounds": 10**9, "tol": 1e-300})
+        for agent in agents:
+            agent.description.training = endless
+        with AgentClient(description, "a0") as client:
+            client.request("train", cold=True)
+        until(lambda: all(agent.phase == "training" and agent.round > 3 for agent in agents))
+        views = [agent.views for agent in agents]
+        for name in description.names:
+            assert ask(description, name, QUERIES)["mean"] == before[name]
+        assert all(agent.phase == "training" for agent in agents)
+        assert [agent.views for agent in agents] == views
