@@ -27,7 +27,6 @@ from fleetgp.agent.description import PREDICTORS, TRAINERS, Description, read_de
 from fleetgp.agent.example import fleet_text, free_ports
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
-from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.service import Service
 from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError, NetworkError, NumericalError
@@ -157,68 +156,6 @@ def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None
         assert Checkpoint.load(path, description) is None
 
 
-def store(folder: Path, inputs: tuple[str, ...] = ("x", "y"), **options: Any) -> ObservationStore:
-    return ObservationStore(folder / "a.csv", inputs, "t", folder / "told.jsonl", **options)
-
-
-def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,y,t\n1,2,3\n4,5,6\n")
-    data = store(tmp_path)
-    assert data.append([[7, 8, 9.5]]) == 1
-    with (tmp_path / "told.jsonl").open("a") as file:
-        file.write("[1.0, 2.0")  # the crash
-    again = store(tmp_path)
-    np.testing.assert_array_equal(again.shard[0], [[1, 2], [4, 5], [7, 8]])
-    np.testing.assert_array_equal(again.shard[1], [3, 6, 9.5])
-    again.append([[0, 0, 1], [0, 1, 1]])
-    assert store(tmp_path).rows == 5
-    for wrong in ([], [[1, 2]], [[1, 2, float("nan")]], [["a", 1, 2]], None, [[1, 2, 1e200]]):
-        with pytest.raises(InputError, match=r"expected|beyond"):
-            again.append(wrong)
-    assert store(tmp_path).rows == 5
-    np.testing.assert_array_equal(store(tmp_path, ("y", "x")).shard[0][2], [8, 7])  # rows know their columns
-    with (tmp_path / "told.jsonl").open("a") as file:
-        file.write('{"x": 1.0}\n')
-    with pytest.raises(InputError, match=r"told\.jsonl, line 4: a row with x, y, t was expected"):
-        store(tmp_path)
-
-
-def test_a_row_that_was_not_acknowledged_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_text("x,y,t\n1,2,3\n")
-    data = store(tmp_path)
-    data.append([[1, 1, 1]])
-
-    def full(_: int) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="no space"):
-        data.append([[2, 2, 2]])
-    monkeypatch.undo()
-    assert (data.rows, store(tmp_path).rows) == (2, 2)
-
-
-def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
-    file = tmp_path / "a.csv"
-    file.write_text("x,y,t\n1,2,3\n")
-    data = store(tmp_path, watched=True)
-    assert data.refresh() == 0
-    with file.open("a") as stream:
-        stream.write("4,5,6\n7,8,1")
-    assert data.refresh() == 1  # a line is being written
-    assert data.refresh() == 0
-    with file.open("a") as stream:
-        stream.write("9\n")
-    assert data.refresh() == 1
-    assert data.shard[1].tolist() == [3, 6, 19]
-    assert store(tmp_path, watched=True).rows == 3
-    with file.open("a") as stream:
-        stream.write("7,oops,9\n")
-    with pytest.raises(InputError, match="must hold numbers"):
-        data.refresh()
-    assert data.rows == 3
-
-
 # ---- agents in threads ----------------------------------------------------------------------------------------
 
 
@@ -333,7 +270,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         first = agents[0].memory.trained
         with AgentClient(description, "a1") as client:
             rows = np.column_stack([more.inputs, more.observations])
-            assert client.request("observe", rows=rows[:4].tolist()) == {"rows": 4, "in_all": 44}
+            assert client.request("observe", rows=rows[:4].tolist()) == {"rows": 4, "repeated": False, "in_all": 44}
             time.sleep(0.5)
             assert agents[0].memory.trained == first  # four are not five
             assert agents[1].new_rows == 4
@@ -353,6 +290,36 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         assert agents[1].new_rows == 0
         warm = [line for line in (tmp_path / "a0.log").read_text().splitlines() if '"event": "training"' in line]
         assert json.loads(warm[-1])["warm"] is True
+
+
+def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fleetgp.agent.journal import Journal
+
+    disk, writing, real = threading.Event(), threading.Event(), Journal.append
+
+    def append(self: Journal, values: Any, request: str) -> bool:
+        writing.set()
+        assert disk.wait(60.0)
+        return real(self, values, request)
+
+    monkeypatch.setattr(Journal, "append", append)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
+        until(lambda: serving(agents))
+        views = agents[0].views
+        told = pool.submit(one.request, "observe", 60.0, rows=[[0.1, 0.1, 0.0]], request="slow")
+        try:
+            assert writing.wait(20.0)
+            with AgentClient(description, "a1") as other:
+                assert other.request("status")["rows"] == 40
+            assert ask(description, "a1", QUERIES)["members"] == ["a0", "a1"]
+            assert not told.done()
+        finally:
+            disk.set()
+        assert told.result(60.0) == {"rows": 1, "repeated": False, "in_all": 41}
+        assert agents[0].views == views  # nobody took it for lost
 
 
 def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,18 +405,6 @@ def test_metrics_for_prometheus(tmp_path: Path) -> None:
         assert {s.labels["parameter"] for s in found["fleetgp_theta"]} == {"l_x", "l_y", "sigma_f", "sigma_eps"}
         assert found["fleetgp_disagreement"][0].value < 1e-4
         assert {s.labels["phase"]: s.value for s in found["fleetgp_phase"]}["serving"] == 1.0
-
-
-def test_logs_are_one_document_a_line(tmp_path: Path) -> None:
-    log = Log("a0", file=tmp_path / "a.log")
-    log("view", members=["a0"], missing=[])
-    log.warn("suspended", neighbour="ü\n")
-    log.close()
-    lines = [json.loads(line) for line in (tmp_path / "a.log").read_text().splitlines()]
-    assert [(line["level"], line["event"], line["agent"]) for line in lines] == [
-        ("info", "view", "a0"),
-        ("warning", "suspended", "a0"),
-    ]
 
 
 def test_an_agent_alone_can_be_interrupted(tmp_path: Path) -> None:

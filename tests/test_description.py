@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleetgp.agent.description import read_description
-from fleetgp.agent.toml_lines import Lines
+from fleetgp.agent.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 
 GOOD = """\
@@ -45,6 +47,16 @@ neighbours = [
 name = "auv3"
 endpoint = "tcp/127.0.0.1:7403"
 data = "auv3.csv"
+"""
+
+
+FOURTH = """
+[[agent]]
+name = "auv4"
+endpoint = "tcp/127.0.0.1:7404"
+data = "auv4.csv"
+metrics = 9400
+neighbours = ["auv3"]
 """
 
 
@@ -87,9 +99,29 @@ def test_a_good_file(tmp_path: Path) -> None:
         ('name = "auv3"', 'name = "auv1"', 31, "two agents called 'auv1'"),
         ('name = "auv3"', 'name = "operator"', 31, "cannot be called 'operator'"),
         ('name = "auv3"', 'name = "a/b"', 31, "letters, digits"),
+        ('name = "auv3"', 'name = ".."', 31, "with a letter, digit or underscore first, got '..'"),
+        ('name = "auv3"', 'name = "."', 31, "with a letter, digit or underscore first"),
+        ('name = "auv3"', 'name = "-auv3"', 31, "with a letter, digit or underscore first"),
+        ('name = "auv3"', 'name = " auv3"', 31, "inner spaces"),
+        ('name = "auv3"', 'name = "auv3 "', 31, "inner spaces"),
+        ('name = "auv3"', 'name = "auv3\\n"', 31, "inner spaces"),
+        ('name = "auv3"', f'name = "{"ü" * 40}"', 31, "is longer than 64 bytes"),
+        ('name = "bay"', 'name = ".."', 1, "with a letter, digit or underscore first"),
+        ('name = "bay"', f'name = "bay"\nseed = 0x{"f" * 9999}', 2, "got an int too long to print"),
+        ('data = "auv3.csv"', 'data = "a\\u0000b"', 33, "agent.data must be a path without NUL"),
+        ('data = "auv3.csv"', 'data = "auv3.csv"\nmetrics = 9400', 40, "'auv4' has the metrics port of 'auv3'"),
         ("tcp/127.0.0.1:7403", "tcp/127.0.0.1:7402", 32, "has the endpoint of 'auv2'"),
-        ("tcp/127.0.0.1:7403", "127.0.0.1:7403", 32, "an endpoint like 'tcp/127.0.0.1:7447' was expected"),
+        (
+            "tcp/127.0.0.1:7403",
+            "127.0.0.1:7403",
+            32,
+            "expected an endpoint like 'tcp/127.0.0.1:7447', got '127.0.0.1:7403'",
+        ),
         ("tcp/127.0.0.1:7403", "tcp/127.0.0.1:99999", 32, "an endpoint like"),
+        ("tcp/127.0.0.1:7403", "tls/..:7403", 32, "an endpoint like"),
+        ("tcp/127.0.0.1:7403", "tls/bücher:7403", 32, "an endpoint like"),
+        ("tcp/127.0.0.1:7403", "tls/[::::]:7403", 32, "an endpoint like"),
+        ("tcp/127.0.0.1:7403", "tcp/127.0.0.1:7403\\n", 32, "an endpoint like"),
         ("tcp/127.0.0.1:7403", "tcp/10.0.0.3:7403", 32, "need certificates"),
         ("tcp/127.0.0.1:7403", "tls/10.0.0.3:7403", 32, "needs certificates: add a table"),
         ("round = 5", 'round = 5\n[tls]\nfolder = "keys"', 19, "must begin with tls/ or quic/"),
@@ -102,7 +134,7 @@ def test_a_good_file(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in GOOD
     with pytest.raises(InputError) as error:
-        read(tmp_path, GOOD.replace(old, new, 1))
+        read(tmp_path, GOOD.replace(old, new, 1) + (FOURTH if "auv4" in said else ""))
     assert f"fleet.toml, line {line}: " in str(error.value)
     assert said in str(error.value)
 
@@ -170,3 +202,103 @@ def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> N
 )
 def test_lines_of_toml(text: str, path: tuple[str | int, ...], line: int) -> None:
     assert Lines(text).of(path) == line
+
+
+# ---- files that somebody made to hurt ------------------------------------------------------------------------------
+
+
+def agents(count: int) -> str:
+    one = '[[agent]]\nname = "n{0}"\nendpoint = "tcp/127.0.0.1:{1}"\ndata = "d"\nneighbours = ["auv1"]\nmetrics = {1}\n'
+    return "".join(one.format(k, 10_000 + k % 50_000) for k in range(count))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + 900 * "[" + 900 * "]" + "\n" + GOOD, "line 1: expected values and keys at most 20 deep"),
+        (GOOD + "a = " + 900 * "{a=" + "1" + 900 * "}" + "\n", "line 34: expected values and keys at most 20 deep"),
+        (50_000 * "a." + "a = 1\n" + GOOD, "line 1: expected values and keys at most 20 deep"),
+        ("[" + 50_000 * "a." + "a]\n" + GOOD, "line 1: expected values and keys at most 20 deep"),
+        ("seed = " + 5000 * "9" + "\n" + GOOD, "got one of thousands of digits"),
+        ("".join(f"a.b.c{k} = 1\n" for k in range(50_000)) + GOOD, "expected at most 512 KiB"),
+        ("".join(f"a.b{k} = 1\n" for k in range(20_000)) + GOOD, "line 1: a is unknown"),
+        (GOOD + agents(20_000), "expected at most 512 KiB"),
+        (GOOD + agents(2000), "expected at most 1000 agents, got 2003"),
+        ('name = "' + 300_000 * "x" + '"\n', "name should have at most 64 characters, got 'xxx"),
+        ('a = """\n[' + 300_000 * " " + '\n"""\n' + GOOD, "line 1: a is unknown"),
+        ('a = "' + 100_000 * '\\"' + "\n", "it is no TOML"),
+        ("a = " + 100_000 * "'", "it is no TOML"),
+        (GOOD.replace('["auv2"]', f'["{200_000 * "q"}"]'), "line 19: neighbour 'qqq"),
+        ('name = "b\udc80"\n', "it is no TOML, which is UTF-8"),
+    ],
+    ids=range(15),
+)
+def test_a_hostile_file_is_one_short_error(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "fleet.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InputError) as error:
+        read_description(tmp_path / "fleet.toml")
+    assert said in str(error.value)
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
+
+
+@pytest.mark.timeout(60)
+def test_many_agents_are_read(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(GOOD + agents(900))
+    found = read_description(tmp_path / "fleet.toml")
+    assert len(found.names) == 903
+    with pytest.raises(InputError, match="auv1, auv2, auv3, n0, n1, n2, n3, n4, n5, n6, n7, n8 and 891 more"):
+        found.id_of("nobody")
+
+
+@pytest.mark.parametrize("name", ["jörg", "Boot 7", "船", "_a", "7", "a.b-c_d", "ü" * 32])
+def test_names_may_have_letters_of_any_script_and_inner_spaces(tmp_path: Path, name: str) -> None:
+    from fleetgp.agent.certificates import make_certificate
+
+    (tmp_path / "fleet.toml").write_text(GOOD.replace('"auv3"', f'"{name}"'), encoding="utf-8")
+    assert read_description(tmp_path / "fleet.toml").names == ("auv1", "auv2", name)
+    assert make_certificate(tmp_path / "keys", name).key.is_file()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "-a", " a", "a ", "a\n", "a$b", "a*", "authority", "ü" * 33])
+def test_certificates_go_by_the_same_names(tmp_path: Path, name: str) -> None:
+    from fleetgp.agent.certificates import make_certificate
+
+    with pytest.raises(InputError, match="an agent cannot be called"):
+        make_certificate(tmp_path / "keys", name)
+    assert not (tmp_path / "keys").exists()
+
+
+PIECES = [*GOOD.splitlines(keepends=True), *"[]{}='.#\n", '"', '"""', "\\", "0x", "1e999", "nan", "inf", "true", "-1"]
+PIECES += ["[[agent]]\n", "[tls]\n", "[training]\n", 'theta0 = [""]\n', "1979-05-27\n", "\\u0000", "🐋"]
+
+
+@given(st.lists(st.tuples(st.integers(0, len(GOOD)), st.integers(0, 30), st.sampled_from(PIECES)), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_changed_in_a_file_gives_a_description_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int, str]]
+) -> None:
+    text = GOOD
+    for place, length, piece in changes:
+        text = text[:place] + piece + text[place + length :]
+    file = tmp_path_factory.getbasetemp() / "fuzzed.toml"
+    file.write_text(text, encoding="utf-8")
+    try:
+        found = read_description(file)
+    except InputError:
+        return
+    assert len(found.digest) == 64
+    assert found.training_options(found.starts()).rounds > 0
+
+
+@given(st.text(st.sampled_from("[]{}.='\"#\\\n, a1"), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_depth_is_that_of_the_parser(text: str) -> None:
+    """Whatever is well-formed, and not deep, passes."""
+    import tomllib
+
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return
+    assert too_deep(text) == 0

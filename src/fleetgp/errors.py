@@ -25,6 +25,10 @@ class NetworkError(FleetGPError, RuntimeError):
     """A network that cannot do what was asked of it, or a peer that did not answer."""
 
 
+class StorageError(FleetGPError, OSError):
+    """A file or folder in which something must be kept, and cannot be."""
+
+
 class NonsenseError(NetworkError):
     """A peer sent what nobody can work with. sender: its number among the agents of the network; why: what it was."""
 
@@ -40,3 +44,27 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     "unknown graph 'ring': choose one of path, cycle"
     """
     return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a message: all, or the first and how many more.
+
+    >>> listed("abc"), listed("abcdef", 3)
+    ('a, b, c', 'a, b, c and 3 more')
+    """
+    known = list(names)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
+
+def shortened(value: object, limit: int = 80) -> str:
+    """A value as a message can name it, whatever it is.
+
+    >>> shortened("auv1"), shortened([1] * 100, 9), shortened(1 << 20_000)
+    ("'auv1'", '[1, 1, 1,...', 'an int too long to print')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"an {type(value).__name__} too long to print"
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +32,53 @@ def check_writable(path: str | Path) -> None:
     check_folder(file.parent)
 
 
-def check_folder(path: str | Path) -> None:
-    """One clear error where nothing can be put into a folder, which may not be there yet."""
+def check_folder(path: str | Path, *, may_be_full: bool = False) -> None:
+    """One clear error where nothing can be put into a folder, which may not be there yet.
+
+    may_be_full: a disk without room is no reason.
+    """
     folder = Path(path)
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir():
         raise InputError(f"{folder}: a folder was expected, but it is a file")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder}: it may not be written to")
+    # Permissions do not tell: /proc, a read-only disk and root have their own rules.
+    probe = folder / f".fleetgp.{uuid.uuid4().hex}"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        probe.unlink()
+    except OSError as error:
+        if may_be_full and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return
+        raise InputError(f"{folder}: it may not be written to ({error.strerror}): choose another folder") from error
+
+
+def private_folder(path: str | Path) -> None:
+    """Make a folder, and what is missing above it, for the owner alone; it is there after a power cut, too."""
+    folder, missing = Path(path), []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(new.parent)
+
+
+def own_folder(path: str | Path) -> None:
+    """A folder of one's own, for the owner alone, with all that is in it; one clear error where it cannot be."""
+    folder = Path(path)
+    check_folder(folder, may_be_full=True)
+    private_folder(folder)
+    folder.chmod(0o700)
+    for entry in os.scandir(folder):
+        if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mode & 0o077:
+            Path(entry.path).chmod(0o600)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new file is there after a power cut only if its folder says so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

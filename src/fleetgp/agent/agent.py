@@ -23,10 +23,11 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import View
 from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.recorder import Recorder, Reply
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError, NonsenseError
-from fleetgp.files import check_folder
+from fleetgp.files import own_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
 from fleetgp.kernels import as_kernel
 from fleetgp.network.links import EpochOverError
@@ -52,8 +53,7 @@ class Agent:
         self.id = description.id_of(name)
         own = description.agents[self.id]
         self.folder = description.state / name
-        check_folder(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder)
         self.data = ObservationStore(
             description.data_of(self.id),
             description.inputs,
@@ -64,6 +64,15 @@ class Agent:
         )
         if self.data.dropped:
             log.warn("rows dropped", rows=self.data.dropped, file=str(own.data))
+        if self.data.journal.damaged:
+            told = self.data.journal
+            log.error(
+                "observed rows damaged",
+                file=str(told.path),
+                unreadable_lines=told.damaged,
+                rows_kept=len(told.rows),
+                copy=str(told.aside) if told.aside else "none: no room; the file is left as it is",
+            )
         self.phase, self.round, self.problem, self.data_problem = "starting", 0, "", ""
         self.rounds = self.questions = self.views = 0
         self.began = time.time()
@@ -73,6 +82,7 @@ class Agent:
         self._proposed: Asked | None = None
         self._told_new = self._troubles = self._tasks = 0
         self._used_rows = self.data.rows
+        self._unsaved = False
         self._stopping = threading.Event()
         found = Checkpoint.load(self._checkpoint, description)
         if found is None and self._checkpoint.exists():
@@ -83,6 +93,7 @@ class Agent:
         if self.memory.trained is not None or len(self.memory.estimates):
             log("resumed", model=self.memory.trained is not None, round=self.memory.round)
         self.node = Node(description, self.id, log, self._expire)
+        self._recorder = Recorder(name, self.data, log, self.node.wake)
         self._tell_theta()
         if own.watch:
             threading.Thread(target=self._watch, name="watch", daemon=True).start()
@@ -114,6 +125,7 @@ class Agent:
             self.phase = "stopped"
             self._save()
             self.requests.refuse_all(f"{self.name} is stopping")
+            self._recorder.close()
             self.node.close()
             self.log("stopped")
 
@@ -208,8 +220,8 @@ class Agent:
         if starts is None:
             starts = self.description.starts()
         self.log("training", method=method, warm=warm, members=self._named(view.members), rows=self.data.rows)
-        rows = self._used_rows = self.data.rows
         shard = self.data.shard
+        rows = self._used_rows = len(shard[1])
         with self._task(view) as network:
             progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
 
@@ -314,12 +326,9 @@ class Agent:
         self.node.wake()
         return number
 
-    def observe(self, rows: Any) -> int:
-        """Take in new rows; they count from the next prediction on."""
-        count = self.data.append(rows)
-        self.log("observed", rows=count, in_all=self.data.rows)
-        self.node.wake()
-        return count
+    def observe(self, rows: Any, request: Any, reply: Reply) -> None:
+        """Have new rows written down and acknowledged, by another thread; they count from the next prediction on."""
+        self._recorder.put(rows, request, reply)
 
     @property
     def new_rows(self) -> int:
@@ -383,8 +392,11 @@ class Agent:
     def _save(self) -> None:
         try:
             self.memory.save(self._checkpoint, self.description)
+            self._unsaved = False
         except OSError as error:
-            self.log.error("no checkpoint", error=str(error))
+            if not self._unsaved:  # once: it is tried again every few rounds
+                self.log.error("no checkpoint", error=str(error))
+            self._unsaved = True
 
     def _tell_theta(self) -> None:
         trained, estimates = self.memory.trained, self.memory.estimates

@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
+from fleetgp.files import check_folder
 
 AUTHORITY = "authority"
+#: An agent's name is that of its folder and of its certificate: none that leads elsewhere, or hides.
+NAME = r"^\w(?:[\w .-]*[\w.-])?$"
+NAMED = "letters, digits, dots, dashes, underscores and inner spaces, with a letter, digit or underscore first"
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,31 @@ class Credentials:
         return found
 
 
+def check_name(agent: str) -> None:
+    """One clear error for what cannot be an agent's name."""
+    if re.fullmatch(NAME, agent) is None or len(agent.encode()) > 64 or agent == AUTHORITY:
+        raise InputError(
+            f"an agent cannot be called {shortened(agent)}: expected {NAMED}, at most 64 bytes, and not {AUTHORITY!r}"
+        )
+
+
+def is_host(host: str) -> bool:
+    """An address, or a name that can be looked up.
+
+    >>> [is_host(host) for host in ("10.0.0.3", "::1", "boat-3.example", "..", "a" * 64, "bücher", "")]
+    [True, True, True, False, False, False, False]
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return len(host) <= 200 and re.fullmatch(r"[\w-]{1,63}(\.[\w-]{1,63})*", host, re.ASCII) is not None
+    return True
+
+
 def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
     """A key and a self-signed certificate for the fleet; what is there already is kept."""
     root = Path(folder)
+    check_folder(root)
     root.mkdir(parents=True, exist_ok=True)
     certificate, key = root / f"{AUTHORITY}.crt", root / f"{AUTHORITY}.key"
     if certificate.is_file() and key.is_file():
@@ -63,8 +90,8 @@ def make_certificate(
     folder: str | Path, agent: str, *, hosts: Iterable[str] = ("127.0.0.1", "localhost"), days: int = 365
 ) -> Credentials:
     """A key and a certificate for one agent, signed by the folder's authority. hosts: where it can be reached."""
-    if not agent or "/" in agent or "*" in agent or "$" in agent or agent == AUTHORITY:
-        raise InputError(f"an agent cannot be called {agent!r}: no /, * or $, and not {AUTHORITY!r}")
+    check_name(agent)
+    places = [_host(host) for host in dict.fromkeys(hosts)]
     root = Path(folder)
     make_authority(root)
     x509 = _x509()
@@ -78,12 +105,22 @@ def make_certificate(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(_both_sides(), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(places), critical=False)
         .sign(signing, _hash())
     )
     _write_key(root / f"{agent}.key", private)
     (root / f"{agent}.crt").write_bytes(_pem(built))
     return Credentials.of(root, agent)
+
+
+def days_left(certificate: Path) -> float:
+    """Until it expires; negative if it has."""
+    try:
+        found = _x509().load_pem_x509_certificate(certificate.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{certificate}: expected a certificate, got something else: {error}") from error
+    left: datetime.timedelta = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    return left / datetime.timedelta(days=1)
 
 
 # ---- the library ---------------------------------------------------------------------------------------
@@ -153,6 +190,11 @@ def _usage(*, signs_certificates: bool) -> Any:
 
 def _host(host: str) -> Any:
     x509 = _x509()
+    if not is_host(host):
+        raise InputError(
+            f"expected a host like 10.0.0.3 or boat.example, got {shortened(host)}: names in other letters than a-z "
+            "go by their xn-- form"
+        )
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

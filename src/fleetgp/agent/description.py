@@ -7,15 +7,16 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import ValidationError
 
-from fleetgp.agent.certificates import AUTHORITY, Credentials
-from fleetgp.agent.toml_lines import Lines
+from fleetgp.agent.certificates import AUTHORITY, NAMED, Credentials, is_host
+from fleetgp.agent.description_parts import FleetPart
+from fleetgp.agent.toml_lines import DEEPEST, Lines, too_deep
 from fleetgp.arrays import Array
-from fleetgp.errors import GraphError, InputError
+from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.graph import Graph
 from fleetgp.hyperparameters import check_theta
 from fleetgp.network.session import OPERATOR, is_local
@@ -28,99 +29,17 @@ PROTOCOL = 1
 TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
 PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
 
-_ENDPOINT = re.compile(r"^(tcp|tls|quic)/(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})$")
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(ge=0.1, le=86_400.0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+#: A fleet.toml beyond these is refused before it is looked at more closely.
+MAX_BYTES = 512 * 1024
+MAX_AGENTS = 1000
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class AgentPart(_Part):
-    """One agent. data, watch, missing and metrics concern it alone: the others need not have the same."""
-
-    name: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=64)]
-    endpoint: str
-    data: str
-    neighbours: list[str] = []
-    missing: Literal["refuse", "drop"] = "refuse"
-    watch: bool = False
-    metrics: Port | None = None
-
-
-class TrainingPart(_Part):
-    """Options of training, as `Fleet.train` has them, and when to train again.
-
-    again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
-    """
-
-    method: str = "dec-gapx-gp"
-    theta0: list[float] | list[list[float]] | None = None
-    rounds: PositiveInt = 2000
-    tol: Fraction = 1e-5
-    rho: Positive | None = None
-    kappa: Positive | None = None
-    nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
-    step: Positive = 1e-5
-    nested_iterations: PositiveInt | None = None
-    engine: Literal["auto", "dense", "moments"] = "auto"
-    again_with_members: bool = True
-    again_after: Annotated[int, Field(ge=0)] = 0
-
-
-class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them."""
-
-    method: str = "dec-nn-grbcm"
-    rounds: PositiveInt = 20_000
-    tol: Positive = 1e-6
-    eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
-    engine: Literal["auto", "dense", "moments"] = "auto"
-
-
-class TimeoutsPart(_Part):
-    """Seconds. connect: to find the others at the start.  round: for a round, the longest local computation included.
-    lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
-    """
-
-    connect: Seconds = 30.0
-    round: Seconds = 30.0
-    lease: Seconds = 5.0
-    ask: Seconds = 60.0
-
-
-class TlsPart(_Part):
-    """The folder that `fleetgp certs` made, or the three files, in which {name} stands for the agent's name."""
-
-    folder: str | None = None
-    authority: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-
-class _File(_Part):
-    name: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=64)]
-    inputs: Annotated[list[str], Field(min_length=1)]
-    target: str
-    kernel: Literal["se", "matern12", "matern32", "matern52"] = "se"
-    normalize: bool = True
-    seed: Annotated[int, Field(ge=0)] = 0
-    state: str = "state"
-    checkpoint_rounds: PositiveInt = 10
-    training: TrainingPart = TrainingPart()
-    prediction: PredictionPart = PredictionPart()
-    timeouts: TimeoutsPart = TimeoutsPart()
-    tls: TlsPart | None = None
-    agent: Annotated[list[AgentPart], Field(min_length=1)]
+_ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
 
 class Description:
     """A fleet as its file describes it, checked."""
 
-    def __init__(self, file: _File, folder: Path, graph: Graph) -> None:
+    def __init__(self, file: FleetPart, folder: Path, graph: Graph) -> None:
         self._file, self.folder, self.graph = file, folder, graph
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
@@ -163,7 +82,7 @@ class Description:
 
     def id_of(self, name: str) -> int:
         if name not in self.names:
-            raise InputError(f"there is no agent {name!r} in this fleet: choose one of {', '.join(self.names)}")
+            raise InputError(f"there is no agent {shortened(name)} in this fleet: choose one of {listed(self.names)}")
         return self.names.index(name)
 
     def credentials(self, name: str) -> Credentials | None:
@@ -217,16 +136,19 @@ class Description:
 def read_description(path: str | Path) -> Description:
     """A fleet.toml, or one error with the line that is wrong."""
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"{path}: there is no such file")
+    text = _text(file)
     try:
-        text = file.read_text(encoding="utf-8")
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: it is no TOML: {error}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: expected numbers that can be read, got one of thousands of digits") from error
+    agents = values.get("agent")
+    if isinstance(agents, list) and len(agents) > MAX_AGENTS:
+        raise InputError(f"{path}: expected at most {MAX_AGENTS} agents, got {len(agents)}")
     lines = Lines(text)
     try:
-        found = _File.model_validate(values)
+        found = FleetPart.model_validate(values)
     except ValidationError as error:
         # What is misspelt is unknown, and misses: the first says more.
         first, *more = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
@@ -238,6 +160,24 @@ def read_description(path: str | Path) -> Description:
     return Description(found, file.resolve().parent, check.graph())
 
 
+def _text(file: Path) -> str:
+    """The file's text, if it can be a description: none that would take a parser long."""
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such file")
+    with file.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{file}: expected at most {MAX_BYTES // 1024} KiB, got more: is it a fleet description?")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: it is no TOML, which is UTF-8: {error}") from error
+    deep = too_deep(text)
+    if deep:
+        raise InputError(f"{file}, line {deep}: expected values and keys at most {DEEPEST} deep, got deeper ones")
+    return text
+
+
 def _said(problem: Any, loc: tuple[str | int, ...]) -> str:
     """What is wrong, in our words."""
     name = ".".join(str(part) for part in loc if isinstance(part, str))
@@ -247,17 +187,19 @@ def _said(problem: Any, loc: tuple[str | int, ...]) -> str:
     if kind == "extra_forbidden":
         return f"{name} is unknown: is it misspelt?"
     if kind == "literal_error":
-        return f"{name} must be {problem['ctx']['expected']}, but {came!r} came"
+        return f"{name} must be {problem['ctx']['expected']}, got {shortened(came)}"
+    if kind == "string_pattern_mismatch" and name.endswith("name"):
+        return f"{name} must be {NAMED}, got {shortened(came)}"
     if kind == "string_pattern_mismatch":
-        return f"{name} must be of letters, digits, dots, dashes and underscores, but {came!r} came"
-    text = problem["msg"].removeprefix("Input ")
-    return f"{name} {text}, but {came!r} came"
+        return f"{name} must be a path without NUL, got {shortened(came)}"
+    text = problem["msg"].removeprefix("Input ").replace("String should", "should")
+    return f"{name} {text}, got {shortened(came)}"
 
 
 class _Check:
     """What no single field can tell."""
 
-    def __init__(self, file: _File, lines: Lines, path: str) -> None:
+    def __init__(self, file: FleetPart, lines: Lines, path: str) -> None:
         self.file, self.lines, self.path = file, lines, path
         for check in (self.names, self.endpoints, self.columns, self.methods, self.tls):
             check()
@@ -272,6 +214,8 @@ class _Check:
                 raise self.fail(f"there are two agents called {agent.name!r}", "agent", number, "name")
             if agent.name in (AUTHORITY, OPERATOR):
                 raise self.fail(f"an agent cannot be called {agent.name!r}", "agent", number, "name")
+            if len(agent.name.encode()) > 64:
+                raise self.fail(f"{agent.name!r} is longer than 64 bytes", "agent", number, "name")
             seen.add(agent.name)
         for number, agent in enumerate(self.file.agent):
             for place, other in enumerate(agent.neighbours):
@@ -279,25 +223,26 @@ class _Check:
                 if other == agent.name:
                     raise self.fail(f"{agent.name!r} cannot be its own neighbour", *where, value=other)
                 if other not in seen:
-                    known = ", ".join(sorted(seen - {agent.name}))
-                    raise self.fail(f"neighbour {other!r} is no agent of this fleet: {known}", *where, value=other)
+                    known = listed(sorted(seen - {agent.name}))
+                    said = f"neighbour {shortened(other)} is no agent of this fleet: {known}"
+                    raise self.fail(said, *where, value=other)
 
     def endpoints(self) -> None:
         seen: dict[str, str] = {}
+        ports: dict[int, str] = {}
         for number, agent in enumerate(self.file.agent):
             where = ("agent", number, "endpoint")
-            matched = _ENDPOINT.match(agent.endpoint)
-            if matched is None or not 1 <= int(matched.group(3)) <= 65535:
+            matched = _ENDPOINT.fullmatch(agent.endpoint)
+            if matched is None or not is_host(matched[2].strip("[]")) or not 1 <= int(matched[3]) <= 65535:
                 example = "tls/10.0.0.3:7447" if self.file.tls else "tcp/127.0.0.1:7447"
-                raise self.fail(f"an endpoint like {example!r} was expected, but {agent.endpoint!r} came", *where)
+                raise self.fail(f"expected an endpoint like {example!r}, got {shortened(agent.endpoint)}", *where)
             if agent.endpoint in seen:
                 raise self.fail(f"{agent.name!r} has the endpoint of {seen[agent.endpoint]!r}", *where)
             seen[agent.endpoint] = agent.name
-            same = [
-                o.name for o in self.file.agent[:number] if agent.metrics is not None and o.metrics == agent.metrics
-            ]
-            if same and is_local(agent.endpoint):
-                raise self.fail(f"{agent.name!r} has the metrics port of {same[0]!r}", "agent", number, "metrics")
+            if agent.metrics is not None:
+                same = ports.setdefault(agent.metrics, agent.name)
+                if same != agent.name and is_local(agent.endpoint):
+                    raise self.fail(f"{agent.name!r} has the metrics port of {same!r}", "agent", number, "metrics")
             if self.file.tls is None and matched.group(1) != "tcp":
                 raise self.fail(f"{agent.endpoint!r} needs certificates: add a table [tls]", *where)
             if self.file.tls is None and not is_local(agent.endpoint):
@@ -312,13 +257,14 @@ class _Check:
     def columns(self) -> None:
         named = [*self.file.inputs, self.file.target]
         if len(set(named)) < len(named):
-            raise self.fail(f"inputs and target must be different columns, but {named} came", "inputs")
+            raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
 
     def methods(self) -> None:
         for part, known in (("training", TRAINERS), ("prediction", PREDICTORS)):
             method = getattr(self.file, part).method
             if method not in known:
-                raise self.fail(f"{part}.method must be one of {', '.join(known)}, but {method!r} came", part, "method")
+                said = f"{part}.method must be one of {', '.join(known)}, got {shortened(method)}"
+                raise self.fail(said, part, "method")
         theta0 = self.file.training.theta0
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
@@ -344,7 +290,7 @@ class _Check:
         graph = Graph(len(position), edges, connected=False)
         if len(graph.components) > 1:
             apart = graph.components[1]
-            names = ", ".join(self.file.agent[member].name for member in apart)
+            names = listed(self.file.agent[member].name for member in apart)
             raise GraphError(
                 f"{self.path}, line {self.lines.of(('agent', apart[0]))}: {names} cannot be reached from "
                 f"{self.file.agent[0].name!r}: give them neighbours"

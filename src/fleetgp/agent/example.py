@@ -67,7 +67,8 @@ def write_example(file: Path, boats: int = 5) -> None:
         write_columns(folder / "data" / f"{name}.csv", columns)
     grid = np.stack(np.meshgrid(np.linspace(0.1, 1.9, 7), np.linspace(0.1, 1.9, 7)), axis=-1).reshape(-1, 2)
     write_columns(folder / "points.csv", {"x": grid[:, 0], "y": grid[:, 1]})
-    edges = [(number, number + 1) for number in range(boats - 1)]
+    # In a circle: any one of them can be lost, and the others still reach each other.
+    edges = [(number, (number + 1) % boats) for number in range(boats if boats > 2 else boats - 1)]
     with whole(file) as partial:
         endpoints = [f"tcp/127.0.0.1:{port}" for port in free_ports(boats)]
         partial.write_text(fleet_text("boats", names, endpoints, [f"data/{name}.csv" for name in names], edges))

@@ -110,10 +110,13 @@ class Launched:
     def _last_words(self, name: str) -> str:
         try:
             with self.log_of(name).open("rb") as file:
-                file.seek(self._before[name])
+                size = os.fstat(file.fileno()).st_size
+                # A shorter file than before is a new one: the old one was full, and moved aside.
+                before = self._before[name] if self._before[name] <= size else 0
+                file.seek(max(before, size - 100_000))
                 told = json.loads(file.read().splitlines()[-1])
             return str(told.get("error") or told.get("event"))
-        except (OSError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError, AttributeError):
             return "it left no word"
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
+
+from fleetgp.errors import StorageError
+from fleetgp.files import private_folder
+
+#: Bytes after which a log file is moved aside, as FILE.1, and how many such files are kept.
+LARGEST = 5_000_000
+OLDER = 2
 
 
 class Log:
@@ -17,8 +27,7 @@ class Log:
         self._agent = agent
         self._logger = logging.Logger(f"fleetgp.agent.{agent}")
         if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._logger.addHandler(logging.FileHandler(file, encoding="utf-8"))
+            self._logger.addHandler(_LogFile(agent, file))
         if file is None or stream is not None:
             self._logger.addHandler(logging.StreamHandler(stream or sys.stderr))
 
@@ -32,11 +41,84 @@ class Log:
         self._write("error", logging.ERROR, event, fields)
 
     def _write(self, level: str, number: int, event: str, fields: dict[str, Any]) -> None:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "level": level, "agent": self._agent, "event": event, **fields}
-        self._logger.log(number, "%s", json.dumps(line, ensure_ascii=False, default=str))
+        self._logger.log(number, "%s", _document(self._agent, level, event, fields))
 
     def close(self) -> None:
         for handler in list(self._logger.handlers):
             handler.close()
             self._logger.removeHandler(handler)
+
+
+class _LogFile(logging.Handler):
+    """Whole lines at the end of a file, for its owner alone. What a full disk does not take is counted, and told later.
+
+    There is no buffer: what cannot be written now must not come between later lines.
+    """
+
+    def __init__(self, agent: str, path: Path) -> None:
+        super().__init__()
+        self._agent, self._path, self._lost = agent, path, 0
+        try:
+            private_folder(path.parent)
+            self._file = self._open()
+        except OSError as error:
+            raise StorageError(f"{path}: no log can be written there: {error.strerror}") from error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage() + "\n"
+        if self._lost:
+            line = _document(self._agent, "warning", "log lines lost", {"lines": self._lost}) + "\n" + line
+        try:
+            self._append(line.encode())
+            self._lost = 0
+        except OSError:
+            self._lost += 1
+
+    def close(self) -> None:
+        self.acquire()  # another thread may be writing
+        try:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+        finally:
+            self.release()
+        super().close()
+
+    def _open(self) -> int:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            os.fchmod(file, 0o600)
+        return file
+
+    def _append(self, data: bytes) -> None:
+        facts = os.fstat(self._file)
+        regular = stat.S_ISREG(facts.st_mode)
+        if regular and facts.st_size and facts.st_size + len(data) > LARGEST:
+            with suppress(OSError):  # then it grows on: a long log is better than none
+                self._move_aside()
+                facts = os.fstat(self._file)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            if regular and len(left) < len(data):
+                os.ftruncate(self._file, facts.st_size)
+            raise
+
+    def _move_aside(self) -> None:
+        for number in range(OLDER, 0, -1):
+            newer = self._path if number == 1 else self._aside(number - 1)
+            if newer.exists():
+                newer.replace(self._aside(number))
+        full, self._file = self._file, self._open()
+        os.close(full)
+
+    def _aside(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def _document(agent: str, level: str, event: str, fields: dict[str, Any]) -> str:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    line = {"time": now, "level": level, "agent": agent, "event": event, **fields}
+    return json.dumps(line, ensure_ascii=False, default=str)

@@ -2,29 +2,68 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.logs import Log
 from fleetgp.agent.status import status_of
 from fleetgp.errors import NetworkError
 
 PHASES = ("starting", "agreeing", "training", "predicting", "serving", "failed", "stopped")
+#: Connections that are served at once; more are closed.
+CONNECTIONS = 8
+#: Seconds after which a connection that says nothing is closed.
+PATIENCE = 2.0
+
+
+class _Server(ThreadingHTTPServer):
+    """A few threads, whoever connects. It is on loopback, so that a scrape is a matter of milliseconds."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any, log: Log) -> None:
+        self._free = threading.Semaphore(CONNECTIONS)
+        self._log = log
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """In the log instead of on stderr, whose lines are JSON."""
+        error = sys.exc_info()[1]
+        self._log.warn("a scrape of the metrics failed", error=f"{type(error).__name__}: {error}")
 
 
 class Metrics:
     """Serves /metrics until it is closed. Every scrape reads the agent's state as it is."""
 
     def __init__(self, agent: Agent, port: int) -> None:
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CollectorRegistry, MetricsHandler
 
         self._agent = agent
         registry = CollectorRegistry()
         registry.register(self)
+        handler = type("Scrape", (MetricsHandler,), {"registry": registry, "timeout": PATIENCE})
         try:
-            self._server, self._thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+            self._server = _Server(("127.0.0.1", port), handler, agent.log)
         except OSError as error:
             raise NetworkError(f"no metrics on port {port}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

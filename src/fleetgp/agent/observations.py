@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import os
+import re
+import threading
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fleetgp.agent.journal import Journal
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.tables import read_observations
-from fleetgp.errors import InputError
-from fleetgp.files import whole
+from fleetgp.errors import InputError, shortened
+from fleetgp.files import private_folder, whole
+from fleetgp.network.sound import LARGEST
 
-#: Larger values are refused, as everywhere.
-LARGEST = 1e100
+REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
+
+
+class Taken(NamedTuple):
+    """rows: how many a request brought.  repeated: they were there already."""
+
+    rows: int
+    repeated: bool
 
 
 class ObservationStore:
-    """inputs, target: the columns of the file.  kept: where told rows are appended, one JSON object a line.
+    """inputs, target: the columns of the file.  kept: the journal of told rows.
 
     watched: somebody may be writing to the file; of a CSV only whole lines count.
+    Any thread may append and read; one refreshes.
     """
 
     def __init__(
@@ -40,37 +50,33 @@ class ObservationStore:
         self.missing, self.watched = missing, watched
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
+        self._writing = threading.Lock()
         self._table = self._read()
-        self._told = self._recall()
+        self.journal = Journal(kept, self.columns, LARGEST)
 
     @property
     def rows(self) -> int:
-        return len(self._table) + len(self._told)
+        return len(self._table) + len(self.journal.rows)
 
     @property
     def shard(self) -> Shard:
-        rows = np.concatenate([self._table, self._told])
+        """Both arrays are replaced, never changed: whoever has them keeps what they were."""
+        rows = np.concatenate([self._table, self.journal.rows])
         return rows[:, :-1], rows[:, -1]
 
-    def append(self, rows: Any) -> int:
-        """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails."""
+    def append(self, rows: Any, request: str | None = None) -> Taken:
+        """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails.
+
+        request: the name of this batch; one whose name is on disk already is not written again.
+        """
         values = self._checked(rows)
-        new = not self.kept.exists()
-        self.kept.parent.mkdir(parents=True, exist_ok=True)
-        with self.kept.open("ab") as file:
-            size = self._mend()
-            try:
-                for row in values.tolist():
-                    file.write(json.dumps(dict(zip(self.columns, row, strict=True))).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                os.truncate(self.kept, size)
-                raise
-        if new:
-            _sync_folder(self.kept.parent)
-        self._told = np.concatenate([self._told, values])
-        return len(values)
+        name = uuid.uuid4().hex if request is None else request
+        if not isinstance(name, str) or REQUEST.fullmatch(name) is None:
+            raise InputError(
+                f"expected a request of 1 to 64 letters, digits, dashes and underscores, got {shortened(name)}"
+            )
+        with self._writing:
+            return Taken(len(values), not self.journal.append(values, name))
 
     def refresh(self) -> int:
         """Read the file again if it has changed; by how many rows."""
@@ -96,7 +102,7 @@ class ObservationStore:
     def _read_lines(self, text: bytes) -> Array:
         """The whole lines of a file that is being written; there will be another look at it."""
         copy = self.kept.with_name("watched.csv")
-        copy.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(copy.parent)
         with whole(copy) as partial:
             partial.write_bytes(text)
         try:
@@ -117,50 +123,16 @@ class ObservationStore:
             return None
         return facts.st_mtime_ns, facts.st_size
 
-    def _recall(self) -> Array:
-        """The rows that were told before; a line that a crash cut short was never acknowledged."""
-        rows = []
-        if self.kept.is_file():
-            for number, line in enumerate(self.kept.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
-                if not line.endswith("\n"):
-                    break
-                try:
-                    row = json.loads(line)
-                    rows.append([float(row[name]) for name in self.columns])
-                except (ValueError, KeyError, TypeError) as error:
-                    raise InputError(
-                        f"{self.kept}, line {number}: a row with {', '.join(self.columns)} was expected "
-                        f"({type(error).__name__}: {error}): move the file away, if its rows are of another fleet"
-                    ) from error
-        return self._checked(rows) if rows else np.zeros((0, len(self.columns)))
-
-    def _mend(self) -> int:
-        """Cut off a line that a crash left unfinished; the size of what is left."""
-        data = self.kept.read_bytes()
-        size = data.rfind(b"\n") + 1
-        if size < len(data):
-            os.truncate(self.kept, size)
-        return size
-
     def _checked(self, rows: Any) -> Array:
         wanted = f"rows of {len(self.columns)} numbers ({', '.join(self.columns)})"
         try:
             values = np.array(rows, dtype=float)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{wanted} were expected: {error}") from error
+            raise InputError(f"expected {wanted}: {error}") from error
         if values.ndim != 2 or values.shape[1] != len(self.columns) or not len(values):
-            raise InputError(f"{wanted} were expected, but the shape is {values.shape}")
+            raise InputError(f"expected {wanted}, got the shape {values.shape}")
         if not np.isfinite(values).all():
-            raise InputError(f"{wanted} were expected, but some are missing or infinite")
+            raise InputError(f"expected {wanted}, got some that are missing or infinite")
         if np.abs(values).max() > LARGEST:
             raise InputError(f"some values are beyond {LARGEST:g}: use other units")
         return values
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file is there after a power cut only if its folder says so."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.certificates import Credentials, days_left
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
+from fleetgp.errors import InputError
+
+#: Days before its end from which on a certificate is complained about, and seconds between two looks at it.
+SOON = 30.0
+DAY = 86_400.0
+REMEDY = "make another with `fleetgp certs`, and start the agent again"
 
 
 def run_agent(description: Description, name: str, *, log_file: Path | None = None) -> None:
@@ -20,13 +27,37 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
     os.environ.setdefault("FLEETGP_COMPILE", "0")
     description.id_of(name)
     log = Log(name, file=log_file)
+    ended = threading.Event()
     try:
+        own = description.credentials(name)
+        if own is not None:
+            look_at_certificates(own, log)
+            threading.Thread(target=_look_again, args=(own, log, ended), name="certificates", daemon=True).start()
         _run(Agent(description, name, log))
     except Exception as error:
         log.error("ended by an error", error=str(error), kind=type(error).__name__)
         raise
     finally:
+        ended.set()
         log.close()
+
+
+def look_at_certificates(own: Credentials, log: Log) -> None:
+    """Nobody works with an agent whose certificate has expired, and its own log is where one looks for the reason."""
+    for file in (own.certificate, own.authority):
+        left = days_left(file)
+        if left <= 0.0:
+            log.error("certificate expired", file=str(file), days_ago=round(-left, 1), remedy=REMEDY)
+        elif left < SOON:
+            log.warn("certificate expires soon", file=str(file), days_left=round(left, 1), remedy=REMEDY)
+
+
+def _look_again(own: Credentials, log: Log, ended: threading.Event) -> None:
+    while not ended.wait(DAY):
+        try:
+            look_at_certificates(own, log)
+        except (OSError, InputError) as error:  # it is being replaced, say: there will be another look
+            log.warn("a certificate cannot be read", error=str(error))
 
 
 def _run(agent: Agent) -> None:

@@ -108,8 +108,7 @@ class Service:
         self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply))
 
     def _observe(self, request: dict[str, Any], reply: Reply) -> None:
-        count = self._agent.observe(request.get("rows"))
-        reply({"answer": {"rows": count, "in_all": self._agent.data.rows}})
+        self._agent.observe(request.get("rows"), request.get("request"), reply)
 
     def _train(self, request: dict[str, Any], reply: Reply) -> None:
         method = request.get("method")

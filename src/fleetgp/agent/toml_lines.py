@@ -7,7 +7,14 @@ import re
 Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_HEADER = re.compile(r"\s*(\[\[?)([^\]]+)\]")
+# Strings (also those that never end: each is passed over once), comments, and what makes nesting.
+_TOKEN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z)|"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'?|\#[^\n]*+|[\[\]{}.,=\n]''',
+    re.DOTALL,
+)
+#: Tables in tables, and names in a dotted key. A description has at most three.
+DEEPEST = 20
 
 
 class Lines:
@@ -94,6 +101,28 @@ class Lines:
             if (depth <= 0 and len(quote) != 3) or number + 1 >= len(self._text):
                 return number
             number, column = number + 1, 0
+
+
+def too_deep(text: str) -> int:
+    """The line on which values are nested, or keys dotted, too deep for the standard parser; 0 if there is none.
+
+    >>> too_deep("a = 1\\nb = " + 30 * "[" + 30 * "]"), too_deep("a = 1\\n" + 30 * "b." + "b = 1")
+    (2, 2)
+    >>> too_deep("a = '" + 30 * "[" + "' # " + 30 * "{")
+    0
+    """
+    line, depth, dots = 1, 0, 0
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if token == ".":
+            dots += 1
+        elif token[0] not in "\"'#":
+            dots = 0
+            depth = max(0, depth + (token in "[{") - (token in "]}"))
+        if depth > DEEPEST or dots > DEEPEST:
+            return line
+        line += token.count("\n")
+    return 0
 
 
 def _names(dotted: str) -> Path:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 
 from fleetgp.cli.models import NOISY, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
-from fleetgp.cli.talking import FILE, ask_all, description_of, request
+from fleetgp.cli.standing import names_of, standing
+from fleetgp.cli.talking import FILE, Telling, ask_all, description_of
 from fleetgp.data import read_observations
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import InputError, NetworkError, shortened, unknown_name
 from fleetgp.progress import Progress, listening
-from fleetgp.units import readable_bytes, readable_seconds
+from fleetgp.units import readable_seconds
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
 
 #: Points that are asked for at once.
 BLOCK = 2000
+#: The column of an answer that names agents who were not there.
+MISSING = "missing_agents"
+#: The name of an `observe`; its parts have a number after it.
+REQUEST = re.compile(r"[\w-]{1,48}", re.ASCII)
 
 AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
 SECONDS = Annotated[float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")]
@@ -37,54 +44,17 @@ def status(file: FILE, as_json: Json = False) -> None:
     [cyan]fleetgp status fleet.toml[/cyan]
     """
     description = description_of(file)
+    from fleetgp.agent.resilience import split_by, split_warning
+
     told = ask_all(description)
-    title = f"Fleet {description.name}; theta is {', '.join(names_of(description))}"
-    table = plain_table(title, "agent", "phase", "neighbours", "round", "theta", "rows", "sent", left=3)
-    notes = []
-    for name, state in told.items():
-        if "agent" not in state:
-            reached = "cannot be reached" not in state["error"]
-            table.add_row(name, f"[red]{'no answer' if reached else 'unreachable'}[/red]", "", "", "", "", "")
-            continue
-        heard = [
-            f"[green]{other}[/green]" if standing == "up" else f"[red]{other} {standing.split(':')[0]}[/red]"
-            for other, standing in state["neighbours"].items()
-        ]
-        theta = " ".join(f"{value:.4g}" for value in state["theta"].values())
-        sent = readable_bytes(state["bytes"])
-        rows = f"{state['rows']:,}"
-        table.add_row(name, state["phase"], ", ".join(heard), str(state["round"]), theta, rows, sent)
-        notes += _notes(name, state, description.digest)
-    parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
-    if len(parts) > 1:
-        notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
-    emit({"fleet": description.name, "digest": description.digest, "agents": told}, table, *notes, as_json=as_json)
+    cuts = split_by(description)
+    facts = {"fleet": description.name, "digest": description.digest, "agents": told, "splitting_agents": cuts}
+    emit(facts, *standing(description, told), as_json=as_json)
+    if cuts and not as_json:
+        warn(split_warning(cuts))
     if not any("agent" in state for state in told.values()):
         errors = [state["error"] for state in told.values() if "cannot be reached" not in state["error"]]
         raise NetworkError(errors[0] if errors else f"no agent of {file} can be reached: are they running?")
-
-
-def names_of(description: Description) -> list[str]:
-    """The hyperparameters' names, length-scales under the inputs' names."""
-    return [*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"]
-
-
-def _notes(name: str, state: dict[str, Any], digest: str) -> list[str]:
-    """What a table has no room for."""
-    notes = []
-    if state["digest"] != digest:
-        notes.append(f"[red]{name} holds another fleet description than this file.[/red]")
-    if state["problem"]:
-        notes.append(f"[red]{name}: {escape(state['problem'])}[/red]")
-    notes += [
-        f"[red]{name}: {other} is {escape(standing)}[/red]"
-        for other, standing in state["neighbours"].items()
-        if ":" in standing
-    ]
-    trained = state["trained"]
-    if trained is not None and trained["status"] != "converged":
-        notes.append(f"[yellow]{name}: its training ended by {trained['status']}, not by agreement.[/yellow]")
-    return notes
 
 
 def ask(
@@ -102,7 +72,8 @@ def ask(
 ) -> None:
     """Ask one agent: the fleet computes the answer together.
 
-    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part.
+    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part. If agents
+    of the fleet were not there, a column "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -113,11 +84,13 @@ def ask(
     description = description_of(file)
     check_answer_file(out, points)
     queries, others = read_points(points, description.inputs)
+    if MISSING in others:
+        raise InputError(f"{points}: the answer may have a column {MISSING!r} too: rename that of the points")
     if not len(queries):
         raise InputError(f"{points}: it has no rows")
     limit = description.timeouts.ask if seconds is None else seconds
     if not 0.0 < limit <= 86_400.0:
-        raise InputError(f"--seconds must lie above 0 and up to 86400, but {limit} came")
+        raise InputError(f"--seconds must lie above 0 and up to 86400, got {limit}")
     deadline = time.monotonic() + limit
     blocks: list[dict[str, Any]] = []
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
@@ -136,6 +109,8 @@ def ask(
         np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
         for name in ("mean", "variance", "participants")
     )
+    if any(block["missing"] for block in blocks):
+        others[MISSING] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
     write_answer(out, others, mean, variance, participants.astype(int))
     _report(blocks, description, agent, out, as_json)
 
@@ -186,21 +161,53 @@ def observe(
     rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
     agent: AGENT,
     missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
+    name: Annotated[
+        str | None,
+        typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
+
+    Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
+    the same name, and counts once.
 
     [bold]Example[/bold]
 
     [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
     """
     description = description_of(file)
+    description.id_of(agent)
+    if missing not in ("refuse", "drop"):
+        raise unknown_name("way with missing values", missing, ("refuse", "drop"))
+    if not 0.0 < seconds <= 86_400.0:
+        raise InputError(f"--seconds must lie above 0 and up to 86400, got {seconds}")
+    if name is not None and REQUEST.fullmatch(name) is None:
+        raise InputError(f"--request must be 1 to 48 letters, digits, dashes and underscores, got {shortened(name)}")
+    name = name or uuid.uuid4().hex
     found = read_observations(rows, inputs=description.inputs, target=description.target, missing=missing)  # type: ignore[arg-type]
-    values = np.column_stack([found.inputs, found.observations]).tolist()
-    told = request(description, agent, "observe", 30.0, rows=values)
+    values = np.column_stack([found.inputs, found.observations])
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
-    emit({"agent": agent, **told}, f"{agent} has {told['rows']} new rows, {told['in_all']} in all.", as_json=as_json)
+    telling = Telling(description, agent, name, time.monotonic() + seconds)
+    again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}"
+    again += " --missing drop" if missing == "drop" else ""
+    try:
+        told = telling.tell(values)
+    except NetworkError as error:
+        raise NetworkError(
+            f"{error}; {telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
+        ) from error
+    except KeyboardInterrupt:
+        warn(f"{telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}")
+        raise
+    text = f"{agent} has {told['rows']} new rows, {told['in_all']} in all."
+    if told["repeated"]:
+        text = (
+            f"{agent} has {told['in_all']} rows in all; {told['repeated']} of these {told['rows']} were there already."
+        )
+    emit({"agent": agent, **told, "request": name}, text, as_json=as_json)
 
 
 def retrain(
@@ -221,6 +228,8 @@ def retrain(
     from fleetgp.agent.client import AgentClient
 
     description = description_of(file)
+    if not 0.0 < seconds <= 86_400.0:
+        raise InputError(f"--seconds must lie above 0 and up to 86400, got {seconds}")
     deadline = time.monotonic() + seconds
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
         wish = client.request("train", method=method, cold=cold)["wish"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from fleetgp.cli.models import Json
 from fleetgp.cli.output import bold, emit, warn
 from fleetgp.cli.talking import FILE, ask_all, description_of, request
 from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
@@ -30,7 +31,7 @@ def certs(
     hosts: Annotated[
         list[str] | None, typer.Option(help="Where they can be reached: addresses or names. (default: this machine)")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates are valid.", min=1)] = 365,
+    days: Annotated[int, typer.Option(help="How long the certificates are valid.", min=1, max=36_500)] = 365,
     as_json: Json = False,
 ) -> None:
     """Make a fleet's authority, and a certificate for each agent and for the operator.
@@ -45,7 +46,7 @@ def certs(
 
     [cyan]fleetgp certs fleet.toml[/cyan]
     """
-    from fleetgp.agent.certificates import make_certificate
+    from fleetgp.agent.certificates import check_name, make_certificate
     from fleetgp.network.session import OPERATOR
 
     if folder.suffix == ".toml":
@@ -54,7 +55,9 @@ def certs(
         folder, wanted = _of_file(folder)
     elif agents:
         if len(set(agents)) < len(agents) or OPERATOR in agents:
-            raise InputError(f"agents must have different names, none of them {OPERATOR!r}, but {agents} came")
+            raise InputError(f"agents must have different names, none of them {OPERATOR!r}, got {shortened(agents)}")
+        for name in agents:
+            check_name(name)
         places = tuple(hosts) if hosts else ("127.0.0.1", "localhost")
         wanted = dict.fromkeys(agents, places)
     else:
@@ -126,10 +129,14 @@ def up(
     """
     from fleetgp.agent.example import write_example
     from fleetgp.agent.launch import Launched
+    from fleetgp.agent.resilience import split_by, split_warning
 
     if example:
         write_example(file)
     description = description_of(file)
+    cuts = split_by(description)
+    if cuts:
+        warn(split_warning(cuts))
     for number, one in enumerate(description.agents):
         if not description.data_of(number).exists():
             raise InputError(f"{description.data_of(number)}: there is no such file, which {one.name} needs")
@@ -150,7 +157,7 @@ def up(
             count = len(description.names)
             points = file.parent / "points.csv" if example else "points.csv"
             emit({}, f"{count} agents run, and log to {bold(description.state)}. `fleetgp status {file}` shows them.",
-                 f"`fleetgp ask {file} --agent {description.names[0]} {points} --out answer.csv` asks, "
+                 f"`fleetgp ask {file} --agent {shlex.quote(description.names[0])} {points} --out answer.csv` asks, "
                  f"`fleetgp down {file}` ends them.", as_json=False)  # fmt: skip
             return
         codes = launched.wait()
