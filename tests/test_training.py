@@ -189,7 +189,9 @@ def test_divergence_is_said(method: str, tol: float) -> None:
 def test_jitter_is_reported() -> None:
     x = np.linspace(0, 1, 8)[:, None]
     shards = [(np.concatenate([x, x]), np.zeros(16) + i) for i in range(2)]
-    fit = fg.Fleet(shards).train("dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14)
+    fit = fg.Fleet(shards).train(
+        "dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14, noise_floor=0
+    )
     assert (fit.jitter > 0).all()
 
 
@@ -286,7 +288,7 @@ def test_no_number_of_the_data_is_in_any_message(method: str) -> None:
 
 def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
     shards = paper_shards(200, 5)
-    fit = fleet(200, 5).train("dec-gapx-gp", theta0=THETA0, rounds=2, tol=0)
+    fit = fleet(200, 5).train("dec-gapx-gp", theta0=THETA0, rounds=2, tol=0, noise_floor=0)
     rows = sum(max(1, len(y) // 5) for _, y in shards)
     # On a path of five every row crosses every one of the four edges once.
     assert fit.ledger.total(kind="inputs").scalars == 4 * rows * 2
@@ -297,7 +299,7 @@ def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
 @pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
 def test_paper_faithful_traffic_is_the_complexity_table(method: str) -> None:
     """O(s_end (D + 2)) per agent and neighbour, and nothing else."""
-    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, rho=500, kappa=5000)
+    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, rho=500, kappa=5000, noise_floor=0)
     directed_edges = 2 * 3
     assert fit.ledger.scalars == 10 * directed_edges * 4
     assert fit.ledger.messages == 10 * directed_edges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.dense import duplicate_rows
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.expert import ENGINES
 from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
@@ -20,6 +21,8 @@ from fleetgp.network import InProcess, Network
 from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
+from fleetgp.training.fit import about_floor, disagreement
+from fleetgp.training.floor import check_noise_floor
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
 
@@ -84,6 +87,7 @@ class Fleet:
         nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs",
         step: float = 1e-5,
         nested_iterations: int | None = None,
+        noise_floor: float = 1e-3,
         seed: int | None = None,
         engine: str = "auto",
         progress: bool | Listener = False,
@@ -100,6 +104,11 @@ class Fleet:
             the linearized step. None chooses them from measured curvature and keeps them safe.
         nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
             `step` and `nested_iterations` iterations a round.
+        noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
+            deviation with normalize; without, of the power of two at or above the largest standard deviation of one
+            agent's own observations (of their root mean square, if no agent's observations vary). Data without noise
+            have no best sigma_eps above zero: a training that ends at the floor warns, and `at_floor` of the result
+            says who stands there. Starts below it begin at it. 0 switches it off, and nothing is sent for it.
         seed: draws the samples of the g- methods, per agent.
         engine: "auto" takes for each agent the cheaper of the two engines that is certified to be exact; "moments"
             (squared exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK
@@ -134,6 +143,7 @@ class Fleet:
             seed=int(chosen_seed),
             normalize=self.normalize,
             engine=engine,
+            noise_floor=check_noise_floor(noise_floor),
         )
         with listening(progress) as listener:
             known = options.rounds if tol == 0 else None
@@ -143,8 +153,8 @@ class Fleet:
 
             def report(start: int, done: int, thetas: Array) -> None:
                 if listener is not None:
-                    spread = float(np.ptp(np.log(thetas), axis=0).max())
-                    listener(Progress(label(start), done, known, f"disagreement {spread:.1e}", thetas=thetas))
+                    detail = f"disagreement {disagreement(thetas):.1e}"
+                    listener(Progress(label(start), done, known, detail, thetas=thetas))
 
             if listener is not None:
                 listener(Progress(label(0), 0, known, ""))
@@ -154,6 +164,8 @@ class Fleet:
         self.fit = fit
         if fit.status != "diverged":
             self.theta = fit.theta
+        if fit.status != "diverged" and fit.at_floor.any():
+            warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
         return fit
 
     def predict(

@@ -18,13 +18,14 @@ from fleetgp.training.augment import augmented, communication_data
 from fleetgp.training.central import CentralTrainer
 from fleetgp.training.edges import EdgeTrainer
 from fleetgp.training.fit import Fit, Start
+from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.objective import Objective
 from fleetgp.training.primal import Linearized, Nested, Primal
 from fleetgp.training.reductions import Alone, ByConsensus, ByServer, Reduction
 from fleetgp.training.server import ServerTrainer
-from fleetgp.training.starts import best_start, default_starts
+from fleetgp.training.starts import agree_on_magnitudes, best_start, default_starts
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end.
 COARSE = 100.0
@@ -37,6 +38,7 @@ class TrainingOptions:
     """Settings known to every agent. None means automatic.
 
     starts: (S, P) log theta, or None for the default starts.
+    noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation; 0 for none.
     """
 
     starts: Array | None = None
@@ -51,6 +53,7 @@ class TrainingOptions:
     seed: int = 0
     normalize: bool = False
     engine: str = "auto"
+    noise_floor: float = 1e-3
 
 
 class Trainer(Protocol):
@@ -80,12 +83,8 @@ def train(
     data = scaling.apply(_prepared(method, shards, network, options.seed))
     ids = (0,) if method.meet == "pool" else network.hosted
     experts = [Expert(x, y, kernel, agent, options.engine) for (x, y), agent in zip(data, ids, strict=True)]
-    if options.starts is not None:
-        starts = options.starts - scaling.shift(options.starts)
-    else:
-        with network.phase("starts"):
-            starts = default_starts(reduction, data, network.agents)
-    trainer = _trainer(method, Objective(experts), network, options)
+    starts, floor = _starts_and_floor(reduction, data, network, options, scaling)
+    trainer = _trainer(method, Objective(experts), network, options, floor)
     units = np.exp(scaling.shift(starts))
 
     def tell(start: int, done: int, thetas: Array) -> None:
@@ -101,7 +100,7 @@ def train(
             with network.phase("choice"):
                 best, _ = best_start(reduction, np.stack([run.nll for run in runs], axis=1))
         runs[best].go(options.rounds, options.tol)
-    return _fit(method, network, runs, best, scaling)
+    return _fit(method, network, runs, best, scaling, floor)
 
 
 class _Run:
@@ -120,7 +119,7 @@ class _Run:
 
         def record(_: int, state: Any) -> None:
             self.history.append(state.local.x)
-            self.report(self.number, len(self.history) - 1, np.exp(state.local.x))
+            self.report(self.number, len(self.history) - 1, natural(state.local.x))
 
         state = self.trainer.start(self.x0) if before is None else before.state
         outcome = self.trainer.run(state, rounds=rounds - done, tol=tol, record=record)
@@ -139,6 +138,12 @@ class _Run:
         return Start(theta0, float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
 
 
+def natural(x: Array) -> Array:
+    """theta from log theta; a diverged one may be infinite, which its status says."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.exp(x))
+
+
 def _prepared(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
     """The data each expert will hold."""
     if method.meet == "pool":
@@ -152,21 +157,45 @@ def _prepared(method: TrainingMethod, shards: Sequence[Shard], network: Network,
     return list(shards)
 
 
-def _trainer(method: TrainingMethod, objective: Objective, network: Network, options: TrainingOptions) -> Trainer:
+def _starts_and_floor(
+    reduction: Reduction, data: Sequence[Shard], network: Network, options: TrainingOptions, scaling: Scaling
+) -> tuple[Array, Floor]:
+    """Where to start, (S, P) at or above the floor, and the floor, both for the scaled observations.
+
+    Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
+    """
+    asks = options.noise_floor > 0.0 and not options.normalize
+    deviation = 1.0
+    if options.starts is None or asks:
+        with network.phase("floor" if options.starts is not None else "starts"):
+            found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
+        deviation = found.deviation if asks else 1.0
+    floor = Floor.of(options.noise_floor * deviation)
+    if options.starts is None:
+        starts = default_starts(found, network.agents)
+    else:
+        starts = options.starts - scaling.shift(options.starts)
+    return floor.lifted(starts), floor
+
+
+def _trainer(
+    method: TrainingMethod, objective: Objective, network: Network, options: TrainingOptions, floor: Floor
+) -> Trainer:
     if method.meet in ("pool", "minimize"):
-        return CentralTrainer(network, objective, share=method.meet == "minimize")
+        return CentralTrainer(network, objective, floor, share=method.meet == "minimize")
     if method.step == "nested":
         descent = options.nested == "gradient-descent"
         iterations = options.nested_iterations or (10 if descent else 200)
         primal: Primal = Nested(
             objective,
+            floor,
             step_size=options.step if descent else None,
             iterations=iterations,
         )
     elif method.meet == "server":
-        primal = Linearized(objective, options.lipschitz, at_anchor=True)
+        primal = Linearized(objective, floor, options.lipschitz, at_anchor=True)
     else:
-        primal = Linearized(objective, options.kappa)
+        primal = Linearized(objective, floor, options.kappa)
     return (EdgeTrainer if method.decentralized else ServerTrainer)(network, primal, options.rho)
 
 
@@ -176,11 +205,13 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     return ByConsensus(network) if method.decentralized else ByServer(network)
 
 
-def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: int, scaling: Scaling) -> Fit:
+def _fit(
+    method: TrainingMethod, network: Network, runs: Sequence[_Run], best: int, scaling: Scaling, floor: Floor
+) -> Fit:
     chosen = runs[best]
     assert chosen.outcome is not None
     state, hosted = chosen.outcome.state, len(network.hosted)
-    history = np.exp(np.stack(chosen.history) + scaling.shift(chosen.x0))
+    history = natural(np.stack(chosen.history) + scaling.shift(chosen.x0))
     if method.meet == "pool":
         history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
         with network.phase("pool"):
@@ -199,4 +230,5 @@ def _fit(method: TrainingMethod, network: Network, runs: Sequence[_Run], best: i
         scaling=scaling,
         engine=tuple("moments" if m else "dense" for m in np.broadcast_to(state.local.values.moments, hosted)),
         ledger=network.ledger,
+        noise_floor=float(np.exp(floor.log)) * scaling.scale,
     )
