@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,6 +23,12 @@ CONVERGED_TO["full-gp"] = "full-gp"
 
 def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: object) -> fg.Fleet:
     return fg.Fleet(paper_shards(n, agents), graph, **options)  # type: ignore[arg-type]
+
+
+def paper_options(method: str) -> dict[str, Any]:
+    """The paper's constants that a method has."""
+    constants = {"rho": 500.0, "kappa": 5000.0, "lipschitz": 5000.0}
+    return {name: constants[name] for name in training_method(method).options if name in constants}
 
 
 def relative_error(thetas: Array, reference: Array) -> float:
@@ -165,7 +174,7 @@ def test_full_gp_is_the_maximum_likelihood_of_all_data() -> None:
 
 @pytest.mark.parametrize("method", ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
 def test_fixed_rounds_are_exact(method: str) -> None:
-    fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, rho=500, kappa=5000, lipschitz=5000)
+    fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, **paper_options(method))
     assert (fit.rounds, fit.status) == (7, "round limit")
     assert fit.history.shape[0] == 8
     assert fit.ledger.total(kind="stopping").scalars == 0 or not training_method(method).decentralized
@@ -182,7 +191,8 @@ def test_a_round_limit_is_not_called_converged(method: str) -> None:
 @pytest.mark.parametrize("tol", [0.0, 1e-3])
 def test_divergence_is_said(method: str, tol: float) -> None:
     """Steps that are far too long throw theta out of any range."""
-    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, rho=0.01, kappa=0.01, lipschitz=0.01)
+    weak: dict[str, Any] = dict.fromkeys(paper_options(method), 0.01)
+    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, **weak)
     assert fit.status == "diverged"
 
 
@@ -250,6 +260,40 @@ def test_normalization_by_consensus() -> None:
     assert fit.ledger.by_phase()["normalize"].scalars > 0
 
 
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize(
+    ("option", "value", "having"),
+    [
+        ("rho", 500.0, ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"]),
+        ("kappa", 5000.0, ["dec-apx-gp", "dec-gapx-gp"]),
+        ("lipschitz", 5000.0, ["apx-gp", "gapx-gp"]),
+        ("nested", "gradient-descent", ["c-gp", "dec-c-gp"]),
+        ("nested_iterations", 3, ["c-gp", "dec-c-gp"]),
+    ],
+)
+def test_an_option_that_a_method_does_not_have_is_not_ignored_in_silence(
+    method: str, option: str, value: object, having: list[str]
+) -> None:
+    """What a method has is what changes its iterates."""
+    f = fleet(45, 3)
+    plain = f.train(method, theta0=THETA0, rounds=3, tol=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = f.train(method, theta0=THETA0, rounds=3, tol=0, **{option: value})  # type: ignore[arg-type]
+    said = [str(w.message) for w in caught]
+    if method in having:
+        assert not said
+        assert not np.array_equal(fit.history, plain.history)
+    else:
+        assert said == [f"{method} has no {option}, which is ignored: it is an option of {', '.join(having)}"]
+        assert np.array_equal(fit.history, plain.history)
+
+
+def test_a_step_without_gradient_descent_is_not_ignored_in_silence() -> None:
+    with pytest.warns(fg.FleetGPWarning, match='step is ignored: it is an option of nested="gradient-descent"'):
+        fleet(45, 3).train("c-gp", theta0=THETA0, rounds=1, step=1e-3)
+
+
 # ---- what left the agents -------------------------------------------------------------------------------
 
 
@@ -299,7 +343,7 @@ def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
 @pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
 def test_paper_faithful_traffic_is_the_complexity_table(method: str) -> None:
     """O(s_end (D + 2)) per agent and neighbour, and nothing else."""
-    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, rho=500, kappa=5000, noise_floor=0)
+    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, noise_floor=0, **paper_options(method))
     directed_edges = 2 * 3
     assert fit.ledger.scalars == 10 * directed_edges * 4
     assert fit.ledger.messages == 10 * directed_edges

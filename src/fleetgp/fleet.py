@@ -23,6 +23,7 @@ from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor, disagreement
 from fleetgp.training.floor import check_noise_floor
+from fleetgp.training.methods import about_unused
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
 
@@ -115,7 +116,7 @@ class Fleet:
             alone. `engine` of the result says what was used.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
-        Options that a method does not have are ignored, so that one set can serve a comparison.
+        An option that the method does not have is ignored, with a warning that names the methods that have it.
         """
         row = training_method(method)
         self._check_engine(engine)
@@ -145,6 +146,13 @@ class Fleet:
             engine=engine,
             noise_floor=check_noise_floor(noise_floor),
         )
+        default = TrainingOptions()
+        particular = ("rho", "kappa", "lipschitz", "nested", "step", "nested_iterations")
+        unused = about_unused(row, [o for o in particular if getattr(options, o) != getattr(default, o)])
+        if not unused and step != default.step and nested != "gradient-descent":
+            unused = 'step is ignored: it is an option of nested="gradient-descent"'
+        if unused:
+            warnings.warn(unused, FleetGPWarning, stacklevel=2)
         with listening(progress) as listener:
             known = options.rounds if tol == 0 else None
 

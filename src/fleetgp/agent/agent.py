@@ -245,6 +245,7 @@ class Agent:
             rounds=fit.rounds,
             theta=trained.theta,
             jitter=float(fit.jitter.max()),
+            at_noise_floor=bool(fit.at_floor.any()),
             bytes=fit.ledger.bytes,
         )
         return fit.status

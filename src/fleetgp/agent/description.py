@@ -66,6 +66,7 @@ class TrainingPart(_Part):
     nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
     step: Positive = 1e-5
     nested_iterations: PositiveInt | None = None
+    noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
     engine: Literal["auto", "dense", "moments"] = "auto"
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0)] = 0
@@ -207,6 +208,7 @@ class Description:
             seed=self.seed,
             normalize=self.normalize,
             engine=part.engine,
+            noise_floor=part.noise_floor,
         )
 
     def prediction_options(self) -> PredictionOptions:

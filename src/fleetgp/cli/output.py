@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fleetgp.errors import FleetGPWarning
 from fleetgp.progress import Listener, Progress
 
 
@@ -36,6 +39,22 @@ def bold(path: object) -> str:
 
 def warn(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+
+@contextmanager
+def saying_warnings() -> Iterator[None]:
+    """Warnings of the library as lines of the command's own."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FleetGPWarning)
+            yield
+    finally:
+        for warning in caught:
+            if issubclass(warning.category, FleetGPWarning):
+                warn(str(warning.message))
+            else:
+                warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def complain(text: str) -> None:
