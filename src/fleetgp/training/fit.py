@@ -14,7 +14,10 @@ from fleetgp.training.normalize import Scaling
 
 @dataclass(frozen=True)
 class Start:
-    """One of the starts of a training: where it began, how good it was, and how it ended."""
+    """One of the starts of a training: where it began, how good it was, and how it ended.
+
+    Of several, those that were not chosen were followed to a coarse tolerance only, which their status is about.
+    """
 
     theta0: Array
     nll: float

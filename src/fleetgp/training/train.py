@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -27,8 +27,10 @@ from fleetgp.training.reductions import Alone, ByConsensus, ByServer, Reduction
 from fleetgp.training.server import ServerTrainer
 from fleetgp.training.starts import agree_on_magnitudes, best_start, default_starts
 
-#: With several starts, each is first followed to this many times the tolerance, then the best one to its end.
+#: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
+#: never to a looser one than this, at which likelihoods of starts can be compared.
 COARSE = 100.0
+LOOSEST = 1e-3
 
 Report = Callable[[int, int, Array], None]
 
@@ -96,7 +98,7 @@ def train(
     with network.phase("training"):
         if len(runs) > 1:
             for run in runs:
-                run.go(options.rounds, options.tol * COARSE)
+                run.go(options.rounds, min(options.tol * COARSE, LOOSEST))
             with network.phase("choice"):
                 best, _ = best_start(reduction, np.stack([run.nll for run in runs], axis=1))
         runs[best].go(options.rounds, options.tol)
@@ -110,12 +112,16 @@ class _Run:
         self.trainer, self.x0, self.number, self.report = trainer, x, number, report
         self.history = [x]
         self.outcome: Outcome[Any] | None = None
+        self.tol = np.inf  # that of the last judgement
 
     def go(self, rounds: int, tol: float) -> None:
         before = self.outcome
         done = 0 if before is None else before.rounds
-        if before is not None and (before.status == "diverged" or done >= rounds):
+        if before is not None and before.status == "converged" and tol < self.tol and done >= rounds:
+            before = self.outcome = replace(before, status="round limit")  # what was judged is not what is asked
+        if before is not None and (before.status == "diverged" or tol >= self.tol or done >= rounds):
             return
+        self.tol = tol
 
         def record(_: int, state: Any) -> None:
             self.history.append(state.local.x)
