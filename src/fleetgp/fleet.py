@@ -19,13 +19,13 @@ from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
 from fleetgp.network import InProcess, Network
 from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
-from fleetgp.progress import Listener, Progress, listening
+from fleetgp.progress import Listener, Progress, Remembering, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor, disagreement
 from fleetgp.training.floor import check_noise_floor
-from fleetgp.training.methods import about_unused
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
+from fleetgp.training.train import about_ignored
 
 
 class Fleet:
@@ -66,6 +66,7 @@ class Fleet:
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
         self.fit: Fit | None = None
+        self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
 
     @property
     def agents(self) -> int:
@@ -94,6 +95,9 @@ class Fleet:
         progress: bool | Listener = False,
     ) -> Fit:
         """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+
+        An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
+        itself as `unfinished`; `fit` is of finished trainings only.
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
             None takes three starts from the size of the data.
@@ -146,35 +150,46 @@ class Fleet:
             engine=engine,
             noise_floor=check_noise_floor(noise_floor),
         )
-        default = TrainingOptions()
-        particular = ("rho", "kappa", "lipschitz", "nested", "step", "nested_iterations")
-        unused = about_unused(row, [o for o in particular if getattr(options, o) != getattr(default, o)])
-        if not unused and step != default.step and nested != "gradient-descent":
-            unused = 'step is ignored: it is an option of nested="gradient-descent"'
-        if unused:
-            warnings.warn(unused, FleetGPWarning, stacklevel=2)
+        ignored = about_ignored(row, options)
+        if ignored:
+            warnings.warn(ignored, FleetGPWarning, stacklevel=2)
         with listening(progress) as listener:
             known = options.rounds if tol == 0 else None
 
             def label(start: int) -> str:
                 return method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
 
-            def report(start: int, done: int, thetas: Array) -> None:
-                if listener is not None:
-                    detail = f"disagreement {disagreement(thetas):.1e}"
-                    listener(Progress(label(start), done, known, detail, thetas=thetas))
+            heard = Remembering(listener)
 
-            if listener is not None:
-                listener(Progress(label(0), 0, known, ""))
-            fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
-            for number, start in enumerate(fit.starts if listener is not None else ()):
-                listener(Progress(label(number), start.rounds, start.rounds, start.status))  # type: ignore[misc]
-        self.fit = fit
-        if fit.status != "diverged":
-            self.theta = fit.theta
+            def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
+                detail = f"disagreement {disagreement(thetas):.1e}"
+                heard(Progress(label(start), done, known, detail, thetas=thetas, chosen=chosen))
+
+            try:
+                heard(Progress(label(0), 0, known, ""))
+                fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
+            except KeyboardInterrupt as interrupt:
+                interrupt.add_note(self._keep(heard.furthest))
+                raise
+            self.fit = fit
+            if fit.status != "diverged":
+                self.theta, self.unfinished = fit.theta, None
+            for number, start in enumerate(fit.starts):
+                heard(Progress(label(number), start.rounds, start.rounds, start.status))
         if fit.status != "diverged" and fit.at_floor.any():
             warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
         return fit
+
+    def _keep(self, furthest: Progress | None) -> str:
+        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+        if furthest is None or furthest.thetas is None:
+            return "the training was interrupted before its first round: the fleet is as it was"
+        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+        if self.theta is not None and self.unfinished is None:
+            return f"{said}: the fleet keeps the theta that it had"
+        self.fit, self.unfinished = None, furthest
+        self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
     def predict(
         self,

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.answers import Answers, ask
-from fleetgp.cli.output import Remembering, bold, emit, plain_table, saying_warnings, warn
+from fleetgp.cli.output import bold, emit, plain_table, saying_warnings, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import partition, partition_by_label, read_edges, read_observations
@@ -111,7 +111,6 @@ def fit(
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed)
     note = ""
     with saying_warnings(), listening(not quiet) as shown:
-        listener = Remembering(shown)
         try:
             fleet.train(
                 training,
@@ -120,13 +119,12 @@ def fit(
                 tol=tol,
                 noise_floor=noise_floor,
                 engine=engine,
-                progress=listener,
+                progress=shown or False,
             )
         except KeyboardInterrupt:
-            furthest = listener.furthest
-            if furthest is None or furthest.thetas is None or out.exists():  # nothing worth more than what is there
+            furthest = fleet.unfinished
+            if furthest is None or out.exists():  # nothing worth more than what is there
                 raise
-            fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
             note = f"interrupted after {furthest.round} rounds of {furthest.task}"
     model = Model(fleet, tuple(names), tuple(inputs), target, note)
     if fleet.theta is None:

@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.errors import FleetGPWarning
-from fleetgp.progress import Listener, Progress
 
 
 def console() -> Console:
@@ -75,17 +74,3 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
     return table
-
-
-class Remembering:
-    """A listener that passes progress on, and remembers the one that came furthest."""
-
-    def __init__(self, listener: Listener | None) -> None:
-        self._listener = listener
-        self.furthest: Progress | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.thetas is not None and (self.furthest is None or progress.round > self.furthest.round):
-            self.furthest = progress
-        if self._listener is not None:
-            self._listener(progress)

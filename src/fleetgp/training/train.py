@@ -19,7 +19,7 @@ from fleetgp.training.central import CentralTrainer
 from fleetgp.training.edges import EdgeTrainer
 from fleetgp.training.fit import Fit, Start
 from fleetgp.training.floor import Floor
-from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.methods import TrainingMethod, about_unused
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.objective import Objective
 from fleetgp.training.primal import Linearized, Nested, Primal
@@ -32,7 +32,7 @@ from fleetgp.training.starts import agree_on_magnitudes, best_start, default_sta
 COARSE = 100.0
 LOOSEST = 1e-3
 
-Report = Callable[[int, int, Array], None]
+Report = Callable[[int, int, Array, bool], None]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,16 @@ class TrainingOptions:
     noise_floor: float = 1e-3
 
 
+def about_ignored(method: TrainingMethod, options: TrainingOptions) -> str:
+    """Which of the options that were given have no effect, and where they would have one; empty if none."""
+    default = TrainingOptions()
+    particular = ("rho", "kappa", "lipschitz", "nested", "step", "nested_iterations")
+    given = [name for name in particular if getattr(options, name) != getattr(default, name)]
+    if method.step == "nested" and "step" in given and options.nested != "gradient-descent":
+        return 'step is ignored: it is an option of nested="gradient-descent"'
+    return about_unused(method, given)
+
+
 class Trainer(Protocol):
     def start(self, x: Array) -> Any: ...
 
@@ -74,7 +84,8 @@ def train(
 ) -> Fit:
     """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
 
-    report(start, round, thetas) is called after every round, with theta in the units of the data.
+    report(start, round, thetas, chosen) is called after every round, with theta in the units of the data; chosen once
+    the fleet has decided for this start.
     """
     reduction = _reduction(method, network)
     scaling = Scaling()
@@ -91,8 +102,9 @@ def train(
 
     def tell(start: int, done: int, thetas: Array) -> None:
         if report is not None:
-            report(start, done, thetas * units)
+            report(start, done, thetas * units, chosen)
 
+    chosen = len(starts) == 1
     runs = [_Run(trainer, np.tile(x, (len(experts), 1)), k, tell) for k, x in enumerate(starts)]
     best = 0
     with network.phase("training"):
@@ -101,6 +113,7 @@ def train(
                 run.go(options.rounds, min(options.tol * COARSE, LOOSEST))
             with network.phase("choice"):
                 best, _ = best_start(reduction, np.stack([run.nll for run in runs], axis=1))
+            chosen = True
         runs[best].go(options.rounds, options.tol)
     return _fit(method, network, runs, best, scaling, floor)
 
@@ -108,7 +121,7 @@ def train(
 class _Run:
     """One start: it can be followed to a coarse tolerance first and taken up again."""
 
-    def __init__(self, trainer: Trainer, x: Array, number: int, report: Report) -> None:
+    def __init__(self, trainer: Trainer, x: Array, number: int, report: Callable[[int, int, Array], None]) -> None:
         self.trainer, self.x0, self.number, self.report = trainer, x, number, report
         self.history = [x]
         self.outcome: Outcome[Any] | None = None
