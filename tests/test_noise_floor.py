@@ -262,7 +262,7 @@ def test_a_diverged_training_does_not_speak_of_the_floor() -> None:
 @pytest.mark.skipif(not SEA.exists(), reason="the sea-surface temperatures of ../shared/data are not here")
 @pytest.mark.parametrize("method", ["full-gp", "dec-apx-gp"])
 def test_a_gap_free_analysis_of_the_sea(method: str) -> None:
-    """600 points of a smooth analysis: without a floor the full GP sends sigma_eps to 1e-5 of the deviation."""
+    """600 points of a smooth analysis: without a floor the full GP sends sigma_eps below 1e-5 of the deviation."""
     with np.load(SEA) as sea:
         lat, lon = np.meshgrid(sea["lat"], sea["lon"], indexing="ij")
         rows = np.random.default_rng(0).choice(lat.size, 600, replace=False)
