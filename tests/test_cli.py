@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 
 import fleetgp as fg
 from fleetgp.cli.app import app
-from fleetgp.cli.output import Remembering
 from fleetgp.model import load_model
-from fleetgp.progress import Progress
+from fleetgp.progress import Progress, Remembering
 
 FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent", "boat"]
 

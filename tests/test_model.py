@@ -50,6 +50,19 @@ def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, 
     assert old_fit.ledger.sent_by(1) == new_fit.ledger.sent_by(1)
 
 
+def test_a_diverged_training_can_be_kept_with_the_theta_that_was_given(tmp_path: Path) -> None:
+    """Estimates that are no numbers are no reason to lose the model."""
+    fleet = fg.Fleet(paper_shards(120, 3), theta=fg.PAPER_THETA)
+    fit = fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=400, rho=0.01, kappa=0.01)
+    assert fit.status == "diverged"
+    assert np.isnan(fit.disagreement)
+    again = load_model(save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model"))
+    assert again.fleet.fit is not None
+    assert again.fleet.fit.status == "diverged"
+    assert again.fleet.theta is not None
+    assert again.fleet.theta.tolist() == list(fg.PAPER_THETA)
+
+
 def test_people_can_read_it_and_nothing_in_it_can_run(tmp_path: Path) -> None:
     folder = save_model(trained(), tmp_path / "model")
     text = (folder / "model.json").read_text(encoding="utf-8")

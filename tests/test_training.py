@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,6 +24,12 @@ CONVERGED_TO["full-gp"] = "full-gp"
 
 def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: object) -> fg.Fleet:
     return fg.Fleet(paper_shards(n, agents), graph, **options)  # type: ignore[arg-type]
+
+
+def paper_options(method: str) -> dict[str, Any]:
+    """The paper's constants that a method has."""
+    constants = {"rho": 500.0, "kappa": 5000.0, "lipschitz": 5000.0}
+    return {name: constants[name] for name in training_method(method).options if name in constants}
 
 
 def relative_error(thetas: Array, reference: Array) -> float:
@@ -110,6 +120,36 @@ def test_the_best_of_several_starts_wins(method: str) -> None:
         )
 
 
+def wave(seed: int) -> fg.Fleet:
+    """Few points of a wave, in noise: the likelihood has an optimum that takes all for noise, and others."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(24, 60))
+    x, frequency = rng.uniform(0, 10, (n, 1)), rng.uniform(1, 4)
+    y = np.sin(frequency * x[:, 0]) * rng.uniform(0.5, 2) + rng.uniform(0.1, 0.8) * rng.standard_normal(n)
+    return fg.Fleet(fg.partition(x, y, agents=3))
+
+
+@pytest.mark.parametrize("seed", [4, 5, 6, 7])
+@pytest.mark.parametrize("method", ["fact-gp", "apx-gp", "dec-apx-gp"])
+def test_a_loose_tolerance_chooses_the_same_start(method: str, seed: int) -> None:
+    """Starts that are judged after a few rounds say nothing of the optimum that they lead to."""
+    fine, loose = wave(seed).train(method), wave(seed).train(method, tol=1e-2)
+    assert loose.status == fine.status == "converged"
+    assert loose.nll == pytest.approx(fine.nll, abs=0.1)
+    assert loose.nll <= min(start.nll for start in loose.starts) + 0.1
+
+
+@pytest.mark.parametrize("method", ["fact-gp", "apx-gp", "dec-apx-gp"])
+def test_a_start_that_used_up_its_rounds_is_not_called_converged_for_its_coarse_run(method: str) -> None:
+    """The one limit at which the coarse run of the best start just converges."""
+    f, starts = fleet(120, 3), np.array([[2.0, 0.5, 1.0, 1.0], [1.2, 0.3, 1.3, 0.1]])
+    coarse = [f.train(method, theta0=start, tol=1e-3).rounds for start in starts]
+    fine = f.train(method, theta0=starts, tol=1e-5)
+    assert fine.rounds > max(coarse), "the example needs more rounds than its coarse runs"
+    fit = f.train(method, theta0=starts, tol=1e-5, rounds=max(coarse))
+    assert fit.status == "round limit" or fit.residual <= 1e-5
+
+
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 def test_unequal_and_tiny_shards(method: str) -> None:
     field = fg.synthetic_field(200, seed=2)
@@ -165,7 +205,7 @@ def test_full_gp_is_the_maximum_likelihood_of_all_data() -> None:
 
 @pytest.mark.parametrize("method", ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
 def test_fixed_rounds_are_exact(method: str) -> None:
-    fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, rho=500, kappa=5000, lipschitz=5000)
+    fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, **paper_options(method))
     assert (fit.rounds, fit.status) == (7, "round limit")
     assert fit.history.shape[0] == 8
     assert fit.ledger.total(kind="stopping").scalars == 0 or not training_method(method).decentralized
@@ -182,14 +222,17 @@ def test_a_round_limit_is_not_called_converged(method: str) -> None:
 @pytest.mark.parametrize("tol", [0.0, 1e-3])
 def test_divergence_is_said(method: str, tol: float) -> None:
     """Steps that are far too long throw theta out of any range."""
-    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, rho=0.01, kappa=0.01, lipschitz=0.01)
+    weak: dict[str, Any] = dict.fromkeys(paper_options(method), 0.01)
+    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, **weak)
     assert fit.status == "diverged"
 
 
 def test_jitter_is_reported() -> None:
     x = np.linspace(0, 1, 8)[:, None]
     shards = [(np.concatenate([x, x]), np.zeros(16) + i) for i in range(2)]
-    fit = fg.Fleet(shards).train("dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14)
+    fit = fg.Fleet(shards).train(
+        "dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14, noise_floor=0
+    )
     assert (fit.jitter > 0).all()
 
 
@@ -248,6 +291,40 @@ def test_normalization_by_consensus() -> None:
     assert fit.ledger.by_phase()["normalize"].scalars > 0
 
 
+@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize(
+    ("option", "value", "having"),
+    [
+        ("rho", 500.0, ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"]),
+        ("kappa", 5000.0, ["dec-apx-gp", "dec-gapx-gp"]),
+        ("lipschitz", 5000.0, ["apx-gp", "gapx-gp"]),
+        ("nested", "gradient-descent", ["c-gp", "dec-c-gp"]),
+        ("nested_iterations", 3, ["c-gp", "dec-c-gp"]),
+    ],
+)
+def test_an_option_that_a_method_does_not_have_is_not_ignored_in_silence(
+    method: str, option: str, value: object, having: list[str]
+) -> None:
+    """What a method has is what changes its iterates."""
+    f = fleet(45, 3)
+    plain = f.train(method, theta0=THETA0, rounds=3, tol=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = f.train(method, theta0=THETA0, rounds=3, tol=0, **{option: value})  # type: ignore[arg-type]
+    said = [str(w.message) for w in caught]
+    if method in having:
+        assert not said
+        assert not np.array_equal(fit.history, plain.history)
+    else:
+        assert said == [f"{method} has no {option}, which is ignored: it is an option of {', '.join(having)}"]
+        assert np.array_equal(fit.history, plain.history)
+
+
+def test_a_step_without_gradient_descent_is_not_ignored_in_silence() -> None:
+    with pytest.warns(fg.FleetGPWarning, match='step is ignored: it is an option of nested="gradient-descent"'):
+        fleet(45, 3).train("c-gp", theta0=THETA0, rounds=1, step=1e-3)
+
+
 # ---- what left the agents -------------------------------------------------------------------------------
 
 
@@ -286,7 +363,7 @@ def test_no_number_of_the_data_is_in_any_message(method: str) -> None:
 
 def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
     shards = paper_shards(200, 5)
-    fit = fleet(200, 5).train("dec-gapx-gp", theta0=THETA0, rounds=2, tol=0)
+    fit = fleet(200, 5).train("dec-gapx-gp", theta0=THETA0, rounds=2, tol=0, noise_floor=0)
     rows = sum(max(1, len(y) // 5) for _, y in shards)
     # On a path of five every row crosses every one of the four edges once.
     assert fit.ledger.total(kind="inputs").scalars == 4 * rows * 2
@@ -297,7 +374,7 @@ def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:
 @pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
 def test_paper_faithful_traffic_is_the_complexity_table(method: str) -> None:
     """O(s_end (D + 2)) per agent and neighbour, and nothing else."""
-    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, rho=500, kappa=5000)
+    fit = fleet(90, 4).train(method, theta0=THETA0, rounds=10, tol=0, noise_floor=0, **paper_options(method))
     directed_edges = 2 * 3
     assert fit.ledger.scalars == 10 * directed_edges * 4
     assert fit.ledger.messages == 10 * directed_edges
@@ -342,6 +419,62 @@ def test_progress_is_told_and_an_interrupt_leaves_the_fleet_as_it_was() -> None:
     assert f.theta is not None
     assert f.theta.tolist() == list(fg.PAPER_THETA)
     assert f.fit is None
+
+
+def interrupted(
+    f: fg.Fleet, stop: Callable[[Progress], bool], method: str = "dec-apx-gp", **options: Any
+) -> tuple[str, list[Progress]]:
+    """What a training that is interrupted where stop(progress) says so notes, and what it told before."""
+    seen: list[Progress] = []
+
+    def listener(progress: Progress) -> None:
+        seen.append(progress)
+        if stop(progress):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        f.train(method, progress=listener, **options)
+    return "".join(caught.value.__notes__), seen
+
+
+def test_an_interrupt_leaves_its_estimates_to_a_fleet_that_has_none() -> None:
+    f = fleet(90, 3)
+    note, _ = interrupted(f, lambda p: p.round == 0, theta0=THETA0)
+    assert "before its first round" in note
+    assert (f.theta, f.fit, f.unfinished) == (None, None, None)
+    note, seen = interrupted(f, lambda p: p.round == 4, theta0=THETA0)
+    assert seen[-1].thetas is not None
+    assert f.theta is not None
+    np.testing.assert_allclose(f.theta, np.exp(np.log(seen[-1].thetas).mean(axis=0)))
+    assert (f.fit, f.unfinished) == (None, seen[-1])
+    assert "interrupted after 4 rounds of dec-apx-gp: fleet.theta holds its estimates" in note
+    assert np.isfinite(f.predict([[1.0, 1.0]]).mean).all()
+    earlier = f.theta
+    interrupted(f, lambda p: p.round == 6, theta0=f.theta)
+    assert not np.array_equal(f.theta, earlier), "later estimates are worth more than earlier ones"
+    fit = f.train("dec-apx-gp", theta0=f.theta)
+    assert (f.fit, f.unfinished) == (fit, None)
+    note, _ = interrupted(f, lambda p: p.round == 2, theta0=THETA0)
+    assert "keeps the theta that it had" in note
+    assert np.array_equal(f.theta, fit.theta), "a finished training is worth more than an interrupted one"
+    assert (f.fit, f.unfinished) == (fit, None)
+
+
+@pytest.mark.parametrize("method", ["full-gp", "dec-apx-gp"])
+def test_an_interrupt_keeps_the_start_that_was_chosen(method: str) -> None:
+    """Not one that took more rounds and lost."""
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 10, 45))[:, None]
+    y = np.sin(3.0 * x[:, 0]) + 0.1 * rng.standard_normal(45)
+    signal, noise = [0.7, 1.0, 0.1], [30.0, 0.3, 1.0]
+    f = fg.Fleet(fg.partition(x, y, agents=3))
+    whole = fg.Fleet(f.shards).train(method, theta0=np.array([signal, noise]))
+    assert whole.nll == pytest.approx(whole.starts[0].nll, abs=0.1)
+    _, seen = interrupted(f, lambda p: p.chosen, method, theta0=np.array([signal, noise]))
+    assert seen[-1].task.endswith("#1")
+    assert any(p.round > seen[-1].round for p in seen), "the other start must have had more rounds"
+    assert f.theta is not None
+    np.testing.assert_allclose(np.log(f.theta), np.log(whole.theta), atol=0.05)
 
 
 def test_a_bar_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:

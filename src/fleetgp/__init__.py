@@ -4,7 +4,7 @@ Every agent keeps its own data, talks only to its neighbours, and all agents end
 """
 
 from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
-from fleetgp.errors import FleetGPError, GraphError, InputError, NetworkError, NumericalError
+from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
 from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence
 from fleetgp.hyperparameters import Hyperparameters
@@ -24,6 +24,7 @@ __all__ = [
     "Fit",
     "Fleet",
     "FleetGPError",
+    "FleetGPWarning",
     "Graph",
     "GraphError",
     "GraphSequence",

@@ -37,6 +37,10 @@ class NonsenseError(NetworkError):
         super().__init__(f"agent {sender} sent nonsense: {why}")
 
 
+class FleetGPWarning(UserWarning):
+    """Something that works as asked, but may not be what was meant."""
+
+
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The one error for a name that is not in a list.
 

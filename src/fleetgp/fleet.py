@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,17 +12,20 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.dense import duplicate_rows
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.expert import ENGINES
 from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
 from fleetgp.network import InProcess, Network
 from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
-from fleetgp.progress import Listener, Progress, listening
+from fleetgp.progress import Listener, Progress, Remembering, listening
 from fleetgp.training import Fit, TrainingOptions, train, training_method
+from fleetgp.training.fit import about_floor, disagreement
+from fleetgp.training.floor import check_noise_floor
 from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.reductions import ByConsensus, ByServer, Reduction
+from fleetgp.training.train import about_ignored
 
 
 class Fleet:
@@ -62,6 +66,7 @@ class Fleet:
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
         self.fit: Fit | None = None
+        self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
 
     @property
     def agents(self) -> int:
@@ -84,11 +89,15 @@ class Fleet:
         nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs",
         step: float = 1e-5,
         nested_iterations: int | None = None,
+        noise_floor: float = 1e-3,
         seed: int | None = None,
         engine: str = "auto",
         progress: bool | Listener = False,
     ) -> Fit:
         """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+
+        An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
+        itself as `unfinished`; `fit` is of finished trainings only.
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
             None takes three starts from the size of the data.
@@ -100,13 +109,18 @@ class Fleet:
             the linearized step. None chooses them from measured curvature and keeps them safe.
         nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
             `step` and `nested_iterations` iterations a round.
+        noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
+            deviation with normalize; without, of the power of two at or above the largest standard deviation of one
+            agent's own observations (of their root mean square, if no agent's observations vary). Data without noise
+            have no best sigma_eps above zero: a training that ends at the floor warns, and `at_floor` of the result
+            says who stands there. Starts below it begin at it. 0 switches it off, and nothing is sent for it.
         seed: draws the samples of the g- methods, per agent.
         engine: "auto" takes for each agent the cheaper of the two engines that is certified to be exact; "moments"
             (squared exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK
             alone. `engine` of the result says what was used.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
-        Options that a method does not have are ignored, so that one set can serve a comparison.
+        An option that the method does not have is ignored, with a warning that names the methods that have it.
         """
         row = training_method(method)
         self._check_engine(engine)
@@ -134,27 +148,48 @@ class Fleet:
             seed=int(chosen_seed),
             normalize=self.normalize,
             engine=engine,
+            noise_floor=check_noise_floor(noise_floor),
         )
+        ignored = about_ignored(row, options)
+        if ignored:
+            warnings.warn(ignored, FleetGPWarning, stacklevel=2)
         with listening(progress) as listener:
             known = options.rounds if tol == 0 else None
 
             def label(start: int) -> str:
                 return method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
 
-            def report(start: int, done: int, thetas: Array) -> None:
-                if listener is not None:
-                    spread = float(np.ptp(np.log(thetas), axis=0).max())
-                    listener(Progress(label(start), done, known, f"disagreement {spread:.1e}", thetas=thetas))
+            heard = Remembering(listener)
 
-            if listener is not None:
-                listener(Progress(label(0), 0, known, ""))
-            fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
-            for number, start in enumerate(fit.starts if listener is not None else ()):
-                listener(Progress(label(number), start.rounds, start.rounds, start.status))  # type: ignore[misc]
-        self.fit = fit
-        if fit.status != "diverged":
-            self.theta = fit.theta
+            def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
+                detail = f"disagreement {disagreement(thetas):.1e}"
+                heard(Progress(label(start), done, known, detail, thetas=thetas, chosen=chosen))
+
+            try:
+                heard(Progress(label(0), 0, known, ""))
+                fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
+            except KeyboardInterrupt as interrupt:
+                interrupt.add_note(self._keep(heard.furthest))
+                raise
+            self.fit = fit
+            if fit.status != "diverged":
+                self.theta, self.unfinished = fit.theta, None
+            for number, start in enumerate(fit.starts):
+                heard(Progress(label(number), start.rounds, start.rounds, start.status))
+        if fit.status != "diverged" and fit.at_floor.any():
+            warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
         return fit
+
+    def _keep(self, furthest: Progress | None) -> str:
+        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+        if furthest is None or furthest.thetas is None:
+            return "the training was interrupted before its first round: the fleet is as it was"
+        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+        if self.theta is not None and self.unfinished is None:
+            return f"{said}: the fleet keeps the theta that it had"
+        self.fit, self.unfinished = None, furthest
+        self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
     def predict(
         self,

@@ -160,9 +160,10 @@ def _write(model: Model, folder: Path) -> None:
             "method": fit.method,
             "status": fit.status,
             "rounds": fit.rounds,
-            "disagreement": fit.disagreement,
+            "disagreement": _told(fit.disagreement),
             "residual": _told(fit.residual),
             "nll": _told(fit.nll),
+            "noise_floor": fit.noise_floor,
             "engine": list(fit.engine),
             "scaling": asdict(fit.scaling),
             "starts": [
@@ -265,6 +266,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path) -> Fit:
         scaling=Scaling(float(facts["scaling"]["offset"]), float(facts["scaling"]["scale"])),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads((folder / "ledger.json").read_text())),
+        noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from fleetgp.arrays import Array
 
 
@@ -15,6 +17,7 @@ class Progress:
     """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet.
 
     unit: what is counted, where it is not rounds.  thetas: in training, (M, P) each agent's estimate so far.
+    chosen: whether it is of the start that the fleet has chosen, or of the only one.
     """
 
     task: str
@@ -23,6 +26,7 @@ class Progress:
     detail: str
     unit: str = "round"
     thetas: Array | None = None
+    chosen: bool = False
 
 
 Listener = Callable[[Progress], None]
@@ -59,6 +63,22 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
                 bars.update(tasks[p.task], completed=p.round, total=p.rounds, detail=p.detail)
 
             yield show
+
+
+class Remembering:
+    """A listener that passes progress on, and remembers the estimates of the start that was chosen or came furthest."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+        self.furthest: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.thetas is not None and np.isfinite(progress.thetas).all():
+            best = self.furthest
+            if best is None or (progress.chosen, progress.round) > (best.chosen, best.round):
+                self.furthest = progress
+        if self._listener is not None:
+            self._listener(progress)
 
 
 def _plain(p: Progress) -> None:

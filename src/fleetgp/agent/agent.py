@@ -223,11 +223,11 @@ class Agent:
         shard = self.data.shard
         rows = self._used_rows = len(shard[1])
         with self._task(view) as network:
-            progress = _Estimates(len(SPANS) if starts is None else len(starts), network)
+            progress = _Estimates(len(SPANS) if starts is None else len(starts))
 
-            def report(start: int, done: int, thetas: Array) -> None:
+            def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
                 self.round = done
-                estimates, chosen = progress.take(start, np.log(thetas[0]))
+                estimates = progress.take(start, np.log(thetas[0]), chosen)
                 if len(estimates):
                     self.memory = replace(self.memory, estimates=estimates, chosen=chosen, round=done)
                 self.node.theta = np.log(thetas[0]).tolist()
@@ -265,6 +265,7 @@ class Agent:
             rounds=fit.rounds,
             theta=trained.theta,
             jitter=float(fit.jitter.max()),
+            at_noise_floor=bool(fit.at_floor.any()),
             bytes=fit.ledger.bytes,
         )
         return fit.status
@@ -451,17 +452,17 @@ class _Asides:
 
 
 class _Estimates:
-    """The current estimate of every start of a training, and whether the best start is chosen."""
+    """The current estimate of every start of a training."""
 
-    def __init__(self, starts: int, network: ZenohNetwork) -> None:
-        self._starts, self._network = starts, network
+    def __init__(self, starts: int) -> None:
+        self._starts = starts
         self._rows: dict[int, Array] = {}
 
-    def take(self, start: int, log_theta: Array) -> tuple[Array, bool]:
-        """(S, P) and True if chosen; nothing while some start has not begun."""
+    def take(self, start: int, log_theta: Array, chosen: bool) -> Array:
+        """(S, P), or (1, P) of the chosen one; nothing while some start has not begun."""
         self._rows[start] = log_theta
-        if self._starts == 1 or "choice" in self._network.ledger.rounds_by_phase:
-            return log_theta[None], True
+        if chosen:
+            return log_theta[None]
         if len(self._rows) < self._starts:
-            return np.zeros((0, 0)), False
-        return np.array([self._rows[k] for k in range(self._starts)]), False
+            return np.zeros((0, 0))
+        return np.array([self._rows[k] for k in range(self._starts)])

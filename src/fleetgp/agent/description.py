@@ -126,6 +126,7 @@ class Description:
             seed=self.seed,
             normalize=self.normalize,
             engine=part.engine,
+            noise_floor=part.noise_floor,
         )
 
     def prediction_options(self) -> PredictionOptions:

@@ -48,6 +48,7 @@ class TrainingPart(_Part):
     nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
     step: Positive = 1e-5
     nested_iterations: Count | None = None
+    noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
     engine: Literal["auto", "dense", "moments"] = "auto"
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0

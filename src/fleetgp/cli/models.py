@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.answers import Answers, ask
-from fleetgp.cli.output import Remembering, bold, emit, plain_table, warn
+from fleetgp.cli.output import bold, emit, plain_table, saying_warnings, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import partition, partition_by_label, read_edges, read_observations
@@ -60,6 +60,9 @@ def fit(
     start: Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")] = None,
     rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 2000,
     tol: Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")] = 1e-5,
+    noise_floor: Annotated[
+        float, typer.Option(help="The smallest sigma_eps, in units of the observations' deviation; 0 for none.")
+    ] = 1e-3,
     seed: Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")] = 0,
     engine: ENGINE = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")] = False,
@@ -107,15 +110,21 @@ def fit(
         raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed)
     note = ""
-    with listening(not quiet) as shown:
-        listener = Remembering(shown)
+    with saying_warnings(), listening(not quiet) as shown:
         try:
-            fleet.train(training, theta0=theta0, rounds=rounds, tol=tol, engine=engine, progress=listener)
+            fleet.train(
+                training,
+                theta0=theta0,
+                rounds=rounds,
+                tol=tol,
+                noise_floor=noise_floor,
+                engine=engine,
+                progress=shown or False,
+            )
         except KeyboardInterrupt:
-            furthest = listener.furthest
-            if furthest is None or furthest.thetas is None or out.exists():  # nothing worth more than what is there
+            furthest = fleet.unfinished
+            if furthest is None or out.exists():  # nothing worth more than what is there
                 raise
-            fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
             note = f"interrupted after {furthest.round} rounds of {furthest.task}"
     model = Model(fleet, tuple(names), tuple(inputs), target, note)
     if fleet.theta is None:
@@ -154,6 +163,8 @@ def _report_fit(model: Model, dropped: int, out: Path, as_json: bool) -> None:
             "disagreement": found.disagreement,
             "theta": model.theta,
             "jitter": found.jitter,
+            "noise_floor": found.noise_floor,
+            "at_noise_floor": bool(found.at_floor.any()),
             "engine": found.engine,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleetgp.progress import Listener, Progress
+from fleetgp.errors import FleetGPWarning
 
 
 def console() -> Console:
@@ -38,6 +40,22 @@ def warn(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
 
 
+@contextmanager
+def saying_warnings() -> Iterator[None]:
+    """Warnings of the library as lines of the command's own."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FleetGPWarning)
+            yield
+    finally:
+        for warning in caught:
+            if issubclass(warning.category, FleetGPWarning):
+                warn(str(warning.message))
+            else:
+                warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+
+
 def complain(text: str) -> None:
     """One line, whatever the error says."""
     line = " ".join(str(text).split())
@@ -56,17 +74,3 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
     return table
-
-
-class Remembering:
-    """A listener that passes progress on, and remembers the one that came furthest."""
-
-    def __init__(self, listener: Listener | None) -> None:
-        self._listener = listener
-        self.furthest: Progress | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.thetas is not None and (self.furthest is None or progress.round > self.furthest.round):
-            self.furthest = progress
-        if self._listener is not None:
-            self._listener(progress)

@@ -71,7 +71,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     degrees = int(as_topology(task["graph"], agents).union.degrees.sum())
     if task["kind"] == "training":
         plain = method in ("full-gp", "fact-gp", "g-fact-gp")
-        fit = fleet.train(method, theta0=fg.PAPER_THETA0, rounds=ROUNDS, tol=1e-5 if plain else 0.0)
+        tol = 1e-5 if plain else 0.0
+        fit = fleet.train(method, theta0=fg.PAPER_THETA0, rounds=ROUNDS, tol=tol, noise_floor=0.0)  # as the paper
         ledger, rounds, solving = fit.ledger, fit.rounds, 0
         formula = float(rounds * 4 * (agents if task["central"] else degrees))
         if method == "full-gp":

@@ -156,17 +156,21 @@ def scaling(method: str, size: int, agents: int) -> float:
 def faithful(method: str, size: int, agents: int) -> dict[str, Any]:
     """The paper's settings: its constants, 100 rounds for the dec- methods, its stopping rule for the others."""
     if method in PLAIN:
-        return {}
+        return {"noise_floor": 0.0}
     scale = scaling(method, size, agents)
-    decentralized = training_method(method).decentralized
-    return {
+    row = training_method(method)
+    constants = {
         "rho": scale * RHO,
         "kappa": scale * STIFFNESS,
         "lipschitz": scale * STIFFNESS,
         "nested": "gradient-descent",
         "nested_iterations": NESTED,
-        "rounds": ROUNDS if decentralized or method == "c-gp" else MOST,
-        "tol": 0.0 if decentralized else TOL,
+    }
+    return {
+        **{name: value for name, value in constants.items() if name in row.options},
+        "rounds": ROUNDS if row.decentralized or method == "c-gp" else MOST,
+        "tol": 0.0 if row.decentralized else TOL,
+        "noise_floor": 0.0,
     }
 
 

@@ -12,12 +12,15 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
 from fleetgp.training.curvature import Curvature
+from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
 #: The search stays within exp(-12) .. exp(12) of its start, and a step within exp(-2) .. exp(2) of the best so far.
 REACH = 12.0
 TRUST = 2.0
+#: A predicted gain below this share of the likelihood is rounding: what is left to go is some 1e-4 in log theta.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,10 @@ class CentralTrainer:
     the data are at the centre already and nothing is sent.
     """
 
-    def __init__(self, network: Network, objective: Objective, *, share: bool) -> None:
+    def __init__(self, network: Network, objective: Objective, floor: Floor, *, share: bool) -> None:
         self.network = network
         self.objective = objective
+        self.floor = floor
         self.share = share
 
     def start(self, x: Array) -> CentralState:
@@ -78,7 +82,7 @@ class CentralTrainer:
             if total < best_total:
                 best_total, slope_at_best = total, slope
                 best = CentralState(replace(state.local, x=np.tile(x, (experts, 1)), values=values))
-                gradient = np.array(np.abs(slope).max())
+                gradient = np.array(np.abs(self.floor.cut(x, slope)).max())
             record(done, best)
             if scale == 0.0:
                 scale = max(float(np.abs(slope).max()), 1.0) if np.isfinite(total) else 1.0
@@ -87,17 +91,22 @@ class CentralTrainer:
         status: Status = "round limit"
         first: tuple[float, Array] | None = None
         first = value_and_gradient(start)
-        bounds = np.stack([start - REACH, start + REACH], axis=1)
+        bounds = np.stack([self.floor.lifted(start - REACH), start + REACH], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / scale, "ftol": 1e-15}
         try:
             found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         except _OutOfRoundsError:
             return Outcome(best, done, status, gradient)
         # L-BFGS also ends when rounding hides any further progress; that is the optimum to rounding only
-        # if hardly any gradient is left.
-        at_bound = bool((np.abs(found.x - start) >= REACH - 1e-9).any())
-        if not np.isfinite(best.local.values.nll).all() or at_bound:
+        # if hardly any gradient is left, or hardly anything to be gained by following it.
+        away = np.abs(found.x - start)
+        away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
+        if not np.isfinite(best.local.values.nll).all() or (away >= REACH - 1e-9).any():
             status = "diverged"
-        elif gradient <= max(tol, 1e-6 * np.abs(best.local.values.nll).sum()):
-            status = "converged"
+        else:
+            size = np.abs(best.local.values.nll).sum()
+            free = self.floor.cut(best.local.x[0], slope_at_best) / scale
+            gain = 0.5 * scale * float(free @ found.hess_inv(free))
+            if gradient <= max(tol, 1e-6 * size) or 0.0 <= gain <= ROUNDING * size:
+                status = "converged"
         return Outcome(best, done, status, gradient)

@@ -40,7 +40,8 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
     On a time-varying graph only the edges of the round act: their midpoints and duals are renewed, those of
     the other edges of the union are remembered, and an agent without a link waits (the edge-wise
     asynchronous ADMM). On a fixed graph this is the paper's scheme. The duals always sum to zero over the
-    fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum.
+    fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum; at the floor
+    of sigma_eps its coordinate may be positive.
 
     Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wanted`. The
     maximum over the fleet rides along with the stopping messages, and all agents change rho in one round.
@@ -97,9 +98,10 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         """x must agree, and grad l_i + p_i must be small at every agent: as a distance in log theta where the
         fleet's curvature is known, else in nats per unit of log theta.
         """
-        slope = np.abs(state.local.values.gradient + state.dual)
+        slope = state.local.values.gradient + state.dual
         known = np.isfinite(state.stiffness)
-        left = (slope / np.where(known, state.stiffness, 1.0)).max(axis=1)
+        distance = self.primal.floor.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
+        left = np.abs(distance).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
         return Watch(state.local.x, left, self._wanted(state.local))
 

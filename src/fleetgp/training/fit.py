@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
 from fleetgp.network import Ledger
 from fleetgp.training.normalize import Scaling
@@ -14,7 +14,10 @@ from fleetgp.training.normalize import Scaling
 
 @dataclass(frozen=True)
 class Start:
-    """One of the starts of a training: where it began, how good it was, and how it ended."""
+    """One of the starts of a training: where it began, how good it was, and how it ended.
+
+    Of several, those that were not chosen were followed to a coarse tolerance only, which their status is about.
+    """
 
     theta0: Array
     nll: float
@@ -37,6 +40,7 @@ class Fit:
         likelihood is of the scaled observations, theta is in the units of the data.
     engine: (A,) what evaluated the agent's likelihood at the end, "dense" or "moments".
     rho: (P,) the penalty at the end; empty for the methods that have none.
+    noise_floor: the smallest sigma_eps that was allowed, in the units of the data; 0 for none.
     """
 
     method: str
@@ -52,16 +56,23 @@ class Fit:
     scaling: Scaling
     engine: tuple[str, ...]
     ledger: Ledger
+    noise_floor: float = 0.0
+
+    @property
+    def at_floor(self) -> BoolArray:
+        """(A,) whose sigma_eps stands at its floor, to a percent: agents agree to a tolerance, not to the last bit."""
+        return np.asarray(self.thetas[:, -1] <= 1.01 * self.noise_floor)
 
     @property
     def theta(self) -> Array:
         """(P,) the fleet's estimate: the geometric mean of the agents' own."""
-        return np.asarray(np.exp(np.log(self.thetas).mean(axis=0)))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # where it diverged
+            return np.asarray(np.exp(np.log(self.thetas).mean(axis=0)))
 
     @property
     def disagreement(self) -> float:
         """The largest difference between two agents in the logarithm of a hyperparameter."""
-        return float(np.ptp(np.log(self.thetas), axis=0).max())
+        return disagreement(self.thetas)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{v:.4g}" for v in self.theta)
@@ -69,3 +80,22 @@ class Fit:
             f"Fit({self.method}: theta=({values}), status={self.status!r}, rounds={self.rounds}, "
             f"disagreement={self.disagreement:.1e})"
         )
+
+
+def disagreement(thetas: Array) -> float:
+    """The largest difference between two rows in the logarithm; NaN where they diverged.
+
+    >>> round(disagreement(np.array([[1.0, 2.0], [1.0, 4.0]])), 3), disagreement(np.array([[np.inf], [np.inf]]))
+    (0.693, nan)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.ptp(np.log(thetas), axis=0).max())
+
+
+def about_floor(fit: Fit, noise_floor: float) -> str:
+    """What it means that a training ended at the floor."""
+    return (
+        f"sigma_eps stands at its floor, {fit.noise_floor:.3g}, at {int(fit.at_floor.sum())} of {len(fit.thetas)} "
+        f"agents: at this resolution the observations look free of noise. The floor is {noise_floor:g} of their "
+        "deviation: noise_floor changes it, 0 switches it off"
+    )

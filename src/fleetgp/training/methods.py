@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,19 @@ class TrainingMethod:
     def decentralized(self) -> bool:
         return self.meet == "edges"
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of the options that only some methods have, its own.
+
+        >>> training_method("dec-apx-gp").options, training_method("full-gp").options
+        (('rho', 'kappa'), ())
+        """
+        if self.step == "nested":
+            return ("rho", "nested", "step", "nested_iterations")
+        if self.step == "linearized":
+            return ("rho", "kappa" if self.decentralized else "lipschitz")
+        return ()
+
 
 _ROWS = (
     TrainingMethod("full-gp", "pool"),
@@ -39,6 +53,20 @@ _ROWS = (
 )
 METHODS = {row.name: row for row in _ROWS}
 TRAINING_METHODS: tuple[str, ...] = tuple(METHODS)
+
+
+def about_unused(method: TrainingMethod, given: Iterable[str]) -> str:
+    """Which of the options that were given the method does not have, and which methods have them; empty if none.
+
+    >>> about_unused(METHODS["full-gp"], ["kappa"])
+    'full-gp has no kappa, which is ignored: it is an option of dec-apx-gp, dec-gapx-gp'
+    """
+    told = []
+    for name in given:
+        if name not in method.options:
+            having = ", ".join(row.name for row in _ROWS if name in row.options)
+            told.append(f"{method.name} has no {name}, which is ignored: it is an option of {having}")
+    return "; ".join(told)
 
 
 def training_method(name: str) -> TrainingMethod:

@@ -4,7 +4,8 @@ In every round each agent minimizes over its own log theta
 
     l_i(x) + b_i'x + (1/2) sum_j w_ij (x_j - c_ij)^2
 
-where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node.
+where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node, and
+log sigma_eps stays at or above its floor.
 `Nested` minimizes it; `Linearized` replaces l_i by a quadratic model around an anchor, one evaluation a
 round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six ADMM
 trainers.
@@ -20,6 +21,7 @@ from scipy.optimize import minimize
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.training.curvature import Curvature, measure_curvature
+from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 
 #: No hyperparameter changes by more than this factor's logarithm in one round.
@@ -75,6 +77,7 @@ class Primal(Protocol):
     """
 
     objective: Objective
+    floor: Floor
     convexify: float
 
     @property
@@ -93,8 +96,11 @@ class Nested:
 
     convexify = 6.0
 
-    def __init__(self, objective: Objective, *, step_size: float | None = None, iterations: int = 200) -> None:
+    def __init__(
+        self, objective: Objective, floor: Floor, *, step_size: float | None = None, iterations: int = 200
+    ) -> None:
         self.objective = objective
+        self.floor = floor
         self.step_size = step_size
         self.iterations = iterations
 
@@ -121,7 +127,7 @@ class Nested:
         shape = np.linalg.cholesky(local.curvature.matrix[i] + np.diag(pull.weight))
 
         def place(u: Array) -> Array:
-            return np.asarray(start + np.linalg.solve(shape.T, u), dtype=float)
+            return self.floor.lifted(np.asarray(start + np.linalg.solve(shape.T, u), dtype=float))
 
         def value_and_gradient(u: Array) -> tuple[float, Array]:
             x = place(u)
@@ -131,17 +137,23 @@ class Nested:
             slope = np.linalg.solve(shape, gradient + pull.gradient(x))
             return nll + float(pull.value(x)), np.asarray(slope, dtype=float)
 
+        # L' is upper triangular: the last of u is the last of x, scaled, and the floor a bound on it alone.
+        lowest = np.full_like(start, -np.inf)
+        lowest[-1] = shape[-1, -1] * (self.floor.log - start[-1])
+        bounds = None if self.floor.log == -np.inf else np.stack([lowest, np.full_like(start, np.inf)], axis=1)
         options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": 1e-15}
-        found = minimize(value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
         return place(found.x)
 
     def _descend(self, i: int, local: Local, pull: Pull) -> Array:
-        """Plain gradient descent with a fixed step: the paper's nested solver."""
+        """Plain gradient descent with a fixed step, projected: the paper's nested solver."""
         assert self.step_size is not None
         x = local.x[i]
         for _ in range(self.iterations):
-            move = self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x))
-            x = x - move
+            move = self.floor.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
+            x = self.floor.lifted(x - move)
             if not np.isfinite(x).all() or np.abs(move).max() < 1e-6:
                 break
         return np.asarray(x)
@@ -151,7 +163,7 @@ class Linearized:
     """The closed-form step of apx-GP and DEC-apx-GP.
 
     With a number for kappa it is the paper's: l_i ~ g'(x - a) + (kappa/2) |x - a|^2 around the anchor a, so
-    x = (kappa a + w c - g - b) / (kappa + w).
+    x = (kappa a + w c - g - b) / (kappa + w), and log sigma_eps, if below its floor, at it.
 
     With kappa=None the model's curvature is a matrix per agent, measured where the agent stands and again
     when it has moved on, and safe: a step after which the local problem has not come down as the model
@@ -165,8 +177,9 @@ class Linearized:
 
     convexify = 3.0
 
-    def __init__(self, objective: Objective, kappa: float | None, *, at_anchor: bool = False) -> None:
+    def __init__(self, objective: Objective, floor: Floor, kappa: float | None, *, at_anchor: bool = False) -> None:
         self.objective = objective
+        self.floor = floor
         self.kappa = kappa
         self.at_anchor = at_anchor
 
@@ -183,7 +196,8 @@ class Linearized:
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
         gradient = anchor.values.gradient + pull.gradient(anchor.x)
         if self.kappa is not None:
-            x = np.where(active[:, None], anchor.x - gradient / (self.kappa + pull.weight), local.x)
+            x = self.floor.lifted(anchor.x - gradient / (self.kappa + pull.weight))
+            x = np.where(active[:, None], x, local.x)
             values = anchor.values if self.at_anchor else self.objective(x, active)
             return replace(local, x=x, values=local.values.replaced(active, values))
         return self._safe_step(local, anchor, pull, gradient, active)
@@ -194,9 +208,9 @@ class Linearized:
         pending = active.copy()
         for _ in range(MOST_TRIES):
             system = matrix + pull.weight[..., None] * np.eye(x.shape[1])
-            move = -np.linalg.solve(system, gradient[..., None])[..., 0]
+            move = self._best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
-            x = np.where(pending[:, None], anchor.x + move, x)
+            x = np.where(pending[:, None], self.floor.lifted(anchor.x + move), x)
             values = values.replaced(pending, self.objective(x, pending))
             wanted = before + 0.1 * (gradient * move).sum(axis=1) + 1e-10 * np.abs(before)
             pending &= ~(values.nll + pull.value(x) <= wanted)
@@ -209,3 +223,17 @@ class Linearized:
         stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
         measured_at = np.where(stiffened[:, None], np.inf, local.curvature.measured_at)
         return remeasured(self.objective, Local(x, values, replace(local.curvature, measured_at=measured_at)))
+
+    def _best_move(self, x: Array, system: Array, gradient: Array) -> Array:
+        """The minimizer over m of gradient'm + m'system m / 2 with x + m at or above the floor, (A, P).
+
+        If it is below without the floor, it is at the floor with it: the quadratic is convex and the bound is one.
+        """
+        move = np.asarray(-np.linalg.solve(system, gradient[..., None])[..., 0], dtype=float)
+        below = x[:, -1] + move[:, -1] < self.floor.log
+        if not below.any():
+            return move
+        held, right = system.copy(), -gradient
+        held[:, -1] = np.eye(x.shape[1])[-1]
+        right[:, -1] = self.floor.log - x[:, -1]
+        return np.asarray(np.where(below[:, None], np.linalg.solve(held, right[..., None])[..., 0], move))

@@ -28,7 +28,7 @@ class ServerState:
 class ServerTrainer:
     r"""One round of consensus ADMM on x = log theta:
 
-        z     <- mean_i (x_i + psi_i / rho)                         (central node)
+        z     <- mean_i (x_i + psi_i / rho), at or above the floor   (central node)
         x_i   <- argmin l_i(x) + psi_i'(x - z) + (rho/2) |x - z|^2   (or its linearization around z)
         psi_i <- psi_i + rho (x_i - z)
 
@@ -66,7 +66,7 @@ class ServerTrainer:
         raise AssertionError("the last gather always ends the run")
 
     def _answered(self, state: ServerState, mean: Array) -> ServerState:
-        z = self.network.scatter(mean, "hyperparameters")
+        z = self.network.scatter(self.primal.floor.lifted(mean), "hyperparameters")
         everyone = np.ones(len(z), dtype=bool)
         anchor = state.local
         if not isinstance(self.primal, Nested):
@@ -76,12 +76,13 @@ class ServerTrainer:
         away = local.x - z
         dual = state.dual + state.rho * away
         gap = np.sqrt((away**2).sum(axis=1))
-        for gradient in (local.values.gradient + dual, state.rho * (z - state.centre)):
-            if self.rho is None:
-                gap = np.maximum(gap, np.abs(gradient / state.stiffness).max(axis=1))
-            elif isinstance(self.primal, Nested):
-                # The paper's gradient descent may not have solved its problem: then nothing has converged.
-                gap = np.maximum(gap, np.abs((local.values.gradient + dual) / state.rho).max(axis=1))
+        slope = local.values.gradient + dual
+        if self.rho is None:
+            gap = np.maximum(gap, np.abs(self.primal.floor.cut(local.x, slope / state.stiffness)).max(axis=1))
+            gap = np.maximum(gap, np.abs(state.rho * (z - state.centre) / state.stiffness).max(axis=1))
+        elif isinstance(self.primal, Nested):
+            # The paper's gradient descent may not have solved its problem: then nothing has converged.
+            gap = np.maximum(gap, np.abs(self.primal.floor.cut(local.x, slope / state.rho)).max(axis=1))
         gap = np.where(np.isfinite(local.values.nll), gap, np.nan)
         return replace(state, local=local, dual=dual, centre=z, gap=gap)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,22 +17,46 @@ SPANS = (0.5, 0.15, 0.05)
 NOISE = 0.3
 
 
-def default_starts(reduction: Reduction, shards: Sequence[Shard], agents: int) -> Array:
+@dataclass(frozen=True)
+class Magnitudes:
+    """Powers of two, agreed by the fleet: how wide its data are, (D,), how large, and how far they vary."""
+
+    widths: Array
+    size: float
+    deviation: float
+
+
+def agree_on_magnitudes(
+    reduction: Reduction, shards: Sequence[Shard], *, widths: bool = False, deviation: bool = False
+) -> Magnitudes:
+    """What is asked for, in one message; the size comes with either.
+
+    Only the fleet's maxima of rounded magnitudes are agreed: the power of two at or above each agent's width along
+    each axis, its root mean square, and its standard deviation. No coordinate and no observation can be read from
+    them. A magnitude of zero counts as 1, a deviation of zero as the size.
+    """
+    columns = [np.array([[np.sqrt((y**2).mean())] for _, y in shards])]
+    if widths:
+        columns.insert(0, np.stack([np.ptp(x, axis=0) for x, _ in shards]))
+    if deviation:
+        columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for _, y in shards]))
+    powers = reduction.maximum(_power_of_two(np.concatenate(columns, axis=1)))
+    found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
+    size = float(found[-2] if deviation else found[-1])
+    varied = deviation and bool(np.isfinite(powers[-1]))
+    return Magnitudes(
+        found[: shards[0][0].shape[1]] if widths else np.empty(0), size, float(found[-1]) if varied else size
+    )
+
+
+def default_starts(magnitudes: Magnitudes, agents: int) -> Array:
     """log theta of the default starts, (S, P), from how wide the agents' data are and how large.
 
-    Only the fleet's maxima of rounded magnitudes are agreed: the power of two above each agent's width along
-    each axis, and above its root mean square. No coordinate and no observation can be read from them. An
-    agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
+    An agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
     between the two.
     """
-    widths = np.stack([np.ptp(x, axis=0) for x, _ in shards])
-    sizes = np.array([[np.sqrt((y**2).mean())] for _, y in shards])
-    powers = reduction.maximum(_power_of_two(np.concatenate([widths, sizes], axis=1)))
-    powers = np.where(np.isfinite(powers), powers, 0.0)
-    *reach, size = np.exp2(powers)
-    dimension = len(reach)
-    reach = np.array(reach) * np.sqrt(np.sqrt(agents) * dimension)
-    return np.log([[*(span * reach), size, NOISE * size] for span in SPANS])
+    reach = magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths))
+    return np.log([[*(span * reach), magnitudes.size, NOISE * magnitudes.size] for span in SPANS])
 
 
 def _power_of_two(x: Array) -> Array:
