@@ -25,6 +25,10 @@ class NetworkError(FleetGPError, RuntimeError):
     """A network that cannot do what was asked of it, or a peer that did not answer."""
 
 
+class FleetGPWarning(UserWarning):
+    """Something that was done as asked, but is probably not what was meant, or is worth less than it looks."""
+
+
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The one error for a name that is not in a list.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
+from fleetgp.given import as_numbers
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,9 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
     """
     labels = names(dimension)
     expected = f"{name} must be {dimension + 2} positive numbers ({', '.join(labels)})"
-    try:
-        vector = np.array(theta, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{expected}, but {theta!r} is not numeric") from error
+    vector = as_numbers(theta, name)
     if vector.shape != (dimension + 2,):
-        raise InputError(f"{expected}, but an array of shape {vector.shape} came")
+        raise InputError(f"{expected}, got an array of shape {vector.shape}")
     for label, value in zip(labels, vector.tolist(), strict=True):
         if not (np.isfinite(value) and value > 0):
             raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")

@@ -1,0 +1,62 @@
+"""Points that the data say nothing about are told of, by every method and in every unit."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.errors import FleetGPWarning
+from tests.conftest import paper_shards
+
+THETA = fg.PAPER_THETA
+INSIDE, OUTSIDE = [1.0, 1.0], [40.0, -7.0]
+
+
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+@pytest.mark.parametrize(
+    "options", [{}, {"noisy": True}, {"normalize": True}, {"normalize": True, "noisy": True, "agent": 2}]
+)
+def test_every_method_knows_which_points_it_knows_nothing_about(method: str, options: dict[str, Any]) -> None:
+    scale = 100.0 if options.get("normalize") else 1.0
+    shards = [(x, 290.0 * (scale > 1) + scale * y) for x, y in paper_shards(90, 3)]
+    theta = (*THETA[:2], scale * THETA[2], scale * THETA[3])
+    fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")))
+    asked = {key: value for key, value in options.items() if key != "normalize"}
+    with pytest.warns(
+        FleetGPWarning, match=r"1 of 2 points are no better known than the prior.*first: row 1, at 40, -7"
+    ):
+        out = fleet.predict([INSIDE, OUTSIDE], method, rounds=400, **asked)
+    assert out.uninformed.tolist() == [False, True]
+    assert out.explained.shape == (3, 2)
+    assert (out.explained[:, 0] > 0.3).all()
+    assert np.abs(out.explained[:, 1]).max() < 1e-6
+
+
+def test_the_warning_says_where_the_data_are_and_knows_both_kinds_of_longitude() -> None:
+    x, y = (np.concatenate(parts) for parts in zip(*paper_shards(60, 2), strict=True))
+    west = np.column_stack([x[:, 0] - 74.0, x[:, 1] + 36.0])
+    fleet = fg.Fleet([(west, y)], theta=THETA, inputs=["lon", "lat"])
+    with pytest.warns(
+        FleetGPWarning, match=r"the data cover lon -7\S* to -72\S*; lat 36\S* to 37\S*\. Are these"
+    ) as told:
+        fleet.predict(west + np.array([360.0, 0.0]))
+    assert "longitudes from 0 to 360? Then subtract 360 from lon" in str(told[0].message)
+    assert told[0].filename == __file__, "the caller's line, not one of ours"
+    east = fg.Fleet([(west + np.array([360.0, 0.0]), y)], theta=THETA)
+    with pytest.warns(FleetGPWarning, match=r"longitudes from -180 to 180\? Then add 360 to input 1"):
+        east.predict(west)
+    with pytest.warns(FleetGPWarning) as told:
+        fleet.predict([[-74.0, 80.0]])
+    assert "longitudes" not in str(told[0].message)
+
+
+def test_nothing_is_said_of_points_among_the_data() -> None:
+    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not fleet.predict(np.random.default_rng(0).uniform(0, 2, (40, 2))).uninformed.any()
+        assert fleet.predict(np.empty((0, 2))).uninformed.shape == (0,)
