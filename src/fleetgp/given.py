@@ -55,9 +55,14 @@ def as_numbers(values: Any, what: str) -> Array:
         raise InputError(f"{what}: expected a numeric array, but conversion failed: {error}") from error
 
 
+def is_nothing(value: object) -> bool:
+    """Whether a value says that there is none: None, pandas' NA and NaT, NumPy's masked."""
+    return type(value).__name__ in _NOTHING
+
+
 def check_finite(array: Array, what: str) -> None:
     """One clear error for NaN, infinity, and values whose squares overflow; axis 0 runs over the rows."""
-    rows = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
+    rows = array.reshape(len(array), array.size // max(1, len(array)))
     bad = np.asarray(~np.isfinite(rows).all(axis=1))
     if bad.any():
         raise InputError(f"{what} has NaN or infinite values in {_rows(bad)}: remove or fill these rows")
@@ -125,7 +130,7 @@ def _masked(values: Any) -> BoolArray | None:
     """Which rows hold something masked; None where nothing can be. Lists are searched, as they may hold masks."""
     if isinstance(values, np.ma.MaskedArray):
         mask = np.atleast_1d(np.ma.getmaskarray(values))
-        return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
+        return np.asarray(mask.any(axis=tuple(range(1, mask.ndim))))
     if isinstance(values, list | tuple) and values and not isinstance(values[0], int | float):
         found = [_masked(value) for value in values]
         if any(mask is not None for mask in found):
@@ -137,9 +142,11 @@ def _masked(values: Any) -> BoolArray | None:
 
 def _check_objects(array: Any, what: str) -> None:
     """Python objects, as data frames of several types have them: numbers only, and none missing."""
+    if not array.size:
+        return
     rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
-    nothing = np.array([[type(value).__name__ in _NOTHING for value in row] for row in rows], dtype=bool)
-    if nothing.size and nothing.any():
+    nothing = np.array([[is_nothing(value) for value in row] for row in rows], dtype=bool)
+    if nothing.any():
         raise InputError(
             f"{what} has missing values in {_rows(np.asarray(nothing.any(axis=1)))}: remove or fill these rows"
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.given import as_numbers, check_whole, column_names
+from fleetgp.given import as_numbers, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]
@@ -62,8 +62,7 @@ def partition_by_label(X: object, y: object, labels: Sequence[object] | NDArray[
 
 def is_present(label: object) -> bool:
     """Whether a label names somebody: None, NaN, pandas' NA, what is masked, and blanks do not."""
-    nobody = label is None or type(label).__name__ in ("NAType", "NaTType", "MaskedConstant")
-    return not nobody and label == label and str(label).strip() != ""
+    return not is_nothing(label) and label == label and str(label).strip() != ""
 
 
 def _checked(X: object, y: object) -> Shard:
