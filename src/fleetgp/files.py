@@ -27,15 +27,37 @@ def check_writable(path: str | Path) -> None:
     file = Path(path)
     if file.is_dir():
         raise InputError(f"{path}: a file was expected, but it is a folder")
-    check_folder(file.parent)
+    # The name under which it will be written first: a name may be too long.
+    _probe(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
 
 
 def check_folder(path: str | Path) -> None:
     """One clear error where nothing can be put into a folder, which may not be there yet."""
-    folder = Path(path)
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        raise InputError(f"{folder}: a folder was expected, but it is a file")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder}: it may not be written to")
+    _probe(Path(path), f".fleetgp.{os.getpid()}", path)
+
+
+def _probe(folder: Path, name: str, path: str | Path) -> None:
+    """Really make a file there, with the folders above it, and take all of it away again.
+
+    Permissions say too little: a file system may be read-only, full, or none at all, as /proc is.
+    """
+    made: list[Path] = []
+    for part in (*reversed(folder.parents), folder):
+        if part.exists() and not part.is_dir():
+            raise InputError(f"{part}: a folder was expected, but it is a file")
+    try:
+        for part in (*reversed(folder.parents), folder):
+            if not part.exists():
+                part.mkdir()
+                made.append(part)
+        probe = folder / name
+        made.append(probe)
+        probe.write_bytes(b"x")
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be written: {error.strerror}: choose another place") from error
+    finally:
+        for part in reversed(made):
+            if part.is_dir():
+                part.rmdir()
+            else:
+                part.unlink(missing_ok=True)

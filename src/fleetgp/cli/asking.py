@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from fleetgp.cli.models import NOISY, Json, Quiet
+from fleetgp.cli.options import NOISY, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.talking import FILE, ask_all, description_of, request

@@ -58,6 +58,10 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
+def count_of_agents(count: int) -> str:
+    return f"{count:,} agents" if count != 1 else "1 agent"
+
+
 class Remembering:
     """A listener that passes progress on, and remembers the one that came furthest."""
 
