@@ -27,7 +27,8 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
     fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")))
     asked = {key: value for key, value in options.items() if key != "normalize"}
     with pytest.warns(
-        FleetGPWarning, match=r"1 of 2 points are no better known than the prior.*first: row 1, at 40, -7"
+        FleetGPWarning,
+        match=r"1 of 2 points are no better known than the prior.*first: number 2, at input 1 40, input 2 -7",
     ):
         out = fleet.predict([INSIDE, OUTSIDE], method, rounds=400, **asked)
     assert out.uninformed.tolist() == [False, True]
@@ -41,7 +42,7 @@ def test_the_warning_says_where_the_data_are_and_knows_both_kinds_of_longitude()
     west = np.column_stack([x[:, 0] - 74.0, x[:, 1] + 36.0])
     fleet = fg.Fleet([(west, y)], theta=THETA, inputs=["lon", "lat"])
     with pytest.warns(
-        FleetGPWarning, match=r"the data cover lon -7\S* to -72\S*; lat 36\S* to 37\S*\. Are these"
+        FleetGPWarning, match=r"the data cover lon -7\S* to -72\S*, lat 36\S* to 37\S*\. Are these"
     ) as told:
         fleet.predict(west + np.array([360.0, 0.0]))
     assert "longitudes from 0 to 360? Then subtract 360 from lon" in str(told[0].message)

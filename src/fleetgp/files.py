@@ -25,39 +25,39 @@ def whole(path: str | Path) -> Iterator[Path]:
 def check_writable(path: str | Path) -> None:
     """One clear error where a file cannot be put, before any work is done for it."""
     file = Path(path)
-    if file.is_dir():
+    if os.path.isdir(file):  # which, unlike Path, has no error for a name that is too long
         raise InputError(f"{path}: a file was expected, but it is a folder")
     # The name under which it will be written first: a name may be too long.
-    _probe(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
+    check_place(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
 
 
 def check_folder(path: str | Path) -> None:
     """One clear error where nothing can be put into a folder, which may not be there yet."""
-    _probe(Path(path), f".fleetgp.{os.getpid()}", path)
+    check_place(Path(path), f".fleetgp.{os.getpid()}", path)
 
 
-def _probe(folder: Path, name: str, path: str | Path) -> None:
-    """Really make a file there, with the folders above it, and take all of it away again.
+def check_place(folder: Path, name: str, path: str | Path) -> None:
+    """Really make a file of that name there, with the folders above it, and take all of it away again.
 
-    Permissions say too little: a file system may be read-only, full, or none at all, as /proc is.
+    path: what the error is about. Permissions say too little: a file system may be read-only, full, or none at all, as
+    /proc is.
     """
     made: list[Path] = []
-    for part in (*reversed(folder.parents), folder):
-        if part.exists() and not part.is_dir():
-            raise InputError(f"{part}: a folder was expected, but it is a file")
+    probe: Path | None = None
     try:
         for part in (*reversed(folder.parents), folder):
+            if part.exists() and not part.is_dir():
+                raise InputError(f"{part}: a folder was expected, but it is a file")
             if not part.exists():
                 part.mkdir()
                 made.append(part)
-        probe = folder / name
-        made.append(probe)
-        probe.write_bytes(b"x")
+        with (folder / name).open("xb") as file:
+            probe = folder / name
+            file.write(b"x")
     except OSError as error:
         raise InputError(f"{path}: it cannot be written: {error.strerror}: choose another place") from error
     finally:
+        if probe is not None:
+            probe.unlink()
         for part in reversed(made):
-            if part.is_dir():
-                part.rmdir()
-            else:
-                part.unlink(missing_ok=True)
+            part.rmdir()

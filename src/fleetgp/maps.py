@@ -49,13 +49,11 @@ def axes_of(shards: Sequence[Shard], grid: str, box: tuple[float, float, float, 
     return np.linspace(low[0], high[0], counts[0]), np.linspace(low[1], high[1], counts[1])
 
 
-def cells_within(model: Model, cells: Array, within: float | None) -> BoolArray:
-    """(T,) which cells lie at most so many length-scales from an observation; all of them without a limit."""
-    if within is None:
-        return np.ones(len(cells), dtype=bool)
+def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
+    """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
     from scipy.spatial import cKDTree
 
-    if not (np.isfinite(within) and within > 0.0):
+    if not within > 0.0:
         raise InputError(f"--within must be a number of length-scales above 0, got {within:g}")
     scales = np.array(list(model.theta.values())[: len(model.inputs)])
     places = np.concatenate([x for x, _ in model.fleet.shards])

@@ -9,6 +9,7 @@ agents/0000.safetensors  inputs and observations of one agent, a file each
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
-from fleetgp.files import check_folder
+from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.hyperparameters import check_theta
@@ -119,7 +120,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
 def check_target(folder: str | Path, overwrite: bool) -> None:
     """One clear error where a model may not be written, before any work is done for it."""
     target = Path(folder)
-    check_folder(target.resolve().parent)
+    real = target.resolve()
+    check_place(real.parent, f".{real.name}.{os.getpid()}", target)  # as the folder is called while it is built
     if not target.exists():
         return
     if not target.is_dir():

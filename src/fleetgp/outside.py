@@ -10,8 +10,14 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
 
 
-def told_of_outside(queries: Array, uninformed: BoolArray, shards: Sequence[Shard], names: Sequence[str] | None) -> str:
-    """How many points are no better known than the prior, where the data are, and what may be wrong; or nothing."""
+def told_of_outside(
+    queries: Array,
+    uninformed: BoolArray,
+    shards: Sequence[Shard],
+    names: Sequence[str] | None,
+    what: str = "points are no better known than the prior, which is all their answer says",
+) -> str:
+    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none."""
     count = int(uninformed.sum())
     if not count:
         return ""
@@ -19,11 +25,11 @@ def told_of_outside(queries: Array, uninformed: BoolArray, shards: Sequence[Shar
     low = np.min([x.min(axis=0) for x, _ in shards], axis=0)
     high = np.max([x.max(axis=0) for x, _ in shards], axis=0)
     labels = names or [f"input {d + 1}" for d in range(len(low))]
-    place = ", ".join(f"{value:.6g}" for value in queries[first])
-    ranges = "; ".join(f"{name} {a:.6g} to {b:.6g}" for name, a, b in zip(labels, low, high, strict=True))
+    place = ", ".join(f"{name} {value:.6g}" for name, value in zip(labels, queries[first], strict=True))
+    ranges = ", ".join(f"{name} {a:.6g} to {b:.6g}" for name, a, b in zip(labels, low, high, strict=True))
+    hint = _turned(queries[uninformed], low, high, labels)
     return (
-        f"{count} of {len(queries)} points are no better known than the prior, which is all their answer says "
-        f"(first: row {first}, at {place}); the data cover {ranges}" + _turned(queries[uninformed], low, high, labels)
+        f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
     )
 
 
@@ -33,9 +39,7 @@ def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str]) -> s
         values = outside[:, d]
         if low[d] < -180.0 or high[d] > 360.0 or ((values >= low[d]) & (values <= high[d])).any():
             continue
-        for shift, word in ((-360.0, "subtract"), (360.0, "add")):
-            inside = (values + shift >= low[d]) & (values + shift <= high[d])
-            if inside.mean() > 0.5:
-                verb = f"{word} 360 {'from' if shift < 0 else 'to'}"
+        for shift, verb in ((-360.0, "subtract 360 from"), (360.0, "add 360 to")):
+            if ((values + shift >= low[d]) & (values + shift <= high[d])).any():
                 return f". Are these longitudes from {'0 to 360' if shift < 0 else '-180 to 180'}? Then {verb} {name}"
     return ""

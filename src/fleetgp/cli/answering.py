@@ -91,9 +91,8 @@ def map_(
         typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
     ] = None,
     within: Annotated[
-        float | None,
-        typer.Option(help="Leave out cells farther than this from all observations, in length-scales."),
-    ] = None,
+        float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
+    ] = 1.0,
     units: Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")] = "",
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
@@ -107,8 +106,9 @@ def map_(
 ) -> None:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
 
-    Cells that are no better known than the prior are hatched in the picture, and marked in the file by the variable
-    coverage. --within leaves out more: land, say, that the model would paint over.
+    Cells farther than one length-scale from all observations are left out: --within 0.2 leaves out more, land, say,
+    that the model would paint over; --within inf nothing. Of the others, those that are no better known than the prior
+    are hatched in the picture too. The file's variable coverage tells them apart.
 
     [bold]Examples[/bold]
 
@@ -134,12 +134,20 @@ def map_(
     answers, coverage = on_all_cells(ask(known, cells[chosen], method, agent, options, out, quiet), chosen)
     picture = save_map(out, known, (first, second), answers, coverage, units)
     answers.kept.clear()
-    outside = told_of_outside(cells, answers.uninformed, known.fleet.shards, known.inputs)
-    if outside:
-        warn(f"{outside}; hatched in the picture")
-    if not chosen.all():
-        left = f"{(~chosen).sum():,} of {len(cells):,} cells"
-        warn(f"{left} are farther than {within:g} length-scales from all observations: left out")
+    shards, inputs = known.fleet.shards, known.inputs
+    left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
+    for told in (
+        told_of_outside(cells, ~chosen, shards, inputs, left),
+        told_of_outside(
+            cells,
+            answers.uninformed,
+            shards,
+            inputs,
+            "cells are no better known than the prior: hatched in the picture",
+        ),
+    ):
+        if told:
+            warn(told)
     facts = {"out": str(out), "picture": str(picture), "left_out": int((~chosen).sum())}
     told = f"The map is in {bold(out)}, its picture in {bold(picture)}."
     _report_answers(known, answers, facts, noisy, told, as_json)
@@ -152,16 +160,16 @@ def _report_answers(
         warn(f"{answers.method}: {answers.status}; the answer may be off: dec-nn-grbcm converges, or try more --rounds")
     if answers.jitter:
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
-    part = float(answers.share.sum())
+    part, points = float(answers.share.sum()), int(np.isfinite(answers.mean).sum())
     said = (
-        f"{answers.method}: {len(answers.mean):,} points, {answers.status}"
+        f"{answers.method}: {points:,} points, {answers.status}"
         + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")
         + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
         + f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average."
     )
     facts |= {
         "method": answers.method,
-        "points": len(answers.mean),
+        "points": points,
         "status": answers.status,
         "rounds": answers.rounds,
         "iterations": answers.iterations,
