@@ -10,6 +10,10 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import FleetGPWarning
+from fleetgp.kernels import KERNELS
+from fleetgp.network import Network
+from fleetgp.prediction import PredictionOptions, predict_in_units, prediction_method
+from fleetgp.training.normalize import Scaling
 from tests.conftest import paper_shards
 
 THETA = fg.PAPER_THETA
@@ -61,3 +65,22 @@ def test_nothing_is_said_of_points_among_the_data() -> None:
         warnings.simplefilter("error")
         assert not fleet.predict(np.random.default_rng(0).uniform(0, 2, (40, 2))).uninformed.any()
         assert fleet.predict(np.empty((0, 2))).uninformed.shape == (0,)
+
+
+@pytest.mark.parametrize("method", ["dec-poe", "dec-nn-poe", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"])
+def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
+    shards, graph = paper_shards(60, 3), fg.Graph.path(3)
+    queries = np.array([INSIDE, OUTSIDE])
+
+    def work(network: Network) -> fg.Prediction:
+        mine = [shards[i] for i in network.hosted]
+        thetas = np.tile(THETA, (len(mine), 1))
+        options = PredictionOptions(rounds=300)
+        row = prediction_method(method)
+        return predict_in_units(row, mine, network, KERNELS["se"], thetas, Scaling(), queries, options, noisy=True)
+
+    whole = work(fg.InProcess(graph))
+    alone = fg.Loopback(graph, [[0], [1], [2]], timeout=120).run(work)
+    for agent, own in enumerate(alone):
+        assert np.array_equal(own.explained[0], whole.explained[agent])
+        assert own.uninformed.tolist() == [False, True]
