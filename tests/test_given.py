@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import fleetgp as fg
-from fleetgp.data import partition_by_label
+from fleetgp.data import partition_by_label, read_observations
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_numbers
 from tests.conftest import paper_shards
@@ -100,6 +100,12 @@ def test_true_and_false_are_no_numbers() -> None:
         fg.Fleet([(x, y > 0)])
 
 
+def test_graphs_of_true_and_false_are_welcome() -> None:
+    matrix = np.eye(3) == 0
+    for given in (matrix, matrix.tolist(), matrix.astype(int), pd.DataFrame(matrix)):
+        assert fg.Fleet(paper_shards(60, 3), given).graph == fg.Graph.complete(3)
+
+
 def test_masks_inside_lists_and_missing_values_of_pandas_and_xarray() -> None:
     x, y = x_and_y()
     rows = [np.ma.masked_array(row, [False, number == 3]) for number, row in enumerate(x)]
@@ -154,6 +160,13 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
         (lambda: fleet().predict([[0, 0]], agent=True), "agent must lie between 0 and 2, got True"),
         (lambda: fg.partition(*x_and_y(), agents=2.0), "agents must be a whole number"),  # type: ignore[arg-type]
         (lambda: fg.partition(*x_and_y(), agents=True), "agents must be a whole number"),
+        (lambda: fg.partition(*x_and_y(), agents=2, axis="lon"), "axis must name one of the 2 .* got 'lon'"),  # type: ignore[arg-type]
+        (lambda: fg.partition(*x_and_y(), agents=2, axis=1.0), "axis must name one of the 2"),  # type: ignore[arg-type]
+        (lambda: fg.partition(x_and_y()[0] * np.nan, x_and_y()[1], agents=2, by="kmeans"), "X has NaN"),
+        (lambda: fg.partition(x_and_y()[0], x_and_y()[1] * np.inf, agents=2), "y has NaN or infinite"),
+        (lambda: fleet().predict([[0, 0]], theta=[1, 1, 1e200, 1]), "between 1e-100 and 1e100, but sigma_f is"),
+        (lambda: fleet().predict([[0, 0]], theta=[1e-300, 1, 1, 1]), "between 1e-100 and 1e100, but l_1 is"),
+        (lambda: read_observations("t.csv", inputs="lon", target="y"), "inputs: expected a list of names, got 'lon'"),
         (lambda: fg.synthetic_field(10, box=(2.0, 0.0)), "low < high"),
         (lambda: fg.synthetic_field(-1), "n must be a whole number"),
         (lambda: fg.synthetic_field(10, [1.0, 1.0]), "at least one length-scale"),

@@ -240,7 +240,7 @@ HUGE = b'{"inputs":{"dtype":"F64","shape":[%d,2],"data_offsets":[0,%d]},"observa
         (lambda f: edited(f, "agents", 0, "observations", 10**18), "expected numbers of shape"),
         (lambda f: edited(f, "agents", 0, "observations", True), "expected int, got True"),
         (lambda f: edited(f, "agents", 0, "sha256", None), "SHA-256 differs"),
-        (lambda f: edited(f, "agents", 1, "name", "Ada"), "different names|damaged"),
+        (lambda f: edited(f, "agents", 1, "name", "Ada"), "expected different names|damaged"),
         (lambda f: edited(f, "hyperparameters", "sigma_f", None), "theta has missing values"),
         (lambda f: edited(f, "hyperparameters", "sigma_f", -1), "sigma_f is -1"),
         (lambda f: edited(f, "training", "scaling", "scale", 0), "expected a number and a positive number"),
@@ -290,7 +290,7 @@ def test_a_model_takes_data_frames_by_name_before_and_after_it_is_saved(tmp_path
     [
         (["a"], ["x", "y"], "t", "agents: expected 2 names, as many as the fleet has, got 1"),
         (["a", "b"], ["x"], "t", "inputs: expected 2 names"),
-        (["a", "a"], ["x", "y"], "t", "agents must have different names"),
+        (["a", "a"], ["x", "y"], "t", "agents: expected different names"),
         (["a", "b"], "xy", "t", "inputs: expected a list of names, got 'xy'"),
         (["a", "b"], ["x", 2], "t", "inputs: expected a list of names"),
         (["a", "b"], ["x", "y"], 3, "target: expected a name, got 3"),

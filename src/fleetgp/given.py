@@ -30,8 +30,10 @@ _REFUSED = {
 }
 
 
-def as_numbers(values: Any, what: str) -> Array:
+def as_numbers(values: Any, what: str, *, flags: bool = False) -> Array:
     """A copy as floats. Masked and missing values are refused; NaN, which is visible, is left to the caller.
+
+    flags: true and false are welcome, as 1 and 0.
 
     >>> as_numbers(np.ma.masked_array([1.0, -32768.0], [False, True]), "y")
     Traceback (most recent call last):
@@ -45,7 +47,7 @@ def as_numbers(values: Any, what: str) -> Array:
     except (TypeError, ValueError) as error:
         raise InputError(f"{what}: expected a numeric array, got something else: {error}") from error
     kind = array.dtype.kind
-    if kind in _REFUSED and array.size:
+    if kind in _REFUSED and array.size and not (flags and kind == "b"):
         raise InputError(f"{what}: expected a numeric array, got {_REFUSED[kind]}")
     if kind == "O":
         _check_objects(array, what)
@@ -90,6 +92,15 @@ def check_whole(name: str, value: object, *, least: int) -> None:
     """A whole number of at least a bound, or one clear error."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """Different texts, or one clear error: a single text is a list of letters in Python."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{what}: expected a list of names, got {names!r}")
+    if len(set(names)) < len(names):
+        raise InputError(f"{what}: expected different names, got {', '.join(names)}")
+    return tuple(names)
 
 
 def column_names(values: object, what: str) -> tuple[str, ...] | None:

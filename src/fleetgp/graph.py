@@ -204,9 +204,7 @@ class Graph:
     @classmethod
     def from_adjacency(cls, matrix: object, *, connected: bool = True) -> Graph:
         """From a square symmetric 0/1 matrix (nonzero means an edge)."""
-        if isinstance(matrix, np.ndarray) and matrix.dtype.kind == "b" and not isinstance(matrix, np.ma.MaskedArray):
-            matrix = matrix.astype(float)
-        array = as_numbers(matrix, "the adjacency matrix")
+        array = as_numbers(matrix, "the adjacency matrix", flags=True)
         if array.ndim != 2 or array.shape[0] != array.shape[1]:
             raise GraphError(f"an adjacency matrix must be square, but its shape is {array.shape}")
         check_finite(array, "the adjacency matrix")

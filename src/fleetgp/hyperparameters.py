@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.given import as_numbers
+from fleetgp.given import LARGEST, as_numbers
 
 
 @dataclass(frozen=True)
@@ -72,4 +72,6 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
     for label, value in zip(labels, vector.tolist(), strict=True):
         if not (np.isfinite(value) and value > 0):
             raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")
+        if not 1.0 / LARGEST <= value <= LARGEST:
+            raise InputError(f"{name} must lie between 1e-100 and 1e100, but {label} is {value:g}: use other units")
     return vector

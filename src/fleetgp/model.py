@@ -25,6 +25,7 @@ from fleetgp.consensus import Status
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
+from fleetgp.given import as_names
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.hyperparameters import names as hyperparameter_names
@@ -62,13 +63,10 @@ class Model:
     def __post_init__(self) -> None:
         for name, expected in (("agents", self.fleet.agents), ("inputs", self.fleet.dimension)):
             given = getattr(self, name)
-            if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-                raise InputError(f"{name}: expected a list of names, got {given!r}")
-            if len(given) != expected:
-                raise InputError(f"{name}: expected {expected} names, as many as the fleet has, got {len(given)}")
-            if len(set(given)) < len(given):
-                raise InputError(f"a model's {name} must have different names, got {', '.join(given)}")
-            object.__setattr__(self, name, tuple(given))
+            names = as_names(given, name)
+            if len(names) != expected:
+                raise InputError(f"{name}: expected {expected} names, as many as the fleet has, got {len(names)}")
+            object.__setattr__(self, name, names)
         if not isinstance(self.target, str):
             raise InputError(f"target: expected a name, got {self.target!r}")
         if self.fleet.inputs not in (None, self.inputs):

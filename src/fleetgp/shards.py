@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.given import as_numbers, by_name, check_finite, column_names
+from fleetgp.given import as_names, as_numbers, by_name, check_finite, column_names
 
 
 def check_shards(
@@ -48,20 +48,11 @@ def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stackle
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
 
 
-def check_input_names(inputs: Sequence[str]) -> tuple[str, ...]:
-    """Different texts, or one clear error."""
-    if isinstance(inputs, str) or not all(isinstance(name, str) for name in inputs):
-        raise InputError(f"inputs: expected a list of names, got {inputs!r}")
-    if len(set(inputs)) < len(inputs):
-        raise InputError(f"inputs: expected different names, got {', '.join(inputs)}")
-    return tuple(inputs)
-
-
 def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
     """The inputs' names: as they were given, or those of agent 0's columns, which all must have."""
     found = [column_names(x, f"agent {agent}: X") for agent, x in enumerate(given)]
     if inputs is not None:
-        return check_input_names(inputs)
+        return as_names(inputs, "inputs")
     first = found[0]
     for agent, names in enumerate(found):
         if (names is None) != (first is None):

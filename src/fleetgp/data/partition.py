@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.given import as_numbers, check_whole, column_names, is_nothing
+from fleetgp.given import as_numbers, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]
@@ -69,6 +69,8 @@ def _checked(X: object, y: object) -> Shard:
     inputs, observations = as_numbers(X, "X"), as_numbers(y, "y")
     if inputs.ndim != 2 or observations.shape != inputs.shape[:1]:
         raise InputError(f"X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}")
+    check_finite(inputs, "X")
+    check_finite(observations, "y")
     return inputs, observations
 
 
@@ -79,8 +81,9 @@ def _part(X: Any, inputs: Array, rows: IntArray) -> Any:
 
 def _split(inputs: Array, agents: int, by: str, axis: int, seed: int) -> list[IntArray]:
     if by == "stripes":
-        if not -inputs.shape[1] <= axis < inputs.shape[1]:
-            raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {axis}")
+        whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+        if not whole or not -inputs.shape[1] <= axis < inputs.shape[1]:
+            raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {axis!r}")
         return _stripes(inputs[:, axis], np.arange(len(inputs)), [1] * agents)
     if by == "grid":
         return _cells(inputs, agents)

@@ -19,7 +19,7 @@ from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import whole
-from fleetgp.given import as_numbers, is_nothing
+from fleetgp.given import as_names, as_numbers, is_nothing
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def read_observations(
     """
     if missing not in ("refuse", "drop"):
         raise unknown_name("missing", missing, ("refuse", "drop"))
+    as_names(inputs, "inputs")
     table = read_columns(path, [*inputs, target, *([agent] if agent else [])], text=agent, reading=reading)
     numbers = np.column_stack([numeric(table.columns[name], name, path) for name in (*inputs, target)])
     if fill is not None:
