@@ -213,6 +213,22 @@ def test_a_grid_that_is_too_large_says_so(folder: Path) -> None:
     assert "--grid must be like" in wrong("map", "m", "--grid", "1x5", "--out", "a.nc")
 
 
+def test_options_that_would_be_ignored_are_refused_or_told_of(folder: Path) -> None:
+    fit = ["fit", "observations.csv", "--out", "n", *SST]
+    assert "are for --agents" in wrong(*fit, "--agent", "boat", "--partition", "kmeans")
+    assert "are for --agents" in wrong(*fit, "--agent", "boat", "--axis", "lat")
+    assert "--axis is for stripes" in wrong(*fit, "--agents", "2", "--partition", "random", "--axis", "lat")
+    with pytest.raises(InputError, match="axis is for stripes, but by='grid'"):
+        fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
+    predict = ["predict", "m", "points.csv", "--eta", "0.2"]
+    assert "rbcm does not have it" in said(run(*predict, "--method", "rbcm", "--out", "a.csv"))
+    assert "does not have it" not in said(run(*predict, "--out", "a.csv"))
+    np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])
+    assert "levels have another length than the points: left out" in said(
+        run("predict", "m", "p.npz", "--out", "b.csv")
+    )
+
+
 # ---- places that cannot be written -----------------------------------------------------------------------------
 
 NOWHERE = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")

@@ -194,6 +194,7 @@ class Fleet:
         engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
             where the inputs would be shorter.
 
+        Options that a method does not have are ignored, so that one set can serve a comparison.
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
         row = prediction_method(method)

@@ -14,6 +14,7 @@ from fleetgp.cli.options import (
     BOX,
     DATE,
     DECIMAL,
+    DEFAULT_ETA,
     ENCODING,
     ENGINE,
     ETA,
@@ -36,6 +37,7 @@ from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 from fleetgp.model import Model, load_model
 from fleetgp.outside import told_of_outside
+from fleetgp.prediction import prediction_method
 from fleetgp.units import readable_bytes
 
 
@@ -52,7 +54,7 @@ def predict(
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
     noisy: NOISY = False,
-    eta: ETA = 1e-3,
+    eta: ETA = DEFAULT_ETA,
     rounds: ROUNDS = 20_000,
     tol: TOL = 1e-6,
     engine: ENGINE = "auto",
@@ -70,6 +72,7 @@ def predict(
     """
     known = load_model(model)
     _warn_of_model(known, model)
+    _warn_of_eta(method, eta)
     check_answer_file(out, points)
     queries, others = read_points(points, known.inputs, reading_of(date, box, stride, sep, decimal, encoding))
     options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
@@ -97,7 +100,7 @@ def map_(
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
     noisy: NOISY = False,
-    eta: ETA = 1e-3,
+    eta: ETA = DEFAULT_ETA,
     rounds: ROUNDS = 20_000,
     tol: TOL = 1e-6,
     engine: ENGINE = "auto",
@@ -120,6 +123,7 @@ def map_(
 
     known = load_model(model)
     _warn_of_model(known, model)
+    _warn_of_eta(method, eta)
     if known.fleet.dimension != 2:
         raise InputError(f"a map needs two inputs, but the model has {len(known.inputs)}: {', '.join(known.inputs)}")
     if out.suffix.lower() != ".nc":
@@ -188,6 +192,11 @@ def _report_answers(
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
     emit(facts, said, f"Sent between agents: {readable_bytes(answers.bytes)}.", deviation, told, as_json=as_json)
+
+
+def _warn_of_eta(method: str, eta: float) -> None:
+    if eta != DEFAULT_ETA and not prediction_method(method).nearest:
+        warn(f"--eta is for the methods dec-nn-...: {method} does not have it")
 
 
 def _warn_of_model(model: Model, folder: Path) -> None:

@@ -55,7 +55,6 @@ def download(
             "date": field.date,
             "shape": [rows, columns],
             "known": known,
-            "converted": field.converted,
         },
         f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
         f"The file is {bold(path)}.",

@@ -47,7 +47,9 @@ def fit(
     agents: Annotated[
         int | None, typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over.")
     ] = None,
-    by: Annotated[str, typer.Option("--partition", help=f"How to split: {', '.join(BY)}.")] = "stripes",
+    by: Annotated[
+        str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
+    ] = None,
     axis: Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")] = None,
     graph: Annotated[str, typer.Option(help=f"{', '.join(GRAPHS)}, or a file with two agents' names a line.")] = "path",
     training: Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")] = "dec-gapx-gp",
@@ -100,6 +102,10 @@ def fit(
     theta0 = None if start is None else _start(start, inputs)
     if (agent is None) == (agents is None):
         raise InputError("give either --agent (the column that names the agents) or --agents (how many to split over)")
+    if agent is not None and (by is not None or axis is not None):
+        raise InputError("--partition and --axis are for --agents: with --agent each agent has its own rows")
+    if axis is not None and by not in (None, "stripes"):
+        raise InputError(f"--axis is for stripes, but --partition {by} was asked for: leave one of them out")
     data = read_observations(
         file,
         inputs=inputs,
@@ -109,7 +115,7 @@ def fit(
         fill=fills_of(fill),
         reading=reading_of(date, box, stride, sep, decimal, encoding),
     )
-    names, shards = _split(data, file, agent, agents or 0, by, axis, inputs, seed)
+    names, shards = _split(data, file, agent, agents or 0, by or "stripes", axis, inputs, seed)
     if np.ptp(data.observations) == 0.0:
         raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)

@@ -18,6 +18,7 @@ METHOD = Annotated[str, typer.Option(help="How the agents combine their answers;
 ROUNDS = Annotated[int, typer.Option(help="Stop averaging after this many rounds.")]
 TOL = Annotated[float, typer.Option(help="Average until the agents differ by less, relatively.")]
 ETA = Annotated[float, typer.Option(help="With dec-nn-: the share of the variance an agent must explain to take part.")]
+DEFAULT_ETA = 1e-3
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
 ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]

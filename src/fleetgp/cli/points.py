@@ -39,6 +39,9 @@ def read_points(points: Path, inputs: Sequence[str], reading: Reading | None = N
     for note in table.notes:
         warn(f"{points}: {note}")
     others = {name: column for name, column in table.columns.items() if len(column) == len(queries)}
+    left_out = [name for name in table.columns if name not in others]
+    if left_out:
+        warn(f"{points}: {', '.join(left_out)} have another length than the points: left out of the answer")
     clash = set(ADDED) & set(others)
     if clash:
         raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")

@@ -36,6 +36,8 @@ def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: in
     check_whole("seed", seed, least=0)
     if not 1 <= agents <= len(inputs):
         raise InputError(f"agents must lie between 1 and the {len(inputs)} points, got {agents}")
+    if axis != 0 and by != "stripes":
+        raise InputError(f"axis is for stripes, but by={by!r} was asked for: leave one of them out")
     return [(_part(X, inputs, rows), observations[rows]) for rows in _split(inputs, agents, by, axis, seed)]
 
 
