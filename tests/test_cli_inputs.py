@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,14 @@ def test_probes_are_real_and_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it is a file"):
         check_folder(tmp_path / "old.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+
+
+def test_probes_that_run_together_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Agents that start at once have their folders in one that is not there yet."""
+    places = [tmp_path / "state" / "deep" / f"boat{number % 3}" for number in range(120)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(check_folder, places))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

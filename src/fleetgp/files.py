@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,27 +38,20 @@ def check_folder(path: str | Path) -> None:
 
 
 def check_place(folder: Path, name: str, path: str | Path) -> None:
-    """Really make a file of that name there, with the folders above it, and take all of it away again.
+    """Really make such a file, with the folders that are missing above it, and take all of it away again.
 
     path: what the error is about. Permissions say too little: a file system may be read-only, full, or none at all, as
-    /proc is.
+    /proc is. All happens in a folder of its own, so that processes that start together do not get in each other's way.
     """
-    made: list[Path] = []
-    probe: Path | None = None
     try:
-        for part in (*reversed(folder.parents), folder):
-            if part.exists() and not part.is_dir():
-                raise InputError(f"{part}: a folder was expected, but it is a file")
-            if not part.exists():
-                part.mkdir()
-                made.append(part)
-        with (folder / name).open("xb") as file:
-            probe = folder / name
-            file.write(b"x")
+        there = folder
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if not there.is_dir():
+            raise InputError(f"{there}: a folder was expected, but it is a file")
+        with tempfile.TemporaryDirectory(prefix=".fleetgp-", dir=there) as own:
+            trial = Path(own) / folder.relative_to(there)
+            trial.mkdir(parents=True, exist_ok=True)
+            (trial / name).write_bytes(b"x")
     except OSError as error:
         raise InputError(f"{path}: it cannot be written: {error.strerror}: choose another place") from error
-    finally:
-        if probe is not None:
-            probe.unlink()
-        for part in reversed(made):
-            part.rmdir()
