@@ -59,6 +59,16 @@ def test_the_warning_says_where_the_data_are_and_knows_both_kinds_of_longitude()
     assert "longitudes" not in str(told[0].message)
 
 
+def test_an_answer_that_did_not_converge_is_not_blamed_on_the_points() -> None:
+    """Capped NPAE falls back to the prior among the data too."""
+    fleet = fg.Fleet(paper_shards(200, 10), theta=THETA)
+    points = np.random.default_rng(0).uniform(0, 2, (10, 2))
+    with pytest.warns(FleetGPWarning, match=r"dec-npae ended by round limit: that may be why"):
+        out = fleet.predict(points, "dec-npae", rounds=2)
+    assert out.status == "round limit"
+    assert out.uninformed.any()
+
+
 def test_nothing_is_said_of_points_among_the_data() -> None:
     fleet = fg.Fleet(paper_shards(90, 3), theta=THETA)
     with warnings.catch_warnings():

@@ -216,7 +216,8 @@ class Fleet:
         answer = replace(found, asked=int(agent))
         told = told_of_outside(points, answer.uninformed, self.shards, self.inputs)
         if told:
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
+            unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
+            warnings.warn(told + unfinished, FleetGPWarning, stacklevel=2)
         return answer
 
     def _model(
