@@ -23,7 +23,7 @@ def with_nan(part: int) -> Shard:
     ("shards", "message"),
     [
         ([], "at least one agent"),
-        ("text", "agent 0: a pair"),
+        ("text", "agent 0: expected a pair"),
         (42, "list of"),
         ([GOOD, with_nan(0)], r"agent 1: X has NaN or infinite values in 1 of 3 rows \(first: row 1\)"),
         ([GOOD, GOOD, with_nan(1)], "agent 2: y has NaN"),
@@ -32,9 +32,9 @@ def with_nan(part: int) -> Shard:
         ([GOOD, (np.zeros((3, 2)), np.zeros((3, 1)))], "agent 1: X must be"),
         ([GOOD, (np.zeros((3, 1)), np.zeros(3))], "agent 1: X has 1 columns, but agent 0 has 2"),
         ([GOOD, (np.zeros((0, 2)), np.zeros(0))], "agent 1 has no data"),
-        ([GOOD, np.zeros((3, 2))], "agent 1: a pair"),
+        ([GOOD, np.zeros((3, 2))], "agent 1: expected a pair"),
         ([GOOD, (GOOD[0], np.full(3, 1e160))], "agent 1: y has values beyond 1e100"),
-        ([(np.array([["a", "b"]]), np.zeros(1))], "agent 0: X and y must be numeric"),
+        ([(np.array([["a", "b"]]), np.zeros(1))], "agent 0: X: expected a numeric array, got text"),
     ],
 )
 def test_bad_shards(shards: object, message: str) -> None:

@@ -23,7 +23,7 @@ def test_log_vector_round_trip(theta: list[float]) -> None:
         ([1.0, -1.0, 1.0, 1.0], "l_2 is -1"),
         ([1.0, 1.0, np.nan, 1.0], "sigma_f is nan"),
         ([1.0, 1.0, 1.0, np.inf], "sigma_eps is inf"),
-        ("abcd", "not numeric"),
+        ("abcd", "expected a numeric array, got text"),
     ],
 )
 def test_bad_theta_says_what_was_expected(theta: object, message: str) -> None:

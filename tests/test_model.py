@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fleetgp as fg
@@ -105,7 +109,7 @@ def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp
 def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = trained()
     folder = save_model(model, tmp_path / "model")
-    monkeypatch.setattr("fleetgp.model._save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("fleetgp.model.save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         save_model(model, folder, overwrite=True)
     assert load_model(folder).agents == model.agents
@@ -145,6 +149,13 @@ def test_a_start_that_diverged_does_not_spoil_the_model(tmp_path: Path) -> None:
     assert again.starts[-1].nll == again.residual == float("inf")
 
 
+def flip(path: Path) -> None:
+    """Another last bit."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -157,8 +168,10 @@ def test_a_start_that_diverged_does_not_spoil_the_model(tmp_path: Path) -> None:
         ),
         (lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}'), "damaged: KeyError"),
         (lambda f: (f / "agents" / "0001.safetensors").unlink(), "damaged: FileNotFoundError"),
-        (lambda f: (f / "agents" / "0001.safetensors").write_bytes(b"x"), "SHA-256 differs"),
-        (lambda f: (f / "training.safetensors").write_bytes(b""), "SHA-256 differs"),
+        (lambda f: (f / "agents" / "0001.safetensors").write_bytes(b"x"), "no safetensors file: its head is damaged"),
+        (lambda f: flip(f / "agents" / "0001.safetensors"), "SHA-256 differs"),
+        (lambda f: flip(f / "training.safetensors"), "SHA-256 differs"),
+        (lambda f: (f / "training.safetensors").write_bytes(b""), "no safetensors file: its head is damaged"),
     ],
 )
 def test_damage_is_one_clear_error(tmp_path: Path, damage: object, said: str) -> None:
@@ -166,6 +179,147 @@ def test_damage_is_one_clear_error(tmp_path: Path, damage: object, said: str) ->
     damage(folder)  # type: ignore[operator]
     with pytest.raises(InputError, match=said):
         load_model(folder)
+
+
+# ---- folders that may come from anywhere ---------------------------------------------------------------------
+
+
+def edited(folder: Path, *keys: Any) -> None:
+    """model.json with another value: the last of keys, at the place that the others name."""
+    path = folder / "model.json"
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    *way, last, value = keys
+    place = facts
+    for key in way:
+        place = place[key]
+    place[last] = value
+    path.write_text(json.dumps(facts))
+
+
+def tensors(folder: Path, header: bytes, content: bytes = b"") -> None:
+    """An agent's file with a head of our own, and the right digest."""
+    data = len(header).to_bytes(8, "little") + header + content
+    (folder / "agents" / "0000.safetensors").write_bytes(data)
+    edited(folder, "agents", 0, "sha256", hashlib.sha256(data).hexdigest())
+
+
+def linked(folder: Path, target: str) -> None:
+    path = folder / "agents" / "0000.safetensors"
+    path.unlink()
+    path.symlink_to(target)
+
+
+def sparse(folder: Path) -> None:
+    with (folder / "agents" / "0000.safetensors").open("r+b") as file:
+        file.truncate(1 << 42)
+
+
+HUGE = b'{"inputs":{"dtype":"F64","shape":[%d,2],"data_offsets":[0,%d]},"observations":{"dtype":"F64","shape":[%d],'
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        (lambda f: linked(f, "/dev/zero"), "a link that leads out of the folder"),
+        (lambda f: linked(f, "../../elsewhere"), "a link that leads out of the folder"),
+        (lambda f: linked(f, "0000.safetensors"), "damaged"),
+        (sparse, "more than the memory of this machine|does not fit its shape|expected .* bytes"),
+        (lambda f: tensors(f, b"{" * 50_000), "its head is damaged"),
+        (lambda f: tensors(f, b"[" * 50_000), "its head is damaged"),
+        (lambda f: tensors(f, b"[]"), "its head is damaged"),
+        (lambda f: tensors(f, b"{}"), "expected the arrays inputs, observations, got none"),
+        (lambda f: tensors(f, b'{"inputs": null, "observations": {}}'), "its head is damaged"),
+        (
+            lambda f: tensors(f, HUGE % (10**15, 10**16, 10**15) + b'"data_offsets":[0,8]}}'),
+            r"inputs: expected numbers of shape \(40, 2\)",
+        ),
+        (
+            lambda f: tensors(f, HUGE % (40, 640, 40) + b'"data_offsets":[640,960]}}', b"x" * 100),
+            "expected .* bytes, got",
+        ),
+        (
+            lambda f: tensors(f, HUGE % (40, 64, 40) + b'"data_offsets":[640,960]}}', b"x" * 960),
+            "its place in the file does not fit its shape",
+        ),
+        (lambda f: (f / "agents" / "0000.safetensors").write_bytes(b"\xff" * 100), "its head is damaged"),
+        (lambda f: (f / "model.json").write_text("[" * 100_000), "nested too deeply"),
+        (lambda f: (f / "model.json").write_text(f'{{"version": {"9" * 5000}}}'), "damaged"),
+        (lambda f: (f / "model.json").write_bytes(b"\xff\xfe{"), "damaged"),
+        (lambda f: (f / "ledger.json").write_text("[" * 100_000), "nested too deeply"),
+        (lambda f: (f / "ledger.json").write_text("null"), "damaged"),
+        (lambda f: edited(f, "version", "1"), "a whole number as version, got '1'"),
+        (lambda f: edited(f, "version", None), "a whole number as version, got None"),
+        (lambda f: edited(f, "normalize", "yes"), "normalize: expected bool, got 'yes'"),
+        (lambda f: edited(f, "agents", 0, "observations", 10**18), "expected numbers of shape"),
+        (lambda f: edited(f, "agents", 0, "observations", True), "expected int, got True"),
+        (lambda f: edited(f, "agents", 0, "sha256", None), "SHA-256 differs"),
+        (lambda f: edited(f, "agents", 1, "name", "Ada"), "expected different names|damaged"),
+        (lambda f: edited(f, "hyperparameters", "sigma_f", None), "theta has missing values"),
+        (lambda f: edited(f, "hyperparameters", "sigma_f", -1), "sigma_f is -1"),
+        (lambda f: edited(f, "training", "scaling", "scale", 0), "expected a number and a positive number"),
+        (lambda f: edited(f, "training", "status", "great"), "unknown status 'great'"),
+        (lambda f: edited(f, "training", "starts", 0, "surprise", 1), "damaged"),
+        *((lambda f, key=key: edited(f, key, None), "damaged|null|None") for key in (
+            "agents", "inputs", "target", "kernel", "normalize", "seed", "hyperparameters", "note", "graph", "training",
+        )),
+    ],
+)  # fmt: skip
+def test_hostile_folders_are_one_clear_error(tmp_path: Path, attack: Any, said: str) -> None:
+    folder = save_model(saved(), tmp_path / "model")
+    attack(folder)
+    with pytest.raises(InputError, match=said):
+        load_model(folder)
+
+
+@cache
+def saved() -> Model:
+    return trained()
+
+
+def test_the_order_of_names_in_the_description_does_not_matter(tmp_path: Path) -> None:
+    """Programs that sort keys put sigma_eps before sigma_f."""
+    fleet = fg.Fleet(paper_shards(60, 2), theta=fg.PAPER_THETA)
+    folder = save_model(Model(fleet, ("a", "b"), ("lon", "lat"), "sst"), tmp_path / "model")
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    assert load_model(folder).theta == {"l_lon": 1.2, "l_lat": 0.3, "sigma_f": 1.3, "sigma_eps": 0.1}
+
+
+# ---- names ---------------------------------------------------------------------------------------------------
+
+
+def test_a_model_takes_data_frames_by_name_before_and_after_it_is_saved(tmp_path: Path) -> None:
+    model = saved()
+    queries = np.random.default_rng(0).uniform(0, 2, (7, 2))
+    expected = model.fleet.predict(queries, "rbcm").mean
+    turned = pd.DataFrame({"lat": queries[:, 1], "lon": queries[:, 0]})
+    for fleet in (model.fleet, load_model(save_model(model, tmp_path / "model")).fleet):
+        assert fleet.inputs == ("lon", "lat")
+        assert np.array_equal(fleet.predict(turned, "rbcm").mean, expected)
+
+
+@pytest.mark.parametrize(
+    ("agents", "inputs", "target", "said"),
+    [
+        (["a"], ["x", "y"], "t", "agents: expected 2 names, as many as the fleet has, got 1"),
+        (["a", "b"], ["x"], "t", "inputs: expected 2 names"),
+        (["a", "a"], ["x", "y"], "t", "agents: expected different names"),
+        (["a", "b"], "xy", "t", "inputs: expected a list of names, got 'xy'"),
+        (["a", "b"], ["x", 2], "t", "inputs: expected a list of names"),
+        (["a", "b"], ["x", "y"], 3, "target: expected a name, got 3"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused_when_the_model_is_made(
+    agents: Any, inputs: Any, target: Any, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        Model(fg.Fleet(paper_shards(60, 2)), agents, inputs, target)
+
+
+def test_a_model_cannot_rename_the_inputs_of_a_fleet() -> None:
+    fleet = fg.Fleet(paper_shards(60, 2), inputs=["lon", "lat"])
+    with pytest.raises(InputError, match=r"expected lon, lat, as the fleet has them, got lat, lon"):
+        Model(fleet, ("a", "b"), ("lat", "lon"), "sst")
 
 
 # ---- edge lists --------------------------------------------------------------------------------------------

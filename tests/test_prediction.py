@@ -203,6 +203,7 @@ def test_only_the_correlated_agents_have_a_say(rule: str, name: str) -> None:
     assert dropped > 0
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies:fleetgp.errors.FleetGPWarning")
 def test_a_selection_that_falls_apart_is_bridged() -> None:
     """Agents 0 and 4 of a path hold the data around the query; the three between them only relay."""
     field = fg.synthetic_field(100, THETA, seed=1)
@@ -218,6 +219,7 @@ def test_a_selection_that_falls_apart_is_bridged() -> None:
 
 
 @pytest.mark.parametrize("method", [m for m in DECENTRALIZED if "-nn-" in m])
+@pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_where_nobody_is_correlated_the_most_correlated_answers_alone(method: str) -> None:
     out = fleet().predict([[2.6, 1.0], [-50.0, 0.0]], method, eta=0.9999, rounds=500)
     assert out.participants.sum(axis=0).tolist() == [1, 1]
@@ -266,6 +268,7 @@ def test_poe_and_gpoe_have_the_same_mean() -> None:
     assert np.allclose(f.predict(queries(), "poe").mean, f.predict(queries(), "gpoe").mean, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies:fleetgp.errors.FleetGPWarning")
 def test_variances_shrink_with_the_fleet_except_gpoes() -> None:
     """The same agent M times: PoE and (r)BCM grow sure without reason, gPoE does not."""
     one = shards(40, 1)[0]
@@ -329,6 +332,7 @@ def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
     assert np.ptp(nearest.means, axis=0).max() < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_queries_that_have_converged_stop_costing() -> None:
     points = np.concatenate([queries(5), [[60.0, 60.0]]])
     out = fleet().predict(points, "dec-poe")
@@ -339,6 +343,7 @@ def test_queries_that_have_converged_stop_costing() -> None:
 
 
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+@pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_edges_of_use(method: str) -> None:
     parts = [*shards(), (np.array([[1.0, 1.0]]), np.array([0.3]))]  # an agent with one point
     f = fg.Fleet(parts, "cycle", theta=THETA)
@@ -401,6 +406,7 @@ def test_agents_answer_alike_after_a_training_that_did_not_finish(method: str) -
 
 
 @pytest.mark.parametrize("method", ["rbcm", "dec-rbcm"])
+@pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_a_fleet_with_given_theta_normalizes_too(method: str) -> None:
     kelvin = [(x, 290.0 + y) for x, y in shards()]
     out = fg.Fleet(kelvin, theta=THETA, normalize=True).predict([[50.0, 50.0]], method)
@@ -408,6 +414,7 @@ def test_a_fleet_with_given_theta_normalizes_too(method: str) -> None:
     assert out.variance == pytest.approx(THETA[2] ** 2)
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies:fleetgp.errors.FleetGPWarning")
 def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     """Five agents with the same data and hardly any noise between them: C_A has rank one."""
     field = fg.synthetic_field(25, THETA, seed=0, inputs="grid")
@@ -425,7 +432,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     ("arguments", "message"),
     [
         ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
-        ({"queries": [[1.0, 2.0, 3.0]]}, r"shape \(T, 2\), but \(1, 3\)"),
+        ({"queries": [[1.0, 2.0, 3.0]]}, r"shape \(T, 2\), but their shape is \(1, 3\)"),
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),
         ({"agent": 5}, "agent must lie between 0 and 4"),

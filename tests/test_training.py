@@ -227,6 +227,7 @@ def test_divergence_is_said(method: str, tol: float) -> None:
     assert fit.status == "diverged"
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies:fleetgp.errors.FleetGPWarning")
 def test_jitter_is_reported() -> None:
     x = np.linspace(0, 1, 8)[:, None]
     shards = [(np.concatenate([x, x]), np.zeros(16) + i) for i in range(2)]

@@ -1,17 +1,25 @@
 """FleetGP: Gaussian-process regression for fleets.
 
 Every agent keeps its own data, talks only to its neighbours, and all agents end with one model.
+
+The names below are loaded when they are first used: a command that is interrupted in its first moments, or only wants
+to print its help, need not wait for NumPy and SciPy.
 """
 
-from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
-from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
-from fleetgp.fleet import Fleet
-from fleetgp.graph import Graph, GraphSequence
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.model import Model, load_model, save_model
-from fleetgp.network import InProcess, Ledger, Loopback, Network
-from fleetgp.prediction import PREDICTION_METHODS, Prediction
-from fleetgp.training import TRAINING_METHODS, Fit
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in typing, which takes longer to load than all of this
+if TYPE_CHECKING:
+    from fleetgp import data as data
+    from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
+    from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
+    from fleetgp.fleet import Fleet
+    from fleetgp.graph import Graph, GraphSequence
+    from fleetgp.hyperparameters import Hyperparameters
+    from fleetgp.model import Model, load_model, save_model
+    from fleetgp.network import InProcess, Ledger, Loopback, Network
+    from fleetgp.prediction import PREDICTION_METHODS, Prediction
+    from fleetgp.training import TRAINING_METHODS, Fit
 
 __version__ = "0.1.0"
 
@@ -43,3 +51,34 @@ __all__ = [
     "save_model",
     "synthetic_field",
 ]
+
+_HOMES = {
+    "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
+    "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
+    "fleet": ("Fleet",),
+    "graph": ("Graph", "GraphSequence"),
+    "hyperparameters": ("Hyperparameters",),
+    "model": ("Model", "load_model", "save_model"),
+    "network": ("InProcess", "Ledger", "Loopback", "Network"),
+    "prediction": ("PREDICTION_METHODS", "Prediction"),
+    "training": ("TRAINING_METHODS", "Fit"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """A public name from its module, or a module of the package: `fg.data` needs no import of its own."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if name in _HOME_OF:
+        value: object = getattr(import_module(f"fleetgp.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"fleetgp.{name}") is not None:
+        return import_module(f"fleetgp.{name}")
+    raise AttributeError(f"module 'fleetgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_HOMES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import unknown_name
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.errors import FleetGPWarning, unknown_name
 from fleetgp.kept import Kept
 from fleetgp.model import Model
 from fleetgp.prediction import prediction_method
@@ -27,6 +28,7 @@ STATUSES = ("converged", "round limit", "diverged")
 class Answers:
     """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
 
+    uninformed: (T,) where the answer is no better than the prior.
     rounds, iterations: of averaging (or DALE), and of JOR before it, for the slowest point.
     """
 
@@ -35,6 +37,7 @@ class Answers:
     mean: Array
     variance: Array
     participants: IntArray
+    uninformed: BoolArray
     share: Array
     status: str
     rounds: int
@@ -67,6 +70,7 @@ def ask(
     fleet = model.fleet
     settings = {
         "version": __version__,
+        "pieces": 2,  # of what a block holds
         "block": BLOCK,
         "method": method,
         "agent": position,
@@ -101,6 +105,7 @@ def ask(
         np.concatenate([np.zeros(0), *(block["mean"] for block in blocks)]),
         np.concatenate([np.zeros(0), *(block["variance"] for block in blocks)]),
         np.concatenate([np.zeros(0, dtype=int), *(block["participants"] for block in blocks)]),
+        np.concatenate([np.zeros(0, dtype=bool), *(np.array(block["uninformed"], dtype=bool) for block in blocks)]),
         np.sum([np.zeros(len(model.agents)), *(block["said"] for block in blocks)], axis=0) / max(1, len(queries)),
         max((block["status"] for block in blocks), key=STATUSES.index, default="converged"),
         max((block["rounds"] for block in blocks), default=0),
@@ -112,11 +117,14 @@ def ask(
 
 
 def _block(model: Model, queries: Array, method: str, position: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    found = model.fleet.predict(queries, method, agent=position, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FleetGPWarning)  # of points outside the data: told once, of all blocks
+        found = model.fleet.predict(queries, method, agent=position, **options)
     return {
         "mean": found.mean.tolist(),
         "variance": found.variance.tolist(),
         "participants": found.participants.sum(axis=0).tolist(),
+        "uninformed": found.uninformed.tolist(),
         "said": found.participants.sum(axis=1).tolist(),
         "status": found.status,
         "rounds": found.rounds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +27,10 @@ def whole(path: str | Path) -> Iterator[Path]:
 def check_writable(path: str | Path) -> None:
     """One clear error where a file cannot be put, before any work is done for it."""
     file = Path(path)
-    if file.is_dir():
+    if os.path.isdir(file):  # which, unlike Path, has no error for a name that is too long
         raise InputError(f"{path}: a file was expected, but it is a folder")
-    check_folder(file.parent)
+    # The name under which it will be written first: a name may be too long.
+    check_place(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
 
 
 def check_folder(path: str | Path, *, may_be_full: bool = False) -> None:
@@ -37,20 +38,29 @@ def check_folder(path: str | Path, *, may_be_full: bool = False) -> None:
 
     may_be_full: a disk without room is no reason.
     """
-    folder = Path(path)
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        raise InputError(f"{folder}: a folder was expected, but it is a file")
-    # Permissions do not tell: /proc, a read-only disk and root have their own rules.
-    probe = folder / f".fleetgp.{uuid.uuid4().hex}"
+    check_place(Path(path), f".fleetgp.{os.getpid()}", path, may_be_full=may_be_full)
+
+
+def check_place(folder: Path, name: str, path: str | Path, *, may_be_full: bool = False) -> None:
+    """Really make such a file, with the folders that are missing above it, and take all of it away again.
+
+    path: what the error is about. Permissions say too little: a file system may be read-only, full, or none at all, as
+    /proc is. All happens in a folder of its own, so that processes that start together do not get in each other's way.
+    """
     try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        probe.unlink()
+        there = folder
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if not there.is_dir():
+            raise InputError(f"{there}: a folder was expected, but it is a file")
+        with tempfile.TemporaryDirectory(prefix=".fleetgp-", dir=there) as own:
+            trial = Path(own) / folder.relative_to(there)
+            trial.mkdir(parents=True, exist_ok=True)
+            (trial / name).write_bytes(b"x")
     except OSError as error:
         if may_be_full and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return
-        raise InputError(f"{folder}: it may not be written to ({error.strerror}): choose another folder") from error
+        raise InputError(f"{path}: it cannot be written: {error.strerror}: choose another place") from error
 
 
 def private_folder(path: str | Path) -> None:

@@ -10,16 +10,18 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.partition import Shard
 from fleetgp.dense import duplicate_rows
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.expert import ENGINES
+from fleetgp.given import as_flag, as_numbers, by_name, check_finite, check_number, check_whole, column_names
 from fleetgp.graph import as_topology
 from fleetgp.hyperparameters import check_theta
 from fleetgp.kernels import Kernel, as_kernel
 from fleetgp.network import InProcess, Network
+from fleetgp.outside import told_of_outside
 from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
 from fleetgp.progress import Listener, Progress, Remembering, listening
+from fleetgp.shards import check_shards, warn_of_shards
 from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor, disagreement
 from fleetgp.training.floor import check_noise_floor
@@ -38,6 +40,10 @@ class Fleet:
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
+    inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
+
+    All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
+    must have the columns of agent 0's, and queries may have more.
 
     >>> from fleetgp import partition, synthetic_field
     >>> field = synthetic_field(240, seed=1)
@@ -58,15 +64,18 @@ class Fleet:
         normalize: bool = False,
         kernel: str | Kernel = "se",
         seed: int = 0,
+        inputs: Sequence[str] | None = None,
     ) -> None:
-        self.shards = check_shards(shards)
+        check_whole("seed", seed, least=0)
+        self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed)
-        self.normalize = normalize
+        self.normalize = as_flag(normalize, "normalize")
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
         self.fit: Fit | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
+        warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
     @property
     def agents(self) -> int:
@@ -207,6 +216,7 @@ class Fleet:
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
+        queries: an array with the inputs in their order, or a data frame that has them among its columns.
         theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
             mean of their estimates), or those given to the fleet.
         rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many
@@ -217,14 +227,18 @@ class Fleet:
         seed: draws the samples of grBCM, per agent.
         engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
             where the inputs would be shorter.
+
+        Options that a method does not have are ignored, so that one set can serve a comparison.
+        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
         row = prediction_method(method)
         self._check_engine(engine)
         points = self._check_queries(queries)
-        if not (isinstance(agent, int | np.integer) and 0 <= agent < self.agents):
-            raise InputError(f"agent must lie between 0 and {self.agents - 1}, but {agent!r} came")
+        if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < self.agents:
+            raise InputError(f"agent must lie between 0 and {self.agents - 1}, got {agent!r}")
         check_number("tol", tol, above=0.0)
         check_number("eta", eta, least=0.0)
+        as_flag(noisy, "noisy")
         check_whole("rounds", rounds, least=1)
         chosen_seed = self.seed if seed is None else seed
         check_whole("seed", chosen_seed, least=0)
@@ -233,7 +247,12 @@ class Fleet:
         thetas, scaling = self._model(theta, network, reduction)
         options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed), engine)
         found = predict_in_units(row, self.shards, network, self.kernel, thetas, scaling, points, options, noisy=noisy)
-        return replace(found, asked=int(agent))
+        answer = replace(found, asked=int(agent))
+        told = told_of_outside(points, answer.uninformed, self.shards, self.inputs)
+        if told:
+            unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
+            warnings.warn(told + unfinished, FleetGPWarning, stacklevel=2)
+        return answer
 
     def _model(
         self, theta: Sequence[float] | Array | None, network: Network, reduction: Reduction
@@ -247,8 +266,8 @@ class Fleet:
             return np.tile(self._check_theta(theta, "theta"), (self.agents, 1)), scaling
         if self.theta is None:
             raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
-        if self.fit is None or self.fit.status == "diverged":
-            return np.tile(self.theta, (self.agents, 1)), scaling
+        if self.fit is None or self.fit.status == "diverged" or not np.array_equal(self.theta, self.fit.theta):
+            return np.tile(self._check_theta(self.theta, "theta"), (self.agents, 1)), scaling  # as it was set
         # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
         with network.phase("model"):
             log_theta = reduction.total(np.log(self.fit.thetas)) / self.agents
@@ -261,28 +280,38 @@ class Fleet:
             raise unknown_name("engine", engine, ENGINES)
 
     def _check_starts(self, theta0: object) -> Array:
-        array = np.asarray(theta0, dtype=object)
-        rows = array if array.ndim == 2 else [theta0]
+        array = as_numbers(theta0, "theta0")
+        rows = array if array.ndim == 2 else [array]
         if not len(rows):
             raise InputError("theta0 must hold at least one start, but it is empty")
         return np.log([self._check_theta(row, "theta0") for row in rows])
 
     def _check_queries(self, queries: Any) -> Array:
-        try:
-            points = np.array(queries, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"queries must be a numeric array, but conversion failed: {error}") from error
+        if column_names(queries, "queries") is not None:
+            queries = self._by_name(queries)
+        points = as_numbers(queries, "queries")
         if points.size == 0:
             points = points.reshape(0, self.dimension)
         if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise InputError(f"queries must have shape (T, {self.dimension}), but {points.shape} came")
-        if not np.isfinite(points).all():
-            raise InputError("queries hold NaN or infinite values: remove these rows")
+            raise InputError(f"queries must have shape (T, {self.dimension}), but their shape is {points.shape}")
+        check_finite(points, "the array of queries")
         return points
 
+    def _by_name(self, queries: Any) -> Any:
+        """A data frame's columns in the order of the inputs; with a warning as they are, if these have no names."""
+        if self.inputs is not None:
+            return by_name(queries, self.inputs, "queries")
+        warnings.warn(
+            f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
+            "Give the fleet data frames, or inputs=[...]",
+            FleetGPWarning,
+            stacklevel=4,
+        )
+        return queries
+
     def _check_theta(self, theta: object, name: str) -> Array:
-        values = np.asarray(theta)
-        if values.shape == (self.dimension + 2,) and np.issubdtype(values.dtype, np.number) and values[-1] == 0:
+        values = as_numbers(theta, name)
+        if values.shape == (self.dimension + 2,) and values[-1] == 0:
             for agent, (inputs, _) in enumerate(self.shards):
                 pair = duplicate_rows(inputs)
                 if pair is not None:
@@ -290,62 +319,8 @@ class Fleet:
                         f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {name} has sigma_eps = 0, "
                         "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
                     )
-        return check_theta(theta, self.dimension, name)
+        return check_theta(values, self.dimension, name)
 
     def __repr__(self) -> str:
         points = sum(len(y) for _, y in self.shards)
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"
-
-
-def check_number(name: str, value: object, *, above: float | None = None, least: float | None = None) -> None:
-    """A finite number above or at least a bound, or one clear error."""
-    bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
-    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not numeric or not np.isfinite(value) or (value <= above if above is not None else value < least):  # type: ignore[operator,call-overload]
-        raise InputError(f"{name} must be a number {bound}, but {value!r} came")
-
-
-def check_whole(name: str, value: object, *, least: int) -> None:
-    """A whole number of at least a bound, or one clear error."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, but {value!r} came")
-
-
-def check_shards(shards: Sequence[tuple[Any, Any]]) -> list[Shard]:
-    """Every agent's data as float arrays, or one error that names the agent."""
-    if not isinstance(shards, Sequence) or not len(shards):
-        raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
-    checked = [_check_shard(shard, agent) for agent, shard in enumerate(shards)]
-    dimension = checked[0][0].shape[1]
-    for agent, (inputs, _) in enumerate(checked):
-        if inputs.shape[1] != dimension:
-            raise InputError(
-                f"agent {agent}: X has {inputs.shape[1]} columns, but agent 0 has {dimension}: "
-                "all agents must have the same inputs"
-            )
-    return checked
-
-
-def _check_shard(shard: object, agent: int) -> Shard:
-    if not isinstance(shard, list | tuple) or len(shard) != 2:
-        raise InputError(f"agent {agent}: a pair (X, y) was expected, but {type(shard).__name__} came")
-    try:
-        inputs, observations = (np.array(part, dtype=float) for part in shard)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"agent {agent}: X and y must be numeric arrays, but conversion failed: {error}") from error
-    if inputs.ndim != 2 or observations.shape != inputs.shape[:1] or inputs.shape[1] == 0:
-        raise InputError(
-            f"agent {agent}: X must be (N, D) and y (N,), but shapes {inputs.shape} and {observations.shape} came"
-        )
-    if not len(inputs):
-        raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
-    if np.abs(observations, where=np.isfinite(observations), out=np.zeros_like(observations)).max() > 1e100:
-        raise InputError(f"agent {agent}: y has values beyond 1e100: use other units")
-    for name, array in (("X", inputs), ("y", observations)):
-        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        if bad.size:
-            raise InputError(
-                f"agent {agent}: {name} has NaN or infinite values in {bad.size} of {len(array)} rows "
-                f"(first: row {bad[0]}): remove or fill these rows"
-            )
-    return inputs, observations

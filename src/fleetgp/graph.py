@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, unknown_name
+from fleetgp.given import as_numbers, check_finite
 
 
 class Graph:
@@ -203,9 +204,10 @@ class Graph:
     @classmethod
     def from_adjacency(cls, matrix: object, *, connected: bool = True) -> Graph:
         """From a square symmetric 0/1 matrix (nonzero means an edge)."""
-        array = np.asarray(matrix)
+        array = as_numbers(matrix, "the adjacency matrix", flags=True)
         if array.ndim != 2 or array.shape[0] != array.shape[1]:
             raise GraphError(f"an adjacency matrix must be square, but its shape is {array.shape}")
+        check_finite(array, "the adjacency matrix")
         linked = array != 0
         one_way = np.argwhere(linked & ~linked.T)
         if one_way.size:

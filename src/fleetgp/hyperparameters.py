@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
+from fleetgp.given import LARGEST, as_numbers
 
 #: |log theta| beyond this is no estimate but damage. Data go up to 1e100 (log: 230); exp(2 * 250) is a number still.
 LOG_RANGE = 250.0
@@ -68,15 +69,14 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
     """
     labels = names(dimension)
     expected = f"{name} must be {dimension + 2} positive numbers ({', '.join(labels)})"
-    try:
-        vector = np.array(theta, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{expected}, but {theta!r} is not numeric") from error
+    vector = as_numbers(theta, name)
     if vector.shape != (dimension + 2,):
-        raise InputError(f"{expected}, but an array of shape {vector.shape} came")
+        raise InputError(f"{expected}, got an array of shape {vector.shape}")
     for label, value in zip(labels, vector.tolist(), strict=True):
         if not (np.isfinite(value) and value > 0):
             raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")
+        if not 1.0 / LARGEST <= value <= LARGEST:
+            raise InputError(f"{name} must lie between 1e-100 and 1e100, but {label} is {value:g}: use other units")
     return vector
 
 

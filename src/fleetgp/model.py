@@ -8,26 +8,30 @@ agents/0000.safetensors  inputs and observations of one agent, a file each
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.errors import FleetGPError, InputError
-from fleetgp.files import check_folder
+from fleetgp.consensus import Status
+from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
+from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
+from fleetgp.given import as_names
 from fleetgp.graph import Graph, GraphSequence, Topology
+from fleetgp.hyperparameters import check_theta
 from fleetgp.hyperparameters import names as hyperparameter_names
+from fleetgp.json_values import heard, told, typed
 from fleetgp.network import Ledger
+from fleetgp.tensors import Shape, load_arrays, read_inside, save_arrays
 from fleetgp.training import Fit
 from fleetgp.training.fit import Start
 from fleetgp.training.normalize import Scaling
@@ -36,18 +40,41 @@ FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
 VERSION = 1
 DESCRIPTION = "model.json"
+#: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
+LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
+#: What reading a damaged description may raise.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 FILES = (DESCRIPTION, "training.safetensors", "ledger.json")
 
 
 @dataclass(frozen=True)
 class Model:
-    """A fleet with the names that people know it by. note: what else is to be told of how it came about."""
+    """A fleet with the names that people know it by. note: what else is to be told of how it came about.
+
+    The fleet learns the inputs' names, so that it takes data frames by them; if it has names, they must be these.
+    """
 
     fleet: Fleet
     agents: tuple[str, ...]
     inputs: tuple[str, ...]
     target: str
     note: str = ""
+
+    def __post_init__(self) -> None:
+        for name, expected in (("agents", self.fleet.agents), ("inputs", self.fleet.dimension)):
+            given = getattr(self, name)
+            names = as_names(given, name)
+            if len(names) != expected:
+                raise InputError(f"{name}: expected {expected} names, as many as the fleet has, got {len(names)}")
+            object.__setattr__(self, name, names)
+        if not isinstance(self.target, str):
+            raise InputError(f"target: expected a name, got {self.target!r}")
+        if self.fleet.inputs not in (None, self.inputs):
+            raise InputError(
+                f"inputs: expected {', '.join(self.fleet.inputs or ())}, as the fleet has them, "
+                f"got {', '.join(self.inputs)}: name them in the fleet's order"
+            )
+        self.fleet.inputs = self.inputs
 
     @property
     def status(self) -> str:
@@ -61,16 +88,18 @@ class Model:
         """The hyperparameters by name, length-scales under the inputs' names."""
         if self.fleet.theta is None:
             raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
-        labels = [*(f"l_{name}" for name in self.inputs), *hyperparameter_names(0)]
-        return dict(zip(labels, self.fleet.theta.tolist(), strict=True))
+        return dict(zip(theta_labels(self.inputs), self.fleet.theta.tolist(), strict=True))
+
+
+def theta_labels(inputs: Sequence[str]) -> list[str]:
+    """The hyperparameters' names, length-scales under the inputs' names."""
+    return [*(f"l_{name}" for name in inputs), *hyperparameter_names(0)]
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
     target = Path(folder).resolve()  # of a link, the folder it leads to
     check_target(target, overwrite)
-    if len(set(model.agents)) < len(model.agents) or len(set(model.inputs)) < len(model.inputs):
-        raise InputError("a model's agents, and its inputs, must have different names")
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     retired = building / "retired"  # inside what is cleared away in any case
@@ -89,7 +118,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
 def check_target(folder: str | Path, overwrite: bool) -> None:
     """One clear error where a model may not be written, before any work is done for it."""
     target = Path(folder)
-    check_folder(target.resolve().parent)
+    real = target.resolve()
+    check_place(real.parent, f".{real.name}.{os.getpid()}", target)  # as the folder is called while it is built
     if not target.exists():
         return
     if not target.is_dir():
@@ -106,14 +136,18 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
 
 
 def load_model(folder: str | Path) -> Model:
-    """Read the folder; the original files are not needed."""
+    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked."""
     source = Path(folder)
     if not (source / DESCRIPTION).is_file():
         raise InputError(f"{folder}: there is no {DESCRIPTION}: a folder written by `fleetgp fit` was expected")
     try:
-        facts = json.loads((source / DESCRIPTION).read_text(encoding="utf-8"))
+        facts = json.loads(read_inside(source, DESCRIPTION, LONGEST_DESCRIPTION))
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             raise InputError(f"{folder}: {DESCRIPTION} does not describe a FleetGP model")
+        if not isinstance(facts["version"], int):
+            raise InputError(
+                f"{folder}: {DESCRIPTION}: expected a whole number as version, got {facts['version']!r:.60}"
+            )
         if facts["version"] > VERSION:
             raise InputError(
                 f"{folder}: the model has version {facts['version']}, this FleetGP reads up to {VERSION}: upgrade it"
@@ -123,8 +157,12 @@ def load_model(folder: str | Path) -> Model:
         raise
     except PermissionError as error:
         raise InputError(f"{error.filename}: it may not be read") from error
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error}") from error
+    except MemoryError as error:
+        raise InputError(f"{folder}: the model does not fit into the memory of this machine") from error
+    except RecursionError as error:
+        raise InputError(f"{folder}: the model is damaged: {DESCRIPTION} is nested too deeply") from error
+    except DAMAGE as error:
+        raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error!s:.200}") from error
 
 
 # ---- writing -------------------------------------------------------------------------------------------
@@ -137,7 +175,7 @@ def _write(model: Model, folder: Path) -> None:
     (folder / "agents").mkdir(parents=True)
     agents = []
     for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
-        digest = _save_arrays(folder / _agent_file(number), {"inputs": inputs, "observations": observations})
+        digest = save_arrays(folder / _agent_file(number), {"inputs": inputs, "observations": observations})
         agents.append({"name": name, "observations": len(observations), "sha256": digest})
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -160,32 +198,23 @@ def _write(model: Model, folder: Path) -> None:
             "method": fit.method,
             "status": fit.status,
             "rounds": fit.rounds,
-            "disagreement": _told(fit.disagreement),
-            "residual": _told(fit.residual),
-            "nll": _told(fit.nll),
+            "disagreement": told(fit.disagreement),
+            "residual": told(fit.residual),
+            "nll": told(fit.nll),
             "noise_floor": fit.noise_floor,
             "engine": list(fit.engine),
             "scaling": asdict(fit.scaling),
             "starts": [
-                {**asdict(start), "theta0": start.theta0.tolist(), "nll": _told(start.nll)} for start in fit.starts
+                {**asdict(start), "theta0": start.theta0.tolist(), "nll": told(start.nll)} for start in fit.starts
             ],
             "sent": {kind: asdict(traffic) for kind, traffic in fit.ledger.by_kind().items()},
-            "sha256": _save_arrays(folder / "training.safetensors", arrays),
+            "sha256": save_arrays(folder / "training.safetensors", arrays),
         }
         (folder / "ledger.json").write_text(json.dumps(fit.ledger.as_dict()) + "\n")
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-
-
-def _told(value: float) -> float | None:
-    """A number as JSON has it: none for infinity."""
-    return float(value) if np.isfinite(value) else None
-
-
-def _heard(value: float | None) -> float:
-    return float("inf") if value is None else float(value)
 
 
 def _agent_file(number: int) -> str:
@@ -197,48 +226,34 @@ def _graph_facts(graph: Topology, names: Sequence[str]) -> list[list[list[str]]]
     return [[[names[a], names[b]] for a, b in graph.at(t).edges.tolist()] for t in range(graph.period)]
 
 
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise InputError('a model folder needs safetensors: install the extra "data"') from error
-    return safetensors.numpy
-
-
-def _save_arrays(path: Path, arrays: Mapping[str, Array]) -> str:
-    data: bytes = _safetensors().save(
-        {name: np.ascontiguousarray(array, dtype=float) for name, array in arrays.items()}
-    )
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return hashlib.sha256(data).hexdigest()
-
-
 # ---- reading -------------------------------------------------------------------------------------------
 
 
 def _read(facts: Mapping[str, Any], folder: Path) -> Model:
-    names = tuple(str(agent["name"]) for agent in facts["agents"])
+    names = tuple(typed(agent, "name", str) for agent in facts["agents"])
+    inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards = []
     for number, agent in enumerate(facts["agents"]):
-        arrays = _load_arrays(folder / _agent_file(number), agent["sha256"])
+        count = typed(agent, "observations", int)
+        shapes = {"inputs": (count, len(inputs)), "observations": (count,)}
+        arrays = load_arrays(folder, _agent_file(number), agent["sha256"], shapes)
         shards.append((arrays["inputs"], arrays["observations"]))
-    fleet = Fleet(
-        shards,
-        _read_graph(facts["graph"], names),
-        theta=list(facts["hyperparameters"].values()),
-        normalize=bool(facts["normalize"]),
-        kernel=facts["kernel"],
-        seed=int(facts["seed"]),
-    )
-    if len(facts["inputs"]) != fleet.dimension:
-        raise InputError(f"{folder}: {len(facts['inputs'])} inputs are named, but the data have {fleet.dimension}")
+    given = facts["hyperparameters"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
+        fleet = Fleet(
+            shards,
+            _read_graph(facts["graph"], names),
+            theta=[given[label] for label in theta_labels(inputs)],
+            normalize=typed(facts, "normalize", bool),
+            kernel=typed(facts, "kernel", str),
+            seed=typed(facts, "seed", int),
+            inputs=inputs,
+        )
     if "training" in facts:
-        fleet.fit = _read_fit(facts["training"], folder)
+        fleet.fit = _read_fit(facts["training"], folder, fleet)
         fleet.theta = fleet.fit.theta if fleet.fit.status != "diverged" else fleet.theta
-    return Model(fleet, names, tuple(facts["inputs"]), str(facts["target"]), str(facts["note"]))
+    return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 
 def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]) -> Topology:
@@ -247,33 +262,38 @@ def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]
     return graphs[0] if len(graphs) == 1 else GraphSequence(graphs)
 
 
-def _read_fit(facts: Mapping[str, Any], folder: Path) -> Fit:
-    arrays = _load_arrays(folder / "training.safetensors", facts["sha256"])
+def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
+    agents, width = fleet.agents, fleet.dimension + 2
+    shapes: dict[str, Shape] = {
+        "thetas": (agents, width),
+        "history": (None, agents, width),
+        "jitter": (agents,),
+        "rho": (None,),
+    }
+    arrays = load_arrays(folder, "training.safetensors", facts["sha256"], shapes)
+    for theta in arrays["thetas"] if facts["status"] != "diverged" else ():
+        check_theta(theta, fleet.dimension, f"{folder}: training.safetensors: thetas")
+    offset, scale = (float(facts["scaling"][name]) for name in ("offset", "scale"))
+    if not (np.isfinite([offset, scale]).all() and scale > 0.0):
+        raise ValueError(f"scaling: expected a number and a positive number, got {offset} and {scale}")
+    if facts["status"] not in get_args(Status):
+        raise unknown_name("status", facts["status"], get_args(Status))
     return Fit(
         method=facts["method"],
         thetas=arrays["thetas"],
         history=arrays["history"],
         rounds=int(facts["rounds"]),
         status=facts["status"],
-        residual=_heard(facts["residual"]),
-        nll=_heard(facts["nll"]),
+        residual=heard(facts["residual"]),
+        nll=heard(facts["nll"]),
         jitter=arrays["jitter"],
         rho=arrays["rho"],
         starts=tuple(
-            replace(Start(**start), theta0=np.array(start["theta0"]), nll=_heard(start["nll"]))
+            replace(Start(**start), theta0=np.array(start["theta0"]), nll=heard(start["nll"]))
             for start in facts["starts"]
         ),
-        scaling=Scaling(float(facts["scaling"]["offset"]), float(facts["scaling"]["scale"])),
+        scaling=Scaling(offset, scale),
         engine=tuple(facts["engine"]),
-        ledger=Ledger.from_dict(json.loads((folder / "ledger.json").read_text())),
+        ledger=Ledger.from_dict(json.loads(read_inside(folder, "ledger.json", LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
     )
-
-
-def _load_arrays(path: Path, digest: str) -> dict[str, Array]:
-    library = _safetensors()
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise InputError(f"{path}: the file is not the one that was written (its SHA-256 differs)")
-    arrays: dict[str, Array] = library.load(data)
-    return arrays

@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+
+INTERRUPTED = 130
+
+
+class Interruption:
+    """Ctrl-C, from the first moment on.
+
+    While modules are imported there is nothing to tidy up, and a KeyboardInterrupt inside an import may come out as
+    another error: the process ends at once. Later it is raised as usual, and remembered: what it becomes on its way
+    through a library that is imported in the midst of a command is still an interruption.
+    """
+
+    def __init__(self) -> None:
+        self.starting, self.came = True, False
+
+    def install(self) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where somebody ignores it
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.came = True
+        if self.starting:
+            os.write(2, b"error: interrupted\n")
+            os._exit(INTERRUPTED)
+        raise KeyboardInterrupt
+
+    def finish(self) -> None:
+        """The work is done: Ctrl-C while the interpreter tidies up changes nothing any more."""
+        if signal.getsignal(signal.SIGINT) is self:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+#: Of this process.
+INTERRUPTION = Interruption()
 
 
 def main() -> None:
     """The entry point; without the extra, one line that names it."""
+    INTERRUPTION.install()
     try:
         from fleetgp.cli.app import app
 
+        INTERRUPTION.starting = False
         app(prog_name="fleetgp")
-    except ModuleNotFoundError as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or (INTERRUPTION.came and not _ended_well(error)):
+            sys.stderr.write("error: interrupted\n")
+            sys.exit(INTERRUPTED)
+        if not isinstance(error, ModuleNotFoundError):
+            raise
         extra = "fleet" if error.name in ("zenoh", "pydantic", "cryptography", "prometheus_client") else "cli"
         sys.exit(f'error: this needs {error.name}: install the extra "{extra}" (pip install "fleetgp[cli,{extra}]")')
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        sys.exit(130)
+    finally:
+        INTERRUPTION.finish()
+
+
+def _ended_well(error: BaseException) -> bool:
+    """Whether a command that was interrupted ended as it wants to, having said so itself."""
+    return isinstance(error, SystemExit) and error.code in (None, 0, INTERRUPTED)

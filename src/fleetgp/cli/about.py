@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 import fleetgp as fg
-from fleetgp.cli.models import Json
+from fleetgp.cli.options import Json
 from fleetgp.cli.output import console, emit, plain_table
+from fleetgp.files import check_folder
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import training_method
@@ -106,6 +107,7 @@ def demo(
     """
     from fleetgp.experiments.demo import run
 
+    check_folder(out)
     facts = run(points, seed, grid, out, Console(stderr=True, highlight=False) if as_json else console())
     if as_json:
         emit(facts, as_json=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import about, asking, fetch, fleet, models, reproduce
-from fleetgp.cli.output import complain
-from fleetgp.errors import FleetGPError, InputError
+from fleetgp.cli import INTERRUPTED, INTERRUPTION, about, answering, asking, fetch, fleet, models, reproduce
+from fleetgp.cli.output import complain, warn
+from fleetgp.errors import FleetGPError, FleetGPWarning, InputError
 
-#: How a command ends: well; failed, though what was asked made sense; asked for something impossible; interrupted.
-DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+#: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
+DONE, FAILED, WRONG = 0, 1, 2
 
 
 class Commands(TyperGroup):
@@ -20,25 +23,52 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except InputError as error:
-            complain(str(error))
-            code = WRONG
-        except FleetGPError as error:
-            complain(str(error))
-            code = FAILED
-        except OSError as error:
-            named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            complain(named)
-            code = WRONG
-        except KeyboardInterrupt:
-            going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
-            kept = (
-                "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
-            )
-            complain(f"interrupted; {kept}")
-            code = INTERRUPTED
+            with _warnings_told():
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            code = _interrupted(ctx, str(error))
+        except (FleetGPError, OSError, MemoryError, ImportError) as error:
+            if INTERRUPTION.came:  # inside an import, which made something else of it
+                code = _interrupted(ctx, "")
+            elif isinstance(error, ImportError):
+                raise
+            else:
+                complain(_told(error))
+                code = WRONG if isinstance(error, InputError | OSError) else FAILED
         raise typer.Exit(code)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory for this: {error or 'ask for less at once'}"
+    if isinstance(error, OSError) and not isinstance(error, FleetGPError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return str(error)
+
+
+def _interrupted(ctx: Any, told: str) -> int:
+    """Say what became of the work: the command's own words, where it has any."""
+    going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
+    kept = "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
+    complain(f"interrupted; {told or kept}")
+    return INTERRUPTED
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Our own warnings as lines like the commands' own."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, FleetGPWarning):
+            warn(str(message))
+        else:
+            shown(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+        warnings.simplefilter("always", FleetGPWarning)
+        warnings.showwarning = show
+        yield
 
 
 app = typer.Typer(
@@ -77,5 +107,5 @@ def root(
     pass
 
 
-for module in (models, fetch, reproduce, fleet, asking, about):
+for module in (models, answering, fetch, reproduce, fleet, asking, about):
     module.register(app)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from fleetgp.cli.models import NOISY, Json, Quiet
+from fleetgp.cli.options import NOISY, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.standing import names_of, standing

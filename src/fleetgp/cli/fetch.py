@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fleetgp.cli.models import Json, Quiet
+from fleetgp.cli.options import Json, Quiet, four_sides
 from fleetgp.cli.output import bold, emit
+from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.data import download_mur, load_sst
 from fleetgp.data.erddap import SERVER
+from fleetgp.files import check_writable, whole
 
 
 def download(
-    box: Annotated[tuple[float, float, float, float], typer.Option(help="West, south, east, north, in degrees.")],
+    box: Annotated[list[float], typer.Option(help="West, south, east, north, in degrees.")],
     date: Annotated[str, typer.Option(help="The day: YYYY-MM-DD, from 2002-06-01 on.")],
     stride: Annotated[int, typer.Option(help="Every so many-th point of the 0.01 degree grid.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Copy the file here; it stays in the cache too.")] = None,
@@ -34,15 +36,26 @@ def download(
 
     [cyan]fleetgp fit gulf_stream.nc --inputs lon lat --target sst --agents 10 --out model/[/cyan]
     """
-    path = download_mur(box, date, stride=stride, server=server, progress=not quiet)
+    sides = four_sides(box) or ()
     if out is not None:
-        shutil.copyfile(path, out)
+        check_writable(out)
+    path = download_mur(sides, date, stride=stride, server=server, progress=not quiet)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with whole(out) as partial:
+            shutil.copyfile(path, partial)
         path = out
     field = load_sst(path)
     rows, columns = field.celsius.shape
     known = int((field.celsius == field.celsius).sum())
     emit(
-        {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known},
+        {
+            "file": str(path),
+            "product": field.product,
+            "date": field.date,
+            "shape": [rows, columns],
+            "known": known,
+        },
         f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
         f"The file is {bold(path)}.",
         as_json=as_json,
@@ -50,4 +63,4 @@ def download(
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(download)
+    app.command(cls=VariadicCommand)(download)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fleetgp.cli.models import Json
+from fleetgp.cli.options import Json
 from fleetgp.cli.output import bold, emit, warn
 from fleetgp.cli.talking import FILE, ask_all, description_of, request
 from fleetgp.cli.variadic import VariadicCommand

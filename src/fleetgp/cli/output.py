@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-
-from fleetgp.errors import FleetGPWarning
 
 
 def console() -> Console:
@@ -40,22 +36,6 @@ def warn(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
 
 
-@contextmanager
-def saying_warnings() -> Iterator[None]:
-    """Warnings of the library as lines of the command's own."""
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FleetGPWarning)
-            yield
-    finally:
-        for warning in caught:
-            if issubclass(warning.category, FleetGPWarning):
-                warn(str(warning.message))
-            else:
-                warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-
-
 def complain(text: str) -> None:
     """One line, whatever the error says."""
     line = " ".join(str(text).split())
@@ -74,3 +54,7 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
     return table
+
+
+def count_of_agents(count: int) -> str:
+    return f"{count:,} agents" if count != 1 else "1 agent"

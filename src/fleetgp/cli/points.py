@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.tables import check_ending, read_columns, read_table, write_columns
+from fleetgp.cli.output import warn
+from fleetgp.data.formats import Reading
+from fleetgp.data.tables import check_ending, numeric, read_columns, write_columns
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 
@@ -24,19 +26,22 @@ def check_answer_file(out: Path, points: Path) -> None:
         raise InputError(f"{out}: the answer would replace the points: choose another name")
 
 
-def read_points(points: Path, inputs: Sequence[str]) -> tuple[Array, dict[str, Any]]:
+def read_points(points: Path, inputs: Sequence[str], reading: Reading | None = None) -> tuple[Array, dict[str, Any]]:
     """The queries (T, D), and all columns of the file, to go into the answer."""
-    columns = read_columns(points, inputs)
-    try:
-        queries = np.column_stack([np.asarray(columns[name], dtype=float) for name in inputs])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{points}: the columns {list(inputs)} must hold numbers: {error}") from error
+    table = read_columns(points, inputs, reading=reading)
+    queries = np.column_stack([numeric(table.columns[name], name, points) for name in inputs])
     if not np.isfinite(queries).all():
         bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
         raise InputError(
-            f"{points}: {bad.size} rows have missing or infinite values (first: row {bad[0] + 1}): remove them"
+            f"{points}: {bad.size} of {len(queries)} rows have missing or infinite values "
+            f"(first: row {bad[0] + 1}): remove them"
         )
-    others = {name: column for name, column in read_table(points).items() if len(column) == len(queries)}
+    for note in table.notes:
+        warn(f"{points}: {note}")
+    others = {name: column for name, column in table.columns.items() if len(column) == len(queries)}
+    left_out = [name for name in table.columns if name not in others]
+    if left_out:
+        warn(f"{points}: {', '.join(left_out)} have another length than the points: left out of the answer")
     clash = set(ADDED) & set(others)
     if clash:
         raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")

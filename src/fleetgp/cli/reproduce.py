@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleetgp.cli.models import Json, Quiet
+from fleetgp.cli.options import Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_folder

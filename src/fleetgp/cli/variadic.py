@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typer.core import TyperCommand
+
+#: What begins with a minus and is no option.
+NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
 
 
 class VariadicCommand(TyperCommand):
@@ -22,6 +26,8 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
     ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
     >>> spread_out(["--inputs=lon,lat", "t.csv"], {"--inputs"})
     ['--inputs', 'lon', '--inputs', 'lat', 't.csv']
+    >>> spread_out(["--box", "-73", "36.4", "--fill", "-9999", "--out", "m"], {"--box", "--fill"})
+    ['--box', '-73', '--box', '36.4', '--fill', '-9999', '--out', 'm']
     """
     found: list[str] = []
     collecting: str | None = None
@@ -31,7 +37,7 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
             collecting = None if given else name
             for part in value.split(",") if given else ():
                 found += [name, part]
-        elif collecting is not None and not argument.startswith("-"):
+        elif collecting is not None and (not argument.startswith("-") or NUMBER.fullmatch(argument)):
             for part in argument.split(","):
                 found += [collecting, part]
         else:

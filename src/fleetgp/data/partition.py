@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.given import as_numbers, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]
@@ -22,19 +24,24 @@ def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: in
 
     "stripes": neighbouring stripes along an input axis (the paper's layout). "grid": cells of a grid over the first two
     axes, as square as the number of agents allows. "kmeans": each agent gets the points around its own centre.
-    "random": every agent gets points from everywhere.
+    "random": every agent gets points from everywhere. The parts of a data frame are data frames, whose columns keep
+    their names.
 
     >>> shards = partition([[0.3], [0.1], [0.2], [0.4]], [3, 1, 2, 4], agents=2)
     >>> [y.tolist() for _, y in shards]
     [[1.0, 2.0], [3.0, 4.0]]
     """
     inputs, observations = _checked(X, y)
+    check_whole("agents", agents, least=0)
+    check_whole("seed", seed, least=0)
     if not 1 <= agents <= len(inputs):
-        raise InputError(f"agents must lie between 1 and the {len(inputs)} points, but {agents} came")
-    return [(inputs[rows], observations[rows]) for rows in _split(inputs, agents, by, axis, seed)]
+        raise InputError(f"agents must lie between 1 and the {len(inputs)} points, got {agents}")
+    if axis != 0 and by != "stripes":
+        raise InputError(f"axis is for stripes, but by={by!r} was asked for: leave one of them out")
+    return [(_part(X, inputs, rows), observations[rows]) for rows in _split(inputs, agents, by, axis, seed)]
 
 
-def partition_by_label(X: object, y: object, labels: Sequence[object] | Array) -> tuple[list[str], list[Shard]]:
+def partition_by_label(X: object, y: object, labels: Sequence[object] | NDArray[Any]) -> tuple[list[str], list[Shard]]:
     """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
 
     >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
@@ -42,24 +49,43 @@ def partition_by_label(X: object, y: object, labels: Sequence[object] | Array) -
     (['b', 'a'], [[1.0, 3.0], [2.0]])
     """
     inputs, observations = _checked(X, y)
-    names = np.array([str(label) for label in labels])
+    missing = [row for row, label in enumerate(labels) if not is_present(label)]
+    if missing:
+        raise InputError(
+            f"labels: {len(missing)} are missing (first: row {missing[0]}): remove these rows, or name them"
+        )
+    names = np.array([str(label).strip() for label in labels])
     if names.shape != observations.shape:
-        raise InputError(f"one label per row expected ({len(observations)}), but {len(names)} came")
+        raise InputError(f"expected one label per row ({len(observations)}), got {len(names)}")
     order = list(dict.fromkeys(names.tolist()))
-    return order, [(inputs[names == name], observations[names == name]) for name in order]
+    rows = [np.flatnonzero(names == name) for name in order]
+    return order, [(_part(X, inputs, own), observations[own]) for own in rows]
+
+
+def is_present(label: object) -> bool:
+    """Whether a label names somebody: None, NaN, pandas' NA, what is masked, and blanks do not."""
+    return not is_nothing(label) and label == label and str(label).strip() != ""
 
 
 def _checked(X: object, y: object) -> Shard:
-    inputs, observations = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+    inputs, observations = as_numbers(X, "X"), as_numbers(y, "y")
     if inputs.ndim != 2 or observations.shape != inputs.shape[:1]:
-        raise InputError(f"X must be (N, D) and y (N,), but {inputs.shape} and {observations.shape} came")
+        raise InputError(f"X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}")
+    check_finite(inputs, "X")
+    check_finite(observations, "y")
     return inputs, observations
+
+
+def _part(X: Any, inputs: Array, rows: IntArray) -> Any:
+    """Some rows: of a data frame with names as a data frame, so that nobody mistakes a column for another."""
+    return X.iloc[rows] if column_names(X, "X") is not None and hasattr(X, "iloc") else inputs[rows]
 
 
 def _split(inputs: Array, agents: int, by: str, axis: int, seed: int) -> list[IntArray]:
     if by == "stripes":
-        if not -inputs.shape[1] <= axis < inputs.shape[1]:
-            raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, but {axis} came")
+        whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+        if not whole or not -inputs.shape[1] <= axis < inputs.shape[1]:
+            raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {axis!r}")
         return _stripes(inputs[:, axis], np.arange(len(inputs)), [1] * agents)
     if by == "grid":
         return _cells(inputs, agents)

@@ -11,6 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.chebyshev import coefficients, nodes, polynomials
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.given import as_numbers, check_finite, check_whole
 from fleetgp.hyperparameters import Hyperparameters, check_theta
 
 #: The hyperparameters of the paper's synthetic experiments, on [0, 2]^2.
@@ -49,7 +50,15 @@ def synthetic_field(
     >>> field.inputs.shape, field.observations.shape
     ((500, 2), (500,))
     """
-    dimension = len(theta) - 2
+    dimension = np.size(theta) - 2
+    if dimension < 1:
+        raise InputError(
+            f"theta must be (l_1, .., l_D, sigma_f, sigma_eps), with at least one length-scale, got {theta!r}"
+        )
+    check_whole("n", n, least=1)
+    check_whole("seed", seed, least=0)
+    if not (len(box) == 2 and np.isfinite(box).all() and box[0] < box[1]):
+        raise InputError(f"box must be (low, high) with low < high, got {box!r}")
     h = Hyperparameters.from_theta(check_theta(theta, dimension))
     places = _places(n, dimension, box, inputs, seed)
     width = box[1] - box[0]
@@ -68,10 +77,11 @@ def synthetic_field(
 
 
 def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, seed: int) -> Array:
-    if isinstance(inputs, np.ndarray):
-        places = np.asarray(inputs, dtype=float)
+    if not isinstance(inputs, str):
+        places = as_numbers(inputs, "inputs")
         if places.ndim != 2 or places.shape[1] != dimension:
-            raise InputError(f"inputs must have shape (N, {dimension}), but {places.shape} came")
+            raise InputError(f"inputs must have shape (N, {dimension}), but their shape is {places.shape}")
+        check_finite(places, "the array of inputs")
         if places.size and (places.min() < box[0] or places.max() > box[1]):
             raise InputError(f"inputs must lie in the box [{box[0]:g}, {box[1]:g}]: give a larger box")
         return places

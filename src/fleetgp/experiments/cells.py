@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fleetgp.errors import FleetGPError
+from fleetgp.errors import FleetGPError, FleetGPWarning
 from fleetgp.kept import Kept
 from fleetgp.progress import Listener, Progress
 
@@ -111,6 +112,7 @@ def _uninterrupted() -> Iterator[None]:
 def _begin() -> None:
     """In a worker: Ctrl-C is the parent's, and what is compiled at first use is compiled before anything is timed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore", FleetGPWarning)  # the reports have their own words for what did not converge
     import fleetgp as fg
 
     field = fg.synthetic_field(60, seed=0)

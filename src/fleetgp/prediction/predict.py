@@ -292,7 +292,19 @@ def _prediction(task: _Task, answer: _Answer) -> Prediction:
         jitter=answer.jitter,
         engine=answer.engine,
         ledger=task.network.ledger,
+        explained=_explained(task, answer),
     )
+
+
+def _explained(task: _Task, answer: _Answer) -> Array:
+    """The share of the prior's variance that each agent's answer explains, (A, T).
+
+    PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
+    """
+    prior = task.prior[:, None]
+    if task.method.rule == "poe":
+        prior = prior / np.maximum(answer.participants.sum(axis=0), 1)
+    return np.asarray(1.0 - answer.variances / prior)
 
 
 def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:

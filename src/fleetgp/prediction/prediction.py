@@ -10,6 +10,9 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.network import Ledger
 
+#: An answer that explains less than this share of the variance is no better than the prior.
+INFORMED = 0.01
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -23,6 +26,7 @@ class Prediction:
     status: "converged", "round limit" or "diverged", of the worst query.
     jitter: the largest that any covariance needed; 0 if none.
     engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior.
+    explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior.
     asked: position of the agent whose answer `mean` and `variance` are.
     """
 
@@ -37,6 +41,7 @@ class Prediction:
     jitter: float
     engine: tuple[str, ...]
     ledger: Ledger
+    explained: Array
     asked: int = 0
 
     @property
@@ -46,6 +51,11 @@ class Prediction:
     @property
     def variance(self) -> Array:
         return np.asarray(self.variances[self.asked])
+
+    @property
+    def uninformed(self) -> BoolArray:
+        """(T,) where the answer is no better than the prior: far from all data, or nobody took part."""
+        return np.asarray(self.explained[self.asked] < INFORMED)
 
     @property
     def rounds(self) -> int:

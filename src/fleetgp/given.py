@@ -1,0 +1,169 @@
+"""Arrays as callers give them: real numbers, with nothing hidden in them, or one clear error.
+
+NumPy turns much into floats without a word: it forgets masks, drops imaginary parts, reads text, and counts times in
+whatever unit they have. Every array of a caller comes in through `as_numbers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import InputError
+
+#: Squares of larger values overflow.
+LARGEST = 1e100
+#: Values that stand for nothing, by the names of their types: pandas need not be installed.
+_NOTHING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+_REFUSED = {
+    "b": "true and false: give 0 and 1 if you mean numbers",
+    "c": "complex numbers: give their real part, or their modulus",
+    "M": "times: give hours or days since some moment, as numbers",
+    "m": "spans of time: give hours or days, as numbers",
+    "U": "text: give numbers",
+    "S": "text: give numbers",
+    "T": "text: give numbers",
+    "V": "records with fields: give one array of numbers",
+}
+
+
+def as_numbers(values: Any, what: str, *, flags: bool = False) -> Array:
+    """A copy as floats. Masked and missing values are refused; NaN, which is visible, is left to the caller.
+
+    flags: true and false are welcome, as 1 and 0.
+
+    >>> as_numbers(np.ma.masked_array([1.0, -32768.0], [False, True]), "y")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: y has masked values in 1 of 2 rows (first: row 1): remove or fill these rows
+    """
+    masked = _masked(values)
+    if masked is not None and masked.any():
+        raise InputError(f"{what} has masked values in {_rows(masked)}: remove or fill these rows")
+    try:
+        array = np.asarray(np.ma.getdata(values) if isinstance(values, np.ma.MaskedArray) else values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: expected a numeric array, got something else: {error}") from error
+    kind = array.dtype.kind
+    if kind in _REFUSED and array.size and not (flags and kind == "b"):
+        raise InputError(f"{what}: expected a numeric array, got {_REFUSED[kind]}")
+    if kind == "O":
+        _check_objects(array, what)
+    try:
+        return np.array(array, dtype=float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{what}: expected a numeric array, but conversion failed: {error}") from error
+
+
+def is_nothing(value: object) -> bool:
+    """Whether a value says that there is none: None, pandas' NA and NaT, NumPy's masked."""
+    return type(value).__name__ in _NOTHING
+
+
+def check_finite(array: Array, what: str) -> None:
+    """One clear error for NaN, infinity, and values whose squares overflow; axis 0 runs over the rows."""
+    rows = array.reshape(len(array), array.size // max(1, len(array)))
+    bad = np.asarray(~np.isfinite(rows).all(axis=1))
+    if bad.any():
+        raise InputError(f"{what} has NaN or infinite values in {_rows(bad)}: remove or fill these rows")
+    large = np.asarray((np.abs(rows) > LARGEST).any(axis=1))
+    if large.any():
+        raise InputError(f"{what} has values beyond 1e100 in {_rows(large)}: use other units")
+
+
+def as_flag(value: object, name: str) -> bool:
+    """True or False, or one clear error: any text counts as true in Python, "no" too."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
+
+
+def check_number(name: str, value: object, *, above: float | None = None, least: float | None = None) -> None:
+    """A finite number above or at least a bound, or one clear error."""
+    bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
+    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not numeric or not np.isfinite(value) or (value <= above if above is not None else value < least):  # type: ignore[operator,call-overload]
+        raise InputError(f"{name} must be a number {bound}, got {value!r}")
+
+
+def check_whole(name: str, value: object, *, least: int) -> None:
+    """A whole number of at least a bound, or one clear error."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """Different texts, or one clear error: a single text is a list of letters in Python."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{what}: expected a list of names, got {names!r}")
+    if len(set(names)) < len(names):
+        raise InputError(f"{what}: expected different names, got {', '.join(names)}")
+    return tuple(names)
+
+
+def column_names(values: object, what: str) -> tuple[str, ...] | None:
+    """The names of a data frame's columns; None for arrays, and for columns that are merely numbered.
+
+    >>> column_names(np.zeros((2, 2)), "X") is None
+    True
+    """
+    columns = getattr(values, "columns", None)
+    if columns is None or callable(columns):
+        return None
+    names = list(columns)
+    text = [isinstance(name, str) for name in names]
+    if not any(text):
+        return None
+    if not all(text):
+        raise InputError(f"{what}: expected columns that all have names, got {names}: rename the numbered ones")
+    if len(set(names)) < len(names):
+        raise InputError(f"{what}: expected columns with different names, got {', '.join(names)}")
+    return tuple(names)
+
+
+def by_name(values: Any, names: Sequence[str], what: str) -> Any:
+    """A data frame's columns in the order of the names; others are left out, missing ones are an error."""
+    have = column_names(values, what) or ()
+    missing = [name for name in names if name not in have]
+    if missing:
+        raise InputError(f"{what}: expected the columns {', '.join(names)}, got {', '.join(have)}: add {missing[0]!r}")
+    return values[list(names)]
+
+
+def _rows(bad: BoolArray) -> str:
+    first = np.flatnonzero(bad)[0]
+    return f"{int(bad.sum())} of {len(bad)} rows (first: row {first})"
+
+
+def _masked(values: Any) -> BoolArray | None:
+    """Which rows hold something masked; None where nothing can be. Lists are searched, as they may hold masks."""
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.atleast_1d(np.ma.getmaskarray(values))
+        return np.asarray(mask.any(axis=tuple(range(1, mask.ndim))))
+    if isinstance(values, list | tuple) and values and not isinstance(values[0], int | float):
+        found = [_masked(value) for value in values]
+        if any(mask is not None for mask in found):
+            return np.array([mask is not None and bool(mask.any()) for mask in found])
+    elif isinstance(values, list | tuple):
+        return np.array([value is np.ma.masked for value in values], dtype=bool)
+    return None
+
+
+def _check_objects(array: Any, what: str) -> None:
+    """Python objects, as data frames of several types have them: numbers only, and none missing."""
+    if not array.size:
+        return
+    rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+    nothing = np.array([[is_nothing(value) for value in row] for row in rows], dtype=bool)
+    if nothing.any():
+        raise InputError(
+            f"{what} has missing values in {_rows(np.asarray(nothing.any(axis=1)))}: remove or fill these rows"
+        )
+    for value in rows.ravel():
+        kind = np.asarray(value).dtype.kind if not isinstance(value, list | tuple | dict) else "O"
+        if kind in _REFUSED:
+            raise InputError(f"{what}: expected a numeric array, got {_REFUSED[kind]} (first: {value!r})")
+        if kind == "O" and not hasattr(value, "__float__"):
+            raise InputError(f"{what}: expected a numeric array, got {type(value).__name__} (first: {value!r:.60})")

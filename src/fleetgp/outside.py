@@ -1,0 +1,45 @@
+"""Points that the data say nothing about, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.data.partition import Shard
+
+
+def told_of_outside(
+    queries: Array,
+    uninformed: BoolArray,
+    shards: Sequence[Shard],
+    names: Sequence[str] | None,
+    what: str = "points are no better known than the prior, which is all their answer says",
+) -> str:
+    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none."""
+    count = int(uninformed.sum())
+    if not count:
+        return ""
+    first = int(np.flatnonzero(uninformed)[0])
+    low = np.min([x.min(axis=0) for x, _ in shards], axis=0)
+    high = np.max([x.max(axis=0) for x, _ in shards], axis=0)
+    labels = names or [f"input {d + 1}" for d in range(len(low))]
+    place = ", ".join(f"{name} {value:.6g}" for name, value in zip(labels, queries[first], strict=True))
+    ranges = ", ".join(f"{name} {a:.6g} to {b:.6g}" for name, a, b in zip(labels, low, high, strict=True))
+    hint = _turned(queries[uninformed], low, high, labels)
+    return (
+        f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
+    )
+
+
+def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str]) -> str:
+    """The hint that longitudes run from 0 to 360 in one place and from -180 to 180 in the other."""
+    for d, name in enumerate(labels):
+        values = outside[:, d]
+        if low[d] < -180.0 or high[d] > 360.0 or ((values >= low[d]) & (values <= high[d])).any():
+            continue
+        for shift, verb in ((-360.0, "subtract 360 from"), (360.0, "add 360 to")):
+            if ((values + shift >= low[d]) & (values + shift <= high[d])).any():
+                return f". Are these longitudes from {'0 to 360' if shift < 0 else '-180 to 180'}? Then {verb} {name}"
+    return ""

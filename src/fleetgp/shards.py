@@ -1,0 +1,86 @@
+"""The agents' data as a caller gives them: checked, copied, with the names of their columns if they have any."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fleetgp.data.partition import Shard
+from fleetgp.data.suspicions import told_suspicions
+from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.given import as_names, as_numbers, by_name, check_finite, column_names
+
+
+def check_shards(
+    shards: Sequence[tuple[Any, Any]], inputs: Sequence[str] | None = None
+) -> tuple[list[Shard], tuple[str, ...] | None]:
+    """Every agent's data as float arrays, and the inputs' names, or one error that names the agent.
+
+    Data frames are put in the order of `inputs`, or of agent 0's columns.
+    """
+    if not isinstance(shards, Sequence) or not len(shards):
+        raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
+    for agent, shard in enumerate(shards):
+        if not isinstance(shard, list | tuple) or len(shard) != 2:
+            raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
+    names = _names([x for x, _ in shards], inputs)
+    checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
+    dimension = checked[0][0].shape[1]
+    for agent, (x, _) in enumerate(checked):
+        if x.shape[1] != dimension:
+            raise InputError(
+                f"agent {agent}: X has {x.shape[1]} columns, but agent 0 has {dimension}: "
+                "all agents must have the same inputs"
+            )
+    if names is not None and len(names) != dimension:
+        raise InputError(f"expected a name for each of the {dimension} inputs, got {', '.join(names)}")
+    return checked, names
+
+
+def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
+    """Say what is probably not meant: fill values, mixed longitudes, copied rows."""
+    inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
+    labels = names or [f"column {d} of X" for d in range(inputs.shape[1])]
+    for told in told_suspicions(inputs, observations, labels):
+        warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+
+
+def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The inputs' names: as they were given, or those of agent 0's columns, which all must have."""
+    found = [column_names(x, f"agent {agent}: X") for agent, x in enumerate(given)]
+    if inputs is not None:
+        return as_names(inputs, "inputs")
+    first = found[0]
+    for agent, names in enumerate(found):
+        if (names is None) != (first is None):
+            told = ", ".join(next(n for n in found if n is not None))
+            raise InputError(
+                f"agent {agent}: X has {'no ' if names is None else ''}column names, but agent 0 has "
+                f"{'none' if first is None else told}: give data frames with the same columns to all agents, or to none"
+            )
+        if names is not None and first is not None and set(names) != set(first):
+            raise InputError(
+                f"agent {agent}: X has the columns {', '.join(names)}, but agent 0 has {', '.join(first)}: "
+                "all agents must have the same inputs"
+            )
+    return first
+
+
+def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None) -> Shard:
+    given, told = shard
+    where = f"agent {agent}: X"
+    if names is not None and column_names(given, where) is not None:
+        given = by_name(given, names, where)
+    inputs, observations = as_numbers(given, where), as_numbers(told, f"agent {agent}: y")
+    if inputs.ndim != 2 or observations.shape != inputs.shape[:1] or inputs.shape[1] == 0:
+        raise InputError(
+            f"agent {agent}: X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}"
+        )
+    if not len(inputs):
+        raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
+    check_finite(inputs, where)
+    check_finite(observations, f"agent {agent}: y")
+    return inputs, observations

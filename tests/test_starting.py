@@ -1,0 +1,112 @@
+"""The first moments: `import fleetgp` is light and complete, and Ctrl-C during imports is no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fleetgp as fg
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+def test_importing_the_package_loads_nothing_large() -> None:
+    loaded = json.loads(python("import json, sys, fleetgp; print(json.dumps(sorted(sys.modules)))"))
+    assert not {"numpy", "scipy", "pandas", "typing", "fleetgp.fleet"} & set(loaded)
+
+
+def test_every_public_name_is_there_and_is_the_one_of_its_module() -> None:
+    assert set(fg.__all__) <= set(dir(fg))
+    for name in fg.__all__:
+        assert getattr(fg, name) is not None
+    from fleetgp.fleet import Fleet
+
+    assert fg.Fleet is Fleet
+    assert not hasattr(fg, "Flet")
+    told = python(
+        "import fleetgp as fg\n"
+        "from fleetgp import *\n"
+        "assert Fleet is fg.Fleet and partition is fg.partition\n"
+        "print(fg.data.read_observations.__name__, fg.errors.InputError.__name__, fg.model.load_model.__name__)"
+    )
+    assert told.split() == ["read_observations", "InputError", "load_model"]
+
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------------------
+
+
+#: `python -m fleetgp methods`, with something that happens whenever a module is about to be imported.
+WATCHED = """
+import json, os, runpy, signal, sys
+wanted, names = sys.argv[1], []
+def watch(event, arguments):
+    if event == "import":
+        names.append(arguments[0])
+        if arguments[0] == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(watch)
+sys.argv = ["fleetgp", "methods"]
+try:
+    runpy.run_module("fleetgp", run_name="__main__", alter_sys=True)
+finally:
+    if not wanted:
+        print(json.dumps(names), file=sys.stderr)
+"""
+
+
+def watched(wanted: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WATCHED, wanted], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_at_any_moment_of_the_imports_is_one_line_and_code_130() -> None:
+    """The process sends the signal to itself, so that no moment is missed on a busy machine."""
+    everything = watched("")
+    assert everything.returncode == 0
+    told = json.loads(everything.stderr.splitlines()[-1])
+    names = list(dict.fromkeys(told[told.index("fleetgp.cli.app") :]))
+    assert {"numpy", "scipy", "typer"} <= set(names), "the imports are behind the entry point"
+    for moment in ["fleetgp.cli.app", "numpy", "numpy._core._multiarray_umath", *names[7 :: len(names) // 10]]:
+        found = watched(moment)
+        assert found.returncode == 130, (moment, found.stderr)
+        assert "Traceback" not in found.stderr, moment
+        assert found.stderr.startswith("error: interrupted"), moment
+        assert len(found.stderr.splitlines()) == 1, moment
+
+
+def test_an_interruption_that_an_import_turns_into_another_error_is_still_one(
+    tmp_path: Path,
+) -> None:
+    """Compiled modules report whatever went wrong in an import of theirs as an ImportError."""
+    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n2,3,4\n")
+    code = (
+        "import builtins, signal, sys\n"
+        "from fleetgp import cli\n"
+        "genuine = builtins.__import__\n"
+        "def importing(name, *rest, **more):\n"
+        "    if name == 'pandas' and not cli.INTERRUPTION.starting:\n"
+        "        try:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "        except KeyboardInterrupt:\n"
+        "            raise ImportError('numpy._core.multiarray failed to import') from None\n"
+        "    return genuine(name, *rest, **more)\n"
+        "builtins.__import__ = importing\n"
+        "sys.argv = 'fleetgp fit t.csv --inputs lon lat --target sst --agents 1 --out m'.split()\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert "interrupted" in done.stderr
+    assert "install the extra" not in done.stderr
