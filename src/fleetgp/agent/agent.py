@@ -60,6 +60,7 @@ class Agent:
             description.target,
             self.folder / "observed.jsonl",
             missing=own.missing,
+            fill=own.fill,
             watched=own.watch,
         )
         if self.data.dropped:

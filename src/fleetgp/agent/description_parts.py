@@ -22,13 +22,14 @@ class _Part(BaseModel):
 
 
 class AgentPart(_Part):
-    """One agent. data, watch, missing and metrics concern it alone: the others need not have the same."""
+    """One agent. data, watch, missing, fill and metrics concern it alone: the others need not have the same."""
 
     name: Name
     endpoint: str
     data: Place
     neighbours: list[str] = []
     missing: Literal["refuse", "drop"] = "refuse"
+    fill: list[float] | None = None
     watch: bool = False
     metrics: Port | None = None
 

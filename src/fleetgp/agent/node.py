@@ -42,7 +42,7 @@ class StoppedError(EpochOverError):
 class Node:
     """Links and membership of one agent. theta: what to tell neighbours of the current estimate, in logarithms.
 
-    beat: called by the control thread twice a second.
+    left: whether `close` has ended the session.  beat: called by the control thread twice a second.
     """
 
     def __init__(self, description: Description, agent: int, log: Log, beat: Callable[[], None]) -> None:
@@ -61,7 +61,7 @@ class Node:
         self._began = time.monotonic()
         self._stopping = self._worked = self._withdrawn = self._closed = self._news = False
         self._silence = max(2.0 * HEARTBEAT, description.timeouts.lease)
-        self.links = self._linked()
+        self.links, self.left = self._linked(), False
         self._thread = threading.Thread(target=self._control, name="control", daemon=True)
         self._thread.start()
 
@@ -193,6 +193,7 @@ class Node:
         closing = threading.Thread(target=self.links.close, daemon=True)
         closing.start()
         closing.join(timeout=2.0)
+        self.left = self.links.session.is_closed()
 
     @property
     def view(self) -> View | None:

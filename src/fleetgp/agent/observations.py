@@ -44,10 +44,11 @@ class ObservationStore:
         kept: Path,
         *,
         missing: Literal["refuse", "drop"] = "refuse",
+        fill: Sequence[float] | None = None,
         watched: bool = False,
     ) -> None:
         self.file, self.columns, self.kept = file, (*inputs, target), kept
-        self.missing, self.watched = missing, watched
+        self.missing, self.fill, self.watched = missing, fill, watched
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
@@ -112,7 +113,7 @@ class ObservationStore:
 
     def _values(self, file: Path) -> Array:
         *inputs, target = self.columns
-        found = read_observations(file, inputs=inputs, target=target, missing=self.missing)
+        found = read_observations(file, inputs=inputs, target=target, missing=self.missing, fill=self.fill)
         self.dropped = found.dropped
         return self._checked(np.column_stack([found.inputs, found.observations]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,19 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
         if own is not None:
             look_at_certificates(own, log)
             threading.Thread(target=_look_again, args=(own, log, ended), name="certificates", daemon=True).start()
-        _run(Agent(description, name, log))
+        agent = Agent(description, name, log)
+        _run(agent)
     except Exception as error:
         log.error("ended by an error", error=str(error), kind=type(error).__name__)
         raise
     finally:
         ended.set()
         log.close()
+    if not agent.node.left:
+        # Python would wait for the threads of a session that does not end, and the process would never.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def look_at_certificates(own: Credentials, log: Log) -> None:

@@ -132,6 +132,7 @@ def told_answer(found: Prediction, model: Trained, view: View, description: Desc
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),
         "participants": found.participants.sum(axis=0).tolist(),
+        "uninformed": found.uninformed.tolist(),
         "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
         "members": names,
         "missing": [name for name in description.names if name not in names],

@@ -148,6 +148,9 @@ def _report(blocks: list[dict[str, Any]], description: Description, agent: str, 
     ends = {block["trained"]["status"] for block in blocks} - {"converged"}
     if ends:
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
+    unknown = sum(sum(block["uninformed"]) for block in blocks)
+    if unknown:
+        warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
     if missing:
         warn(f"{', '.join(missing)} took no part: not running, cut off, or refused; `fleetgp status` tells which")
     asked = f"{points:,} points by {last['method']}, asked of {agent}: {worst} after {facts['rounds']} rounds"

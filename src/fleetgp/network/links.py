@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
@@ -299,10 +300,13 @@ class Links:
 
     def close(self) -> None:
         """Leave the fleet; safe to call twice."""
+        import zenoh
+
         if self._door is not None:
             self._door.close()
         if not self.session.is_closed():
-            self.session.close()
+            with suppress(zenoh.ZError):  # it did not end in time: then it ends with the process
+                self.session.close()
 
     def __enter__(self) -> Links:
         return self

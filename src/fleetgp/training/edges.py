@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Interlude, Maximin, NeighbourRule, Outcome, Watch, WithInterludes, iterate, maximum
 from fleetgp.graph import Graph
+from fleetgp.hyperparameters import LOG_RANGE
 from fleetgp.network import Incoming, Network
 from fleetgp.training.primal import Local, Primal, Pull
 
@@ -91,7 +92,7 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         centre = self._edges.reduce(np.add, middle, 0.0) / np.maximum(self._degrees, 1.0)
         pull = Pull(dual, centre, 2.0 * state.rho * self._degrees)
         active = (incoming.degrees > 0) | (self._edges.degrees == 0)
-        local = self.primal.step(state.local, state.local, pull, active)
+        local = _in_range(self.primal.step(state.local, state.local, pull, active), state.local)
         return replace(state, local=local, dual=dual, middle=middle)
 
     def watch(self, state: EdgeState) -> Watch:
@@ -108,21 +109,35 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
     def learn(self, state: EdgeState, largest: Array) -> EdgeState:
         """Take in the fleet's curvature; renew an automatic rho where it has moved by more than a factor of two."""
         stiffness, wanted = np.split(largest, 2)
+        stiffness = np.where(stiffness > 0.0, stiffness, np.nan)
         if self.rho is not None:
             return replace(state, stiffness=stiffness)
         kept = (wanted <= 2.0 * state.rho) & (wanted >= 0.5 * state.rho)
+        kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # somebody diverges: that is judged, not followed
         return replace(state, stiffness=stiffness, rho=np.where(kept, state.rho, wanted))
 
     def _wanted(self, local: Local) -> Array | None:
         """(A, 2P): the curvature, and the rho an agent would have: at the best pace where its likelihood is
-        convex, and enough to outweigh it where it is not. None if nothing is measured and rho is given.
+        convex, and enough to outweigh it where it is not. None if nothing is measured and rho is given; a curvature
+        of 0 where only that is not measured.
         """
         if self.rho is not None and not self.primal.measures:
             return None
         stiffness = np.diagonal(local.curvature.matrix, axis1=1, axis2=2)
         outweigh = self.primal.convexify * local.curvature.concavity / np.maximum(2.0 * self._degrees, 1.0)
-        known = stiffness if self.primal.measures else np.full_like(stiffness, np.nan)
+        known = stiffness if self.primal.measures else np.zeros_like(stiffness)
         return np.concatenate([known, np.maximum(self._pace * stiffness, outweigh)], axis=1)
+
+
+def _in_range(local: Local, before: Local) -> Local:
+    """Whoever leaves the range of sound hyperparameters has diverged: it stays where it is, and says so."""
+    lost: BoolArray = np.asarray(~(np.abs(local.x) <= LOG_RANGE).all(axis=1))
+    if not lost.any():
+        return local
+    nowhere = replace(
+        local.values, nll=np.full_like(local.values.nll, np.inf), gradient=np.full_like(local.values.gradient, np.nan)
+    )
+    return replace(local, x=np.where(lost[:, None], before.x, local.x), values=local.values.replaced(lost, nowhere))
 
 
 def best_pace(graph: Graph) -> float:
