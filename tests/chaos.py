@@ -1,20 +1,23 @@
-"""Random faults in a real fleet, and what must be true when they end: `python -m tests.chaos --trials 50`.
+"""Random faults in a real fleet, and what must be true when they end: `python -m tests.chaos --trials 100`.
 
-A trial starts agents as processes, on hosts of their own where network namespaces can be had, and lets random faults
-happen to them: kill -9 and restarts, SIGSTOP and SIGCONT, links that are cut and healed, lost packets. Then it leaves
-the fleet alone. Within a stated time every part that is left must serve, its agents must agree to 1e-6, their theta
-must be that of an in-process fleet of exactly these agents, and whoever is asked must answer and name them.
+A trial starts agents as processes, on hosts of their own where network namespaces can be had (over TLS or QUIC), and
+lets random faults happen to them: kill -9 and restarts, one after the other and in loops, SIGSTOP and SIGCONT, links
+that are cut and healed, lost packets, full disks. New rows are told to them, and told again. Then it leaves the fleet
+alone. Within a stated time every part that is left must serve and its agents must agree to 1e-6. Every row that was
+acknowledged must be there once, and no other: the agents' theta must be that of an in-process fleet of exactly these
+agents and rows. Whoever is asked must answer and name the members.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +37,34 @@ EQUAL = 1e-6
 TOL = 3e-8
 #: Seconds in which a fleet that is left alone must have settled.
 RECOVER = 90.0
-FAULTS = ("kill", "restart", "freeze", "thaw", "cut", "heal", "loss", "ask")
+FAULTS = ("kill", "restart", "loop", "freeze", "thaw", "cut", "heal", "loss", "ask", "observe", "again", "fill", "free")
 
 
 class Trial:
     """One fleet and its faults. Everything random follows from the seed."""
 
-    def __init__(self, seed: int, folder: Path, *, hosts: bool, agents: int | None = None, faults: int = 6) -> None:
+    def __init__(self, seed: int, folder: Path, *, hosts: bool, agents: int | None = None, faults: int = 8) -> None:
         self.seed, self.folder, self.on_hosts, self.faults = seed, folder, hosts, faults
         self.rng = np.random.default_rng(seed)
         self.agents = int(self.rng.integers(3, 7)) if agents is None else agents
         family = str(self.rng.choice(["path", "cycle", "star", "complete", "geometric"]))
         self.graph = as_topology(family, self.agents, seed=seed).union
+        self.transport = str(self.rng.choice(["tls", "tls", "quic"])) if hosts else "tcp"
         self.shards = _shards(self.agents, seed)
         self.alive, self.frozen = set(range(self.agents)), set[int]()
         self.cuts: set[tuple[int, int]] = set()
-        self.story: list[str] = [f"{self.agents} agents on a {family} graph, {'hosts' if hosts else 'loopback'}"]
+        self.story: list[str] = [f"{self.agents} agents on a {family} graph over {self.transport}"]
         self.answers = self.refusals = 0
         self.recovery = 0.0
+        self.told = Told(self.agents)
+        self.disks = Disks(folder, self.agents) if hosts else None
 
     def run(self) -> None:
         with ExitStack() as stack:
             hosts = stack.enter_context(Hosts(self.agents)) if self.on_hosts else None
             self.hosts = hosts
+            if self.disks is not None:
+                stack.enter_context(self.disks)
             fleet = stack.enter_context(self._fleet(hosts))
             self.fleet = fleet
             fleet.start()
@@ -110,9 +118,50 @@ class Trial:
         elif what == "ask" and running:
             agent = int(self.rng.choice(running))
             what += " " + self._ask(agent, 3.0)
+        elif what == "loop" and len(running) > 1:
+            agent = int(self.rng.choice(running))
+            for _ in range(4):
+                self.fleet.kill(names[agent])
+                self.fleet.start(names[agent])
+                self._pause(0.3, 2.5)
+        elif what == "observe" and running:
+            agent = int(self.rng.choice(running))
+            what += " " + self._observe(agent, *self.told.new(agent, self.rng))
+        elif what == "again" and running:
+            agent = int(self.rng.choice(running))
+            if not self.told.requests[agent]:
+                return
+            request = str(self.rng.choice(sorted(self.told.requests[agent])))
+            what += " " + self._observe(agent, request, self.told.requests[agent][request])
+        elif what == "fill" and self.disks is not None:
+            agent = int(self.rng.integers(self.agents))
+            self.disks.fill(agent)
+        elif what == "free" and self.disks is not None:
+            agent = int(self.rng.integers(self.agents))
+            self.disks.free(agent)
         else:
             return
         self.story.append(f"{what} {names[agent]}")
+
+    def _observe(self, agent: int, request: str, rows: list[list[float]], seconds: float = 3.0) -> str:
+        """Acknowledged, refused, or nobody knows: then it must be told again."""
+        try:
+            self.fleet.request(self.fleet.names[agent], "observe", seconds, rows=rows, request=request)
+        except NetworkError:
+            return "(error)"
+        self.told.acknowledged[agent].add(request)
+        return "(acknowledged)"
+
+    def _settle_rows(self) -> None:
+        """Whoever is there gets again what it has not acknowledged; twice, which must count once."""
+        for agent in sorted(self.alive):
+            if self.disks is not None:
+                self.disks.free(agent)
+            for request, rows in self.told.requests[agent].items():
+                deadline = time.monotonic() + RECOVER
+                while self._observe(agent, request, rows, 10.0) == "(error)":
+                    assert time.monotonic() < deadline, f"{self.fleet.names[agent]} takes no rows: {request}"
+                self._observe(agent, request, rows, 10.0)
 
     def _calm(self) -> None:
         """No further faults. Whoever is frozen, killed or cut off stays so in every second trial; loss stays, too."""
@@ -156,17 +205,44 @@ class Trial:
         for part in self.parts():
             names = [self.fleet.names[agent] for agent in part]
             left = max(1.0, RECOVER - (time.monotonic() - began))
-            states = self.fleet.wait_trained(names, left)
+            self.fleet.wait_trained(names, left)
+            self.recovery = max(self.recovery, time.monotonic() - began)
+        self._settle_rows()
+        for part in self.parts():
+            names = [self.fleet.names[agent] for agent in part]
+            states = self._trained_anew(names)
+            for agent, name in zip(part, names, strict=True):
+                rows, expected = states[name]["rows"], len(self._shard(agent)[1])
+                assert rows == expected, f"{name} has {rows} rows instead of {expected}"
             thetas = np.log([list(states[name]["theta"].values()) for name in names])
             assert np.ptp(thetas, axis=0).max() <= AGREE, f"{names} differ by {np.ptp(thetas, axis=0).max():.1e}"
             expected = np.log(self._expected(part))
             apart = float(np.abs(thetas - expected).max())
             assert apart <= EQUAL, f"{names} are {apart:.1e} away from the in-process fleet of these agents"
-            self.recovery = max(self.recovery, time.monotonic() - began)
             asked = str(self.rng.choice(names))
             answer = self.fleet.request(asked, "ask", 100.0, queries=QUERIES, seconds=90.0)
             assert answer["members"] == names, f"{asked} answers with {answer['members']} instead of {names}"
             self.story.append(f"part {'+'.join(names)} equal to {apart:.0e}")
+
+    def _trained_anew(self, names: list[str]) -> Any:
+        """Let a part train on all it has by now, and wait until it has done so."""
+        before = self.fleet.wait_trained(names, RECOVER)[names[0]]["trained"]["id"]
+        asked = str(self.rng.choice(names))
+        number = self.fleet.request(asked, "train", 30.0, cold=True)["wish"]
+
+        def done(states: dict[str, dict[str, Any]]) -> bool:
+            ids = {state["trained"]["id"] for state in states.values() if state["trained"]}
+            serving = all(state["phase"] == "serving" for state in states.values())
+            return serving and len(ids) == 1 and before not in ids and states[asked]["fulfilled"] >= number
+
+        self.fleet.wait(done, names, RECOVER)
+        return self.fleet.wait_trained(names, RECOVER)
+
+    def _shard(self, agent: int) -> Any:
+        """What an agent must have: its file, and every row that it was told, once."""
+        inputs, observations = self.shards[agent]
+        rows = np.array([row for told in self.told.requests[agent].values() for row in told]).reshape(-1, 3)
+        return np.concatenate([inputs, rows[:, :2]]), np.concatenate([observations, rows[:, 2]])
 
     def _expected(self, part: Sequence[int]) -> Any:
         position = {agent: k for k, agent in enumerate(part)}
@@ -175,7 +251,7 @@ class Trial:
             for a, b in self.graph.edges
             if int(a) in position and int(b) in position and (int(a), int(b)) not in self.cuts
         ]
-        fleet = fg.Fleet([self.shards[agent] for agent in part], Graph(len(part), edges), normalize=True)
+        fleet = fg.Fleet([self._shard(agent) for agent in part], Graph(len(part), edges), normalize=True)
         fit = fleet.train("dec-apx-gp", theta0=THETA0, tol=TOL)
         assert fit.status == "converged"
         return fit.theta
@@ -202,7 +278,7 @@ class Trial:
             self.folder,
             self.shards,
             edges,
-            endpoints=[f"tls/{hosts.address(agent)}:7447" for agent in range(self.agents)],
+            endpoints=[f"{self.transport}/{hosts.address(agent)}:7447" for agent in range(self.agents)],
             extra='\n[tls]\nfolder = "keys"\n',
             inside=hosts.inside,
             **options,
@@ -210,6 +286,47 @@ class Trial:
 
     def _pause(self, least: float, most: float) -> None:
         time.sleep(float(self.rng.uniform(least, most)))
+
+
+class Told:
+    """The rows that agents were told: requests[agent][name], and which of them were acknowledged."""
+
+    def __init__(self, agents: int) -> None:
+        self.requests: list[dict[str, list[list[float]]]] = [{} for _ in range(agents)]
+        self.acknowledged: list[set[str]] = [set() for _ in range(agents)]
+
+    def new(self, agent: int, rng: np.random.Generator) -> tuple[str, list[list[float]]]:
+        name = f"r{agent}-{len(self.requests[agent])}"
+        rows = np.column_stack([rng.uniform(0.0, 2.0, (3, 2)), rng.normal(0.0, 1.0, 3)]).tolist()
+        self.requests[agent][name] = rows
+        return name, rows
+
+
+class Disks:
+    """A small disk of its own for the state of every agent, which can be filled up. Needs root."""
+
+    def __init__(self, folder: Path, agents: int) -> None:
+        self.places = [folder / "state" / f"a{agent}" for agent in range(agents)]
+        self._mounted: list[Path] = []
+
+    def fill(self, agent: int) -> None:
+        with suppress(OSError), (self.places[agent] / "ballast").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    def free(self, agent: int) -> None:
+        (self.places[agent] / "ballast").unlink(missing_ok=True)
+
+    def __enter__(self) -> Disks:
+        for place in self.places:
+            place.mkdir(parents=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], check=True)
+            self._mounted.append(place)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place in self._mounted:
+            subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
 
 THETA0 = [1.0, 0.5, 1.0, 0.3]
@@ -223,7 +340,7 @@ def _shards(agents: int, seed: int) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial")
     arguments = parser.parse_args()
     missing = unavailable()
