@@ -238,7 +238,7 @@ def test_a_state_folder_that_cannot_be_written_to_is_one_error_at_the_start(tmp_
     text = (describe(tmp_path, 1).folder / "fleet.toml").read_text()
     for place in ("/proc/fleetgp", "a.csv/state"):
         (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'))
-        with pytest.raises(InputError, match=r"may not be written to|a folder was expected"):
+        with pytest.raises(InputError, match=r"cannot be written|a folder was expected"):
             start(tmp_path, read_description(tmp_path / "fleet.toml"))
 
 
@@ -247,11 +247,11 @@ def test_a_full_disk_is_no_reason_not_to_start(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     with mock.patch("os.open", side_effect=OSError(errno.ENOSPC, "No space left on device")):
         own_folder(folder)
-        with pytest.raises(InputError, match=r"may not be written to \(No space left on device\)"):
+        with pytest.raises(InputError, match=r"cannot be written: No space left on device"):
             check_folder(folder)
     with (
         mock.patch("os.open", side_effect=OSError(errno.EROFS, "Read-only file system")),
-        pytest.raises(InputError, match=r"may not be written to \(Read-only file system\)"),
+        pytest.raises(InputError, match=r"cannot be written: Read-only file system"),
     ):
         own_folder(folder)
 
