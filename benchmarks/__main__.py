@@ -1,4 +1,4 @@
-"""python -m benchmarks [agents] [likelihood] [training] [prediction] [growth] [processes]: all without a name.
+"""python -m benchmarks [agents] [likelihood] [training] [prediction] [growth] [processes] [agreement]: all without a name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -221,7 +221,24 @@ def processes() -> Table:
     return table
 
 
-SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth, processes)}
+def agreement() -> Table:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.agreement"], check=True, capture_output=True, text=True)
+    table = Table(f"Agreement of processes on a cycle on who is there, {os.cpu_count()} cores for all of them",
+                  "agents", "agreed after all links are up", "hellos by then", "per agent and link",
+                  "three come back: agreed", "hellos for that")  # fmt: skip
+    table.start()
+    for count, found in json.loads(done.stdout).items():
+        links = int(count)
+        table.add(count, seconds(found["start"]), f"{found['told'] / 1e3:.0f} kB",
+                  f"{found['told'] / int(count) / links:.0f} B", seconds(found["back"]),
+                  f"{found['told again'] / 1e3:.0f} kB")  # fmt: skip
+    table.note(
+        "Hellos also tell twice a second that an agent is there, for as long as the last process needs to start."
+    )
+    return table
+
+
+SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth, processes, agreement)}
 
 
 def main(names: list[str]) -> None:

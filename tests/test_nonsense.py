@@ -294,3 +294,13 @@ def test_questions_are_answered_while_the_fleet_trains(tmp_path: Path) -> None:
             assert ask(description, name, QUERIES)["mean"] == before[name]
         assert all(agent.phase == "training" for agent in agents)
         assert [agent.views for agent in agents] == views
+
+
+def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> None:
+    """Options with which every agent diverges: all say so, and stay one fleet."""
+    wild = "theta0 = [2.0, 0.5, 1.0, 1.0]\nrho = 0.01\nkappa = 0.01"
+    description, _ = describe(tmp_path, 3, training_options=wild)
+    with running(description, tmp_path) as agents:
+        until(lambda: all("training came to nothing" in (tmp_path / f"a{k}.log").read_text() for k in range(3)))
+        assert [agent.views for agent in agents] == [1, 1, 1]
+        assert all(set(agent.node.neighbours().values()) == {"up"} for agent in agents)

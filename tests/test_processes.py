@@ -60,7 +60,9 @@ def check(fleet: Processes, shards: Any, members: list[int], edges: Any) -> None
     np.testing.assert_allclose(thetas, np.tile(np.log(expected), (len(names), 1)), atol=1e-6, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")  # of NPAE cut short
+@pytest.mark.filterwarnings(
+    "ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning"
+)  # of NPAE cut short
 def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
     edges = [(k, (k + 1) % 10) for k in range(10)] + [(0, 5), (2, 7), (4, 9)]
