@@ -1,4 +1,4 @@
-"""python -m benchmarks [agents] [likelihood] [training] [prediction] [growth] [processes] [agreement]: all without a name.
+"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, growth, processes, agreement; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -228,13 +228,10 @@ def agreement() -> Table:
                   "three come back: agreed", "hellos for that")  # fmt: skip
     table.start()
     for count, found in json.loads(done.stdout).items():
-        links = int(count)
         table.add(count, seconds(found["start"]), f"{found['told'] / 1e3:.0f} kB",
-                  f"{found['told'] / int(count) / links:.0f} B", seconds(found["back"]),
+                  f"{found['told'] / int(count) ** 2:.0f} B", seconds(found["back"]),
                   f"{found['told again'] / 1e3:.0f} kB")  # fmt: skip
-    table.note(
-        "Hellos also tell twice a second that an agent is there, for as long as the last process needs to start."
-    )
+    table.note("Hellos also tell twice a second that an agent is there, for as long as processes need to start.")
     return table
 
 
