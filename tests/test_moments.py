@@ -304,23 +304,58 @@ def test_basis_reproduces_the_kernel_and_is_short() -> None:
     assert features.shape[1] < np.prod(counts) / 4
 
 
-def test_auto_takes_the_cheaper_certified_engine_and_says_which() -> None:
+def spread_out(rows: int, dimension: int) -> tuple[Array, Array]:
+    """The first rows of the paper's field, in any number of dimensions."""
     x, y = paper_shards(900, 1)[0]
+    return np.tile(x[:rows], (1, 5))[:, :dimension] * np.linspace(1, 1.7, dimension), y[:rows]
 
-    def engine(rows: int, theta: Array, kernel: str = "se", dimension: int = 2) -> str:
-        inputs = np.tile(x[:rows], (1, 5))[:, :dimension] * np.linspace(1, 1.7, dimension)
-        return Expert(inputs, y[:rows], KERNELS[kernel], 0).evaluate(np.log(theta)).engine
 
-    assert engine(900, THETA) == "moments"
-    assert engine(60, THETA) == "dense", "too few points"
-    assert engine(900, THETA, "matern32") == "dense", "a rough kernel"
-    assert engine(900, np.array([0.01, 0.01, 1.3, 0.1])) == "dense", "tiny length-scales"
-    assert engine(900, np.array([1.2, 0.3, 1.3, 1e-6])) == "dense", "tiny noise"
-    assert engine(900, np.array([*[0.5] * 6, 1.3, 0.1]), dimension=6) == "dense", "many dimensions"
-    assert engine(900, np.array([1.2, 1.3, 0.1]), dimension=1) == "moments"
-    assert engine(900, np.array([4.0, 4.0, 4.0, 1.3, 0.3]), dimension=3) == "moments"
+@pytest.mark.parametrize(
+    ("rows", "theta", "kernel", "engine"),
+    [
+        pytest.param(900, [1.2, 0.3, 1.3, 0.3], "se", "moments", id="two dimensions"),
+        pytest.param(900, [0.3, 1.3, 0.3], "se", "moments", id="one dimension"),
+        pytest.param(900, [4.0, 4.0, 4.0, 1.3, 1.0], "se", "moments", id="three dimensions"),
+        pytest.param(60, THETA, "se", "dense", id="too few points"),
+        pytest.param(900, THETA, "matern32", "dense", id="a rough kernel"),
+        pytest.param(900, [0.01, 0.01, 1.3, 0.1], "se", "dense", id="tiny length-scales"),
+        pytest.param(900, [1.2, 0.3, 1.3, 1e-6], "se", "dense", id="tiny noise"),
+        pytest.param(900, [1.2, 0.3, 1.3, 1e-2], "se", "dense", id="cheaper but not certified"),
+        pytest.param(900, [*[0.5] * 6, 1.3, 0.1], "se", "dense", id="many dimensions"),
+    ],
+)
+def test_auto_takes_the_cheaper_certified_engine_and_says_which(
+    rows: int, theta: list[float], kernel: str, engine: str
+) -> None:
+    """Certificates are estimates of rounding and move with it: these are ten times inside the limit, or outside."""
+    inputs, y = spread_out(rows, len(theta) - 2)
+    expert = Expert(inputs, y, KERNELS[kernel], 0)
+    if expert.prefers_moments(np.asarray(theta)):
+        certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+        assert certified is not None
+        inside = certified.error < 0.1 * tolerance(rows)
+        assert inside or certified.error > 10.0 * tolerance(rows), "choose an example that rounding cannot decide"
+        assert inside == (engine == "moments")
+    assert expert.evaluate(np.log(theta)).engine == engine
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.07, 0.2, 1.0])
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) -> None:
+    """On both sides of the limit, and wherever rounding puts an example that is close to it."""
+    inputs, y = spread_out(400, dimension)
+    theta = np.array([*[1.0 + dimension] * dimension, 1.3, noise])
+    certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+    good = certified is not None and certified.error <= tolerance(400)
+    expert = Expert(inputs, y, SE, 0)
+    assert expert.evaluate(np.log(theta)).engine == ("moments" if good and expert.prefers_moments(theta) else "dense")
+    assert Expert(inputs, y, SE, 0, "moments").evaluate(np.log(theta)).engine == ("moments" if good else "dense")
+    assert Expert(inputs, y, SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
+
+
+def test_the_moments_engine_refuses_a_rough_kernel() -> None:
     with pytest.raises(InputError, match="squared exponential"):
-        Expert(x, y, KERNELS["matern32"], 0, "moments")
+        Expert(*spread_out(9, 2), KERNELS["matern32"], 0, "moments")
 
 
 def test_a_fleet_says_which_engine_each_agent_used() -> None:
