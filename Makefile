@@ -7,11 +7,13 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint types unit unit-moments chaos bench lock clean
+.PHONY: help demo test test-long test-cpus test-cpus-short lint types unit unit-moments chaos bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
-	@echo "make test   lint, types, all tests and doctests"
+	@echo "make test   lint, types, all tests and doctests but the long ones"
+	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
+	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 40 minutes)"
 	@echo "make chaos  50 fleets of processes with random faults (about 25 minutes; with root and iptables also cut links)"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"
@@ -36,7 +38,18 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25
+
+# What only repeats a proof: the same property on more sizes, graphs or seeds.
+test-long: $(STAMP)
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25 -m long
+
+# The numerical tests as other processors compute, with one BLAS thread and with two.
+test-cpus: $(STAMP)
+	$(BIN)/python -m tests.cpus
+
+test-cpus-short: $(STAMP)
+	$(BIN)/python -m tests.cpus --short
 
 # The tests of training and prediction again, with the moments engine wherever it is certified.
 unit-moments: $(STAMP)

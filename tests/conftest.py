@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 import fleetgp as fg
 from fleetgp.arrays import Array
@@ -57,6 +59,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if forced != "auto":
         Expert.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_report_header() -> list[str]:
+    """Whose arithmetic this run shows: NumPy and SciPy bring a BLAS each."""
+    return [f"blas: {told}" for told in blas_in_use()]
+
+
+def blas_in_use() -> list[str]:
+    found = [c.info() for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
+    return sorted(
+        f"{Path(c['filepath']).parent.name} {c['internal_api']} {c['version']}, {c.get('architecture', '')} kernels, "
+        f"threads: {c['num_threads']}"
+        for c in found
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -75,7 +75,7 @@ def test_one_failing_group_ends_all_without_a_hang() -> None:
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="agent 2 broke"):
-        fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)], timeout=60).run(work)
+        fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)]).run(work)
     assert threading.active_count() == before
 
 

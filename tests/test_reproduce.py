@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 import fleetgp as fg
-from fleetgp.experiments import communication, paper, prediction, training
+from fleetgp.experiments import communication, paper, prediction, prediction_report, training
 from fleetgp.experiments.cells import Cell, run_cells
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from fleetgp.kept import Kept
@@ -141,7 +141,9 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
     assert len(facts["results"]) == rows
     assert facts["environment"]["numpy"] == np.__version__
     assert "seed" in facts["settings"]
-    assert all(finding["verdict"] in ("agrees", "differs", "in part") for finding in facts["findings"])
+    on_page = re.findall(r'<td class="text"><b>([^<]*)</b></td>', page)
+    assert on_page == [finding["verdict"] for finding in facts["findings"]]
+    assert on_page
     assert str(folder) not in page
     return page
 
@@ -210,6 +212,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
             assert row["off_central"] < 1e-3
         assert row["participants"] <= row["agents"]
         assert np.isfinite([row["rmse"], row["nlpd"], row["nlpd_noisy"]]).all()
+    assert [v for claim, v in verdicts(tmp_path).items() if "equal their server methods" in claim] == ["agrees"]
 
 
 def test_draws_do_not_test_on_what_was_seen() -> None:
@@ -219,6 +222,33 @@ def test_draws_do_not_test_on_what_was_seen() -> None:
     assert np.std(noisy - truth) == pytest.approx(0.5, rel=0.3)
     assert abs(np.mean(observations) - 290.0) < 8.0
     assert not np.array_equal(prediction.drawn(plan, 4)[0], inputs)
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    findings = json.loads((folder / "results.json").read_text())["findings"]
+    return {finding["claim"]: finding["verdict"] for finding in findings}
+
+
+@pytest.mark.parametrize(("off", "agrees"), [(5e-4, True), (2e-3, False)])
+def test_a_verdict_on_equality_follows_the_numbers(off: float, agrees: bool) -> None:
+    """One of ten is off, by less or more than the 1e-3 that count as equal."""
+    plan = prediction.PredictionPlan("", 300, (2, 10), 1, 20)
+    rows = {(f"dec-{rule}", "path", m): [{"off_central": 0.0}] for rule in communication.SUMMANDS for m in plan.fleets}
+    rows["dec-rbcm", "path", 10] = [{"off_central": off}]
+    assert prediction_report._decentralized_equals(plan, rows).agrees is agrees  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("counted", "agrees"), [(100, True), (103, False)])
+def test_a_verdict_on_traffic_follows_the_numbers(counted: int, agrees: bool) -> None:
+    def row(method: str, kind: str, graph: str, counted: int = 100) -> dict[str, Any]:
+        scalars = {"stopping": 10}
+        return {"method": method, "kind": kind, "graph": graph, "counted": counted, "formula": 100, "scalars": scalars}
+
+    rows = [row("dec-apx-gp", "training", graph) for graph in communication.GRAPHS]
+    rows += [row("dec-apx-gp", "training", "path", counted), row("apx-gp", "training", "server", 200)]
+    rows += [row("dec-poe", "prediction", "path"), row("dec-npae", "prediction", "path", 30)]
+    found = communication.findings(rows)
+    assert (found[0].agrees, found[2].agrees) == (agrees, True)
 
 
 def test_communication_small(tmp_path: Path) -> None:
@@ -234,17 +264,29 @@ def test_communication_small(tmp_path: Path) -> None:
             assert by_name[method, graph]["counted"] == by_name[method, graph]["formula"] > 0
     communication.write(plan, rows + [communication.run(c.task) for c in cells if "dec-npae-path" in c.name], tmp_path)
     check_page(tmp_path, rows=len(rows) + 1, figures=1)
+    told = verdicts(tmp_path)
+    assert [told[claim] for claim in told if "training sends s" in claim or "send 2 chi" in claim] == ["agrees"] * 2
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What a process that was interrupted said; one that goes on is ended and reported."""
+    try:
+        return process.communicate(timeout=120)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"it went on after Ctrl-C: {process.communicate()[1]}") from None
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fleetgp.cli import main; main()"]
     arguments = ["reproduce", "communication", "--quick", "--out", str(tmp_path / "out"), "--workers", "1"]
     process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 90
-    while not list((tmp_path / "out").glob("cells/*/*.json")) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "out").glob("cells/*/*.json")) and process.poll() is None:
+        assert time.monotonic() < deadline, "no cell was finished"
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    errors = ended(process)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert list((tmp_path / "out").glob("cells/*/*.json"))
