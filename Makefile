@@ -40,9 +40,9 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25
 
-# What only repeats a proof: the same property on more sizes, graphs or seeds.
+# What only repeats a proof: the same property on more sizes, graphs or seeds, and on random examples that are new.
 test-long: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25 -m long
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25 -m "long or hypothesis" --hypothesis-profile=explore
 
 # The numerical tests as other processors compute, with one BLAS thread and with two.
 test-cpus: $(STAMP)

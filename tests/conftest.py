@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from threadpoolctl import ThreadpoolController
 
 import fleetgp as fg
@@ -15,6 +17,11 @@ from fleetgp.data import Shard
 from fleetgp.expert import ENGINES, Expert
 from fleetgp.graph import Topology
 from fleetgp.kernels import Kernel, SquaredExponential
+
+# Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
+hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("steady", hypothesis_settings.get_profile("explore"), derandomize=True)
+hypothesis_settings.load_profile("steady")
 
 
 @cache

@@ -218,11 +218,11 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def interrupt_when(process: subprocess.Popen[str], ready: Any) -> tuple[int, str]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not ready() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     return process.returncode, errors
 
 

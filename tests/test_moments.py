@@ -58,7 +58,7 @@ def places(kind: str, n: int, dimension: int, rng: np.random.Generator) -> Array
     return rng.uniform(0, 2, (n, dimension))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(["uniform", "clusters", "line", "diagonal", "far", "repeats"]),
@@ -115,7 +115,7 @@ def test_likelihood_and_gradient_of_the_papers_field_are_the_dense_ones() -> Non
             assert np.allclose(a.gradient, b.gradient, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(["uniform", "line", "clusters"]))
 def test_posterior_inside_and_outside_the_box(seed: int, dimension: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
@@ -268,7 +268,7 @@ def test_no_kronecker_matrix_is_ever_built() -> None:
     assert peak < 8 * functions**2 / 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0.01, 12.0), st.integers(2, 60))
 def test_expansion_error_bounds_the_true_tail(h: float, count: int) -> None:
     t = nodes(160)
