@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +38,11 @@ def alternating_path(agents: int) -> fg.GraphSequence:
     edges = [(i, i + 1) for i in range(agents - 1)]
     turns: list[list[tuple[int, int]]] = [edges[::2], edges[1::2], []]
     return fg.GraphSequence([fg.Graph(agents, turn, connected=False) for turn in turns])
+
+
+def mostly_long(every: Iterable[str], *often: str) -> list[Any]:
+    """Parameters of which only some are tested in every run; the others repeat the proof in long runs."""
+    return [pytest.param(each, marks=[] if each in often else [pytest.mark.long]) for each in every]
 
 
 def every_graph(agents: int) -> dict[str, Topology]:

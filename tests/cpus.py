@@ -69,10 +69,10 @@ def environment(processor: Processor, threads: int) -> dict[str, str]:
 
 
 def flags() -> set[str]:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
-            return set(line.partition(":")[2].split())
-    raise SystemExit("/proc/cpuinfo has no flags: other processors can be tried on x86 only")
+    """What this processor can do; nothing where it is not an x86 under Linux."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
 
 
 def choices(short: bool) -> Iterator[tuple[Processor, int]]:
@@ -115,6 +115,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="a fast part of the tests, with two processors")
     short = parser.parse_args().short
+    if not flags():
+        print("only an x86 under Linux can stand in for other processors: nothing was tried")
+        return
     files = [f"tests/test_{name}.py" for name in (TELLING if short else NUMERICAL)]
     failed, count = [], 0
     for processor, threads in choices(short):

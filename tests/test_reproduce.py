@@ -149,9 +149,9 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
 
 
 def test_training_small(tmp_path: Path) -> None:
-    plan = training.TrainingPlan((400,), (2, 4), 2, 1)
+    plan = training.TrainingPlan((200,), (2, 4), 2, 1)
     cells = training.cells(plan)
-    reproduce_training(plan, tmp_path, workers=2)
+    reproduce_training(plan, tmp_path, workers=1)
     page = check_page(tmp_path, rows=len(cells), figures=4)
     for method in fg.TRAINING_METHODS:
         assert f">{method}<" in page
@@ -162,7 +162,7 @@ def test_training_small(tmp_path: Path) -> None:
             assert row["rounds"] == 100
         if row["block"] == "default":
             assert row["status"] == "converged"
-    field = fg.synthetic_field(400, seed=1)
+    field = fg.synthetic_field(200, seed=1)
     expected = fg.Fleet(fg.partition(field.inputs, field.observations, agents=2), seed=1).train(
         "gapx-gp", theta0=fg.PAPER_THETA0, rho=500, lipschitz=5000, tol=1e-3, rounds=200
     )
@@ -195,12 +195,12 @@ def test_the_papers_constants_are_unstable_for_large_agents() -> None:
     assert slope[3] / 2e-4 > 2 * (training.STIFFNESS + training.RHO)
 
 
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_prediction_small(tmp_path: Path, real: bool) -> None:
     if real and not REAL.exists():
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
-    reproduce_prediction(plan, tmp_path, workers=2)
+    reproduce_prediction(plan, tmp_path, workers=1)
     methods = len(fg.PREDICTION_METHODS) + 1  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
@@ -235,7 +235,7 @@ def test_a_verdict_on_equality_follows_the_numbers(off: float, agrees: bool) -> 
     plan = prediction.PredictionPlan("", 300, (2, 10), 1, 20)
     rows = {(f"dec-{rule}", "path", m): [{"off_central": 0.0}] for rule in communication.SUMMANDS for m in plan.fleets}
     rows["dec-rbcm", "path", 10] = [{"off_central": off}]
-    assert prediction_report._decentralized_equals(plan, rows).agrees is agrees  # type: ignore[arg-type]
+    assert prediction_report._decentralized_equals(plan, rows).agrees is agrees
 
 
 @pytest.mark.parametrize(("counted", "agrees"), [(100, True), (103, False)])

@@ -15,7 +15,7 @@ from fleetgp.kernels import KERNELS
 from fleetgp.progress import Progress
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.augment import augmented, sample
-from tests.conftest import alternating_path, paper_shards
+from tests.conftest import alternating_path, mostly_long, paper_shards
 
 THETA0 = fg.PAPER_THETA0
 CONVERGED_TO = {m: ("g-fact-gp" if training_method(m).augmented else "fact-gp") for m in fg.TRAINING_METHODS}
@@ -84,8 +84,16 @@ def test_reaches_the_optimum_of_its_likelihood(method: str) -> None:
     assert relative_error(f.train(method, theta0=THETA0).thetas, reference) < 1e-3
 
 
-@pytest.mark.parametrize("graph", ["path", "cycle", "geometric", "complete", "star", "grid"])
-@pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+GRAPHS = ("path", "cycle", "geometric", "complete", "star", "grid")
+
+
+@pytest.mark.parametrize(
+    ("method", "graph"),
+    [("dec-apx-gp", graph) for graph in GRAPHS]
+    + [("dec-c-gp", "path"), ("dec-gapx-gp", "geometric")]
+    + [pytest.param("dec-c-gp", graph, marks=pytest.mark.long) for graph in GRAPHS if graph != "path"]
+    + [pytest.param("dec-gapx-gp", graph, marks=pytest.mark.long) for graph in GRAPHS if graph != "geometric"],
+)
 def test_decentralized_methods_reach_the_centralized_optimum(method: str, graph: str) -> None:
     f = fleet(500, 8, graph)
     fit = f.train(method, theta0=THETA0)
@@ -108,14 +116,14 @@ def test_one_agent_is_the_full_gp(method: str) -> None:
     assert relative_error(f.train(method, theta0=THETA0).thetas, full) < 1e-4
 
 
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize("method", mostly_long(fg.TRAINING_METHODS, "fact-gp", "gapx-gp", "dec-apx-gp"))
 def test_two_agents(method: str) -> None:
     f = fleet(100, 2)
     reference = destination(f, method)
     assert relative_error(f.train(method, theta0=THETA0).thetas, reference) < 1e-3
 
 
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize("method", mostly_long(fg.TRAINING_METHODS, "full-gp", "g-fact-gp", "apx-gp", "dec-apx-gp"))
 def test_default_starts_find_the_same_optimum(method: str) -> None:
     f = fleet(300, 3)
     reference = destination(f, method)
@@ -126,7 +134,7 @@ def test_default_starts_find_the_same_optimum(method: str) -> None:
     assert relative_error(fit.thetas, reference) < 1e-3
 
 
-@pytest.mark.parametrize("method", ["full-gp", "fact-gp", "apx-gp", "dec-apx-gp"])
+@pytest.mark.parametrize("method", mostly_long(["full-gp", "fact-gp", "apx-gp", "dec-apx-gp"], "fact-gp", "dec-apx-gp"))
 def test_the_best_of_several_starts_wins(method: str) -> None:
     """From a start that explains everything as noise the likelihood has an optimum of its own."""
     rng = np.random.default_rng(1)
@@ -155,7 +163,9 @@ def test_unequal_and_tiny_shards(method: str) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 3])
-@pytest.mark.parametrize("method", ["full-gp", "g-fact-gp", "apx-gp", "dec-c-gp", "dec-gapx-gp"])
+@pytest.mark.parametrize(
+    "method", mostly_long(["full-gp", "g-fact-gp", "apx-gp", "dec-c-gp", "dec-gapx-gp"], "full-gp", "dec-gapx-gp")
+)
 def test_any_dimension(method: str, dimension: int) -> None:
     theta = [*[1.0, 0.7, 0.5][:dimension], 1.2, 0.2]
     field = fg.synthetic_field(200, theta, seed=4)

@@ -189,9 +189,7 @@ def secured(folder: Path, agent: int, *, certificate: str | None = None, authori
     return Security(authority or own.authority, own.certificate, own.key, NAMES)
 
 
-def two_ends(
-    zero: Security | None, one: Security | None, *, scheme: str = "tls", patience: float = 4.0
-) -> list[Any]:
+def two_ends(zero: Security | None, one: Security | None, *, scheme: str = "tls", patience: float = 4.0) -> list[Any]:
     """What becomes of two neighbours with these credentials: a sum, or the error of each.
 
     patience: seconds. Whoever must be believed gets many, so that a busy machine is not taken for a refusal.
