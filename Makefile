@@ -13,7 +13,7 @@ help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
-	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 40 minutes)"
+	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
 	@echo "make chaos  50 fleets of processes with random faults (about 25 minutes; with root and iptables also cut links)"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"

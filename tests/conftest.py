@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -55,6 +58,33 @@ def every_graph(agents: int) -> dict[str, Topology]:
         "geometric": fg.Graph.geometric(agents, seed=3),
         "alternating": alternating_path(agents),
     }
+
+
+#: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
+INTERRUPTED = """
+import os, signal, sys
+from fleetgp.kept import Kept
+left, put = int(sys.argv.pop(1)), Kept.put
+
+def put_and_stop(self, name, piece):
+    global left
+    put(self, name, piece)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+
+Kept.put = put_and_stop
+from fleetgp.cli import main
+main()
+"""
+
+
+def interrupted_after(pieces: int, *arguments: str) -> tuple[int, str]:
+    """(exit code, stderr) of a command that is interrupted in the midst of its work, on machines of any speed."""
+    command = [sys.executable, "-c", INTERRUPTED, str(pieces), *arguments]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return done.returncode, done.stderr
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

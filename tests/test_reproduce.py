@@ -6,10 +6,6 @@ import csv
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,7 @@ from fleetgp.experiments.cells import Cell, run_cells
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from fleetgp.kept import Kept
 from fleetgp.progress import Progress
+from tests.conftest import interrupted_after
 
 SOURCE = Path(__file__).resolve().parents[2] / "shared" / "paper.tex"
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
@@ -88,8 +85,6 @@ def test_the_nearest_neighbour_table_is_the_papers() -> None:
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
-    if task.get("wait"):
-        time.sleep(task["wait"])
     if task.get("fail"):
         raise ValueError("no")
     with Path(task["log"]).open("a") as log:
@@ -268,26 +263,11 @@ def test_communication_small(tmp_path: Path) -> None:
     assert [told[claim] for claim in told if "training sends s" in claim or "send 2 chi" in claim] == ["agrees"] * 2
 
 
-def ended(process: subprocess.Popen[str]) -> str:
-    """What a process that was interrupted said; one that goes on is ended and reported."""
-    try:
-        return process.communicate(timeout=120)[1]
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise AssertionError(f"it went on after Ctrl-C: {process.communicate()[1]}") from None
-
-
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from fleetgp.cli import main; main()"]
-    arguments = ["reproduce", "communication", "--quick", "--out", str(tmp_path / "out"), "--workers", "1"]
-    process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not list((tmp_path / "out").glob("cells/*/*.json")) and process.poll() is None:
-        assert time.monotonic() < deadline, "no cell was finished"
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    errors = ended(process)
-    assert process.returncode == 130, errors
+    code, errors = interrupted_after(
+        1, "reproduce", "communication", "--quick", "--out", str(tmp_path / "out"), "--workers", "1"
+    )
+    assert code == 130, errors
     assert "Traceback" not in errors
-    assert list((tmp_path / "out").glob("cells/*/*.json"))
+    assert len(list((tmp_path / "out").glob("cells/*/*.json"))) == 1
     assert not (tmp_path / "out" / "report.html").exists()
