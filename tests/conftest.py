@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,10 @@ from fleetgp.kernels import Kernel, SquaredExponential
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.register_profile("steady", hypothesis_settings.get_profile("explore"), derandomize=True)
 hypothesis_settings.load_profile("steady")
+
+# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @cache

@@ -204,7 +204,7 @@ def test_a_slow_neighbour_is_excused_by_those_behind_it(tmp_path: Path) -> None:
 
 def fleetgp(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleetgp", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
         assert json.loads(seen.stdout) == {"agent": "boat2", "rows": 2, "in_all": 122}
         with (tmp_path / "boats/data/boat4.csv").open("a") as data:  # a watched file
             data.write("1.0,1.0,0.3\n")
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 240.0
         while time.monotonic() < deadline:
             states = json.loads(fleetgp("status", file, "--json", folder=tmp_path).stdout)["agents"]
             if states["boat4"]["rows"] == 121:
@@ -262,15 +262,19 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
         assert process.stderr is not None
         lines.extend(process.stderr)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    deadline = time.monotonic() + 60.0
-    while sum("trained" in line for line in lines) < 5:
-        assert time.monotonic() < deadline, lines
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20.0) == 0
-    reader.join(10.0)
+    deadline = time.monotonic() + 240.0
+    try:
+        while sum("trained" in line for line in lines) < 5:
+            assert time.monotonic() < deadline, lines
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120.0) == 0
+    finally:
+        process.terminate()  # if it goes on: no agent outlives the test
+        process.wait()
+    reader.join(60.0)
     assert process.stderr is not None
     process.stderr.close()
     assert sum("stopped" in line for line in lines) == 5
