@@ -7,12 +7,15 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint types unit unit-moments chaos bench lock clean
+.PHONY: help demo test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
-	@echo "make test   lint, types, all tests and doctests"
-	@echo "make chaos  50 fleets of processes with random faults (about 25 minutes; with root and iptables also cut links)"
+	@echo "make test   lint, types, all tests and doctests but the long ones"
+	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
+	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
+	@echo "make chaos  100 fleets of processes with random faults (about an hour; with root and iptables also cut links)"
+	@echo "make soak   five processes, asked and told rows for 15 minutes: nothing may grow"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"
 
@@ -36,15 +39,29 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25
+
+# What only repeats a proof: the same property on more sizes, graphs or seeds, and on random examples that are new.
+test-long: $(STAMP)
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25 -m "long or hypothesis" --hypothesis-profile=explore
+
+# The numerical tests as other processors compute, with one BLAS thread and with two.
+test-cpus: $(STAMP)
+	$(BIN)/python -m tests.cpus
+
+test-cpus-short: $(STAMP)
+	$(BIN)/python -m tests.cpus --short
 
 # The tests of training and prediction again, with the moments engine wherever it is certified.
 unit-moments: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/test_training.py tests/test_prediction.py tests/test_paper.py tests/test_hosting.py tests/test_admm_steps.py
 
-# Real processes, killed, frozen, cut off: at least 50 random trials, and what must be true after each.
+# Real processes, killed, frozen, cut off, without room on their disks: random trials, and what must be true after each.
 chaos: $(STAMP)
-	$(SINGLE) $(BIN)/python -m tests.chaos --trials 50
+	$(SINGLE) $(BIN)/python -m tests.chaos --trials 100
+
+soak: $(STAMP)
+	$(SINGLE) $(BIN)/python -m tests.soak --minutes 15
 
 # The peers have an environment of their own.
 $(BENCH)/.installed: benchmarks/requirements.txt pyproject.toml

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from threadpoolctl import ThreadpoolController
 
 import fleetgp as fg
 from fleetgp.arrays import Array
@@ -13,6 +24,15 @@ from fleetgp.data import Shard
 from fleetgp.expert import ENGINES, Expert
 from fleetgp.graph import Topology
 from fleetgp.kernels import Kernel, SquaredExponential
+
+# Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
+hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("steady", hypothesis_settings.get_profile("explore"), derandomize=True)
+hypothesis_settings.load_profile("steady")
+
+# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @cache
@@ -29,6 +49,11 @@ def alternating_path(agents: int) -> fg.GraphSequence:
     return fg.GraphSequence([fg.Graph(agents, turn, connected=False) for turn in turns])
 
 
+def mostly_long(every: Iterable[str], *often: str) -> list[Any]:
+    """Parameters of which only some are tested in every run; the others repeat the proof in long runs."""
+    return [pytest.param(each, marks=[] if each in often else [pytest.mark.long]) for each in every]
+
+
 def every_graph(agents: int) -> dict[str, Topology]:
     return {
         "path": fg.Graph.path(agents),
@@ -39,6 +64,33 @@ def every_graph(agents: int) -> dict[str, Topology]:
         "geometric": fg.Graph.geometric(agents, seed=3),
         "alternating": alternating_path(agents),
     }
+
+
+#: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
+INTERRUPTED = """
+import os, signal, sys
+from fleetgp.kept import Kept
+left, put = int(sys.argv.pop(1)), Kept.put
+
+def put_and_stop(self, name, piece):
+    global left
+    put(self, name, piece)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+
+Kept.put = put_and_stop
+from fleetgp.cli import main
+main()
+"""
+
+
+def interrupted_after(pieces: int, *arguments: str) -> tuple[int, str]:
+    """(exit code, stderr) of a command that is interrupted in the midst of its work, on machines of any speed."""
+    command = [sys.executable, "-c", INTERRUPTED, str(pieces), *arguments]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return done.returncode, done.stderr
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,6 +109,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if forced != "auto":
         Expert.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_report_header() -> list[str]:
+    """Whose arithmetic this run shows: NumPy and SciPy bring a BLAS each."""
+    return [f"blas: {told}" for told in blas_in_use()]
+
+
+def blas_in_use() -> list[str]:
+    found = [c.info() for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
+    return sorted(
+        f"{Path(c['filepath']).parent.name} {c['internal_api']} {c['version']}, {c.get('architecture', '')} kernels, "
+        f"threads: {c['num_threads']}"
+        for c in found
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,7 +72,7 @@ class Processes:
             process.send_signal(signal.SIGTERM)
         for name, process in self.running.items():
             try:
-                process.wait(15.0)
+                process.wait(60.0)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -112,7 +112,7 @@ class Processes:
                 raise AssertionError(f"not within {seconds:g} s: {told}\n{self.last_words()}")
             time.sleep(0.1)
 
-    def wait_trained(self, names: Sequence[str], seconds: float = 60.0) -> Any:
+    def wait_trained(self, names: Sequence[str], seconds: float = 240.0) -> Any:
         """Until exactly these agents serve a model that they trained together."""
 
         def done(states: dict[str, dict[str, Any]]) -> bool:

@@ -169,7 +169,7 @@ def test_diverging_jor_is_not_converged(rng: np.random.Generator) -> None:
 # ---- stopping -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.sampled_from(ALL), st.sampled_from([1e-2, 1e-5]))
 def test_maximin_never_stops_early_and_stops_everyone_at_once(seed: int, name: str, tol: float) -> None:
     x = np.random.default_rng(seed).standard_normal((AGENTS, 2))

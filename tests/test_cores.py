@@ -102,6 +102,23 @@ def test_threads_are_given_back_and_do_not_block_each_other(monkeypatch: pytest.
     assert [c.num_threads for group in threads._libraries() for c in group] == before
 
 
+def test_any_thread_can_have_its_turn() -> None:
+    """Also after another has had one: threadpoolctl would hear the first only."""
+    main, other = threads._libraries()
+
+    def limited(count: int) -> list[int]:
+        with threads.blas_threads(count):
+            return [c.num_threads for c in (*main, *other)]
+
+    before = [c.num_threads for c in (*main, *other)]
+    for count in (1, 2):
+        expected = [count] * len(main) + [1] * len(other)
+        assert limited(count) == expected
+        with ThreadPoolExecutor(1) as elsewhere:
+            assert elsewhere.submit(limited, count).result() == expected
+        assert [c.num_threads for c in (*main, *other)] == before
+
+
 @pytest.mark.parametrize("engine", ["dense", "moments"])
 def test_an_agents_bits_do_not_depend_on_its_company(engine: str) -> None:
     shards = paper_shards(1200, 12)

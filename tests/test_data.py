@@ -67,7 +67,7 @@ def test_bad_requests(arguments: dict[str, object], message: str) -> None:
         fg.synthetic_field(**arguments)  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 3), st.sampled_from(["stripes", "random"]))
 def test_partition_keeps_every_point_once(n: int, agents: int, dimension: int, by: str) -> None:
     agents = min(agents, n)

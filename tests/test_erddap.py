@@ -168,7 +168,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def fetch(server: Any, tmp_path: Path, **options: Any) -> Path:
     given: dict[str, Any] = {"box": BOX, "date": "2021-01-03", **options}
     return download_mur(
-        given.pop("box"), given.pop("date"), folder=tmp_path / "cache", server=server.address, timeout=5, **given
+        given.pop("box"), given.pop("date"), folder=tmp_path / "cache", server=server.address, timeout=60, **given
     )
 
 

@@ -47,7 +47,7 @@ def test_gradient_is_the_papers_trace_formula(kernel: str, dimension: int, rng: 
     assert np.allclose(e.evaluate(np.log(theta)).gradient, expected, rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 3))
 def test_gradient_against_finite_differences(seed: int, n: int, dimension: int) -> None:
     rng = np.random.default_rng(seed)

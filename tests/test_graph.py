@@ -29,7 +29,7 @@ def test_families_are_those_of_networkx(name: str, agents: int) -> None:
     assert ours.diameter == nx.diameter(theirs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 25), st.integers(0, 10**6), st.floats(0.05, 0.6))
 def test_random_graphs_against_networkx(agents: int, seed: int, density: float) -> None:
     theirs = nx.gnp_random_graph(agents, density, seed=seed)

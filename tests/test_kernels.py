@@ -52,7 +52,7 @@ def test_log_gradient_against_finite_differences(name: str, rng: np.random.Gener
         assert np.allclose(analytic[j], (plus - minus) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(sorted(KERNELS)), st.floats(-1e6, 1e6))
 def test_symmetric_positive_and_shift_invariant(seed: int, dimension: int, name: str, shift: float) -> None:
     rng = np.random.default_rng(seed)

@@ -75,7 +75,7 @@ def test_one_failing_group_ends_all_without_a_hang() -> None:
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="agent 2 broke"):
-        fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)], timeout=60).run(work)
+        fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)]).run(work)
     assert threading.active_count() == before
 
 
@@ -165,7 +165,7 @@ number = st.integers(0, 2**32 - 1)
 frames = st.builds(Frame, number, number, number, st.lists(parts, max_size=4).map(tuple), number, number, number)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(frames)
 def test_frames_survive_the_wire_and_have_the_size_the_ledger_books(frame: Frame) -> None:
     data = encode(frame)
@@ -184,7 +184,7 @@ def test_frames_survive_the_wire_and_have_the_size_the_ledger_books(frame: Frame
         assert np.array_equal(got.value, sent.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(frames, st.data())
 def test_damaged_frames_are_refused_and_never_crash(frame: Frame, data: st.DataObject) -> None:
     raw = bytearray(encode(frame))

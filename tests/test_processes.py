@@ -60,9 +60,7 @@ def check(fleet: Processes, shards: Any, members: list[int], edges: Any) -> None
     np.testing.assert_allclose(thetas, np.tile(np.log(expected), (len(names), 1)), atol=1e-6, rtol=0)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning"
-)  # of NPAE cut short
+@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
 def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
     edges = [(k, (k + 1) % 10) for k in range(10)] + [(0, 5), (2, 7), (4, 9)]
@@ -207,7 +205,7 @@ def test_a_slow_neighbour_is_excused_by_those_behind_it(tmp_path: Path) -> None:
 
 def fleetgp(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleetgp", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
@@ -235,7 +233,7 @@ def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
         assert (told["agent"], told["rows"], told["repeated"], told["in_all"]) == ("boat2", 2, 0, 122)
         with (tmp_path / "boats/data/boat4.csv").open("a") as data:  # a watched file
             data.write("1.0,1.0,0.3\n")
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 240.0
         while time.monotonic() < deadline:
             states = json.loads(fleetgp("status", file, "--json", folder=tmp_path).stdout)["agents"]
             if states["boat4"]["rows"] == 121:
@@ -266,28 +264,31 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
         assert process.stderr is not None
         lines.extend(process.stderr)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    deadline = time.monotonic() + 60.0
-    while sum("trained" in line for line in lines) < 5:
-        assert time.monotonic() < deadline, lines
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20.0) == 0
-    reader.join(10.0)
+    deadline = time.monotonic() + 240.0
+    try:
+        while sum("trained" in line for line in lines) < 5:
+            assert time.monotonic() < deadline, lines
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120.0) == 0
+    finally:
+        process.terminate()  # if it goes on: no agent outlives the test
+        process.wait()
+    reader.join(60.0)
     assert process.stderr is not None
     process.stderr.close()
     assert sum("stopped" in line for line in lines) == 5
     assert fleetgp("status", "boats/fleet.toml", folder=tmp_path).returncode == 1
 
 
-@pytest.mark.parametrize("seed", [2, 8])
-def test_chaos(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "hosts"), [(2, False), (8, True)])
+def test_chaos(seed: int, hosts: bool, tmp_path: Path) -> None:
     """The short form; `make chaos` runs at least 50 trials. Cuts and lost packets need network namespaces."""
-    missing = unavailable()
-    Trial(seed, tmp_path, hosts=not missing, agents=4, faults=4).run()
-    if missing:
-        pytest.skip(f"faults of processes passed; cut links and lost packets were left out: {missing}")
+    if hosts and (missing := unavailable()):
+        pytest.skip(f"cut links and lost packets are left out: {missing}")
+    Trial(seed, tmp_path, hosts=hosts, agents=4, faults=4).run()
 
 
 def test_an_agent_with_the_wrong_certificate_takes_no_part(tmp_path: Path) -> None:

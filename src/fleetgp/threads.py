@@ -74,13 +74,27 @@ def blas_threads(count: int) -> Iterator[None]:
         before = [(c, c.num_threads) for c in (*main, *other)]
         try:
             for c in main:
-                c.set_num_threads(count)
+                _limit(c, count)
             for c in other:
-                c.set_num_threads(1)
+                _limit(c, 1)
             yield
         finally:
             for c, threads in before:
-                c.set_num_threads(threads)
+                _limit(c, threads)
+
+
+def _limit(library: Any, count: int) -> None:
+    """From whichever thread has its turn.
+
+    From 3.8 on threadpoolctl hears only the first thread that ever set a number, and passes over all others in silence:
+    an agent's bits would depend on the thread that it runs in. Turns are what it asks of whoever lifts that.
+    """
+    lift = getattr(library, "clear_controlling_thread", None)
+    if lift is not None:
+        lift(force=True)
+    library.set_num_threads(count)
+    if lift is not None:
+        lift(force=True)
 
 
 def working() -> bool:

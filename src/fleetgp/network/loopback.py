@@ -20,6 +20,9 @@ Result = TypeVar("Result")
 class Loopback:
     """A fleet whose agents are hosted in groups, one thread per group.
 
+    timeout: seconds after which a group that waits for a frame gives up. It is there for deadlocks alone, and long:
+    on a busy machine a single round may take minutes.
+
     >>> from fleetgp.graph import Graph
     >>> import numpy as np
     >>> fleet = Loopback(Graph.path(3), hosting=[[0], [1, 2]])
@@ -27,7 +30,7 @@ class Loopback:
     [[1.0], [2.0, 1.0]]
     """
 
-    def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 30.0) -> None:
+    def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 300.0) -> None:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
             raise InputError(f"hosting must name each of the agents 0 .. {topology.agents - 1} once, not {hosting}")
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
