@@ -156,7 +156,7 @@ def test_an_absurd_agenda_stops_nobody_but_its_sender(
 
     monkeypatch.setattr(Agent, "_item", item)
     with running(description, tmp_path) as agents:
-        until(lambda: without(agents, (0, 1, 2)), 60.0)
+        until(lambda: without(agents, (0, 1, 2)))
         assert ask(description, "a1", QUERIES)["missing"] == ["a3"]
         assert "it sends nonsense" in json.dumps([agent.node.neighbours() for agent in agents[:3]])
         logs = (tmp_path / "a0.log").read_text() + (tmp_path / "a2.log").read_text()
@@ -164,7 +164,7 @@ def test_an_absurd_agenda_stops_nobody_but_its_sender(
         lying = False
         with AgentClient(description, "a3") as client:
             client.request("train")  # it had failed by its own account, and must be told to try again
-        until(lambda: without(agents, (0, 1, 2, 3)), 90.0)
+        until(lambda: without(agents, (0, 1, 2, 3)))
 
 
 def test_values_that_are_no_numbers_in_a_training_leave_the_others_a_model(
@@ -184,7 +184,7 @@ def test_values_that_are_no_numbers_in_a_training_leave_the_others_a_model(
             real(own, neighbour, encode(replace(frame, parts=parts)))
 
         monkeypatch.setattr(links, "send", send)
-        until(lambda: without(agents, (0, 1)), 60.0)
+        until(lambda: without(agents, (0, 1)))
         assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
 
 
@@ -201,10 +201,10 @@ def test_numbers_beyond_all_bounds_do_not_split_a_fleet(tmp_path: Path) -> None:
             hello = Hello(description.digest, agents[2].node._started, number, 1, absurd)
             links.greet(2, 1, hello.encode())
         until(lambda: agents[1].node.links.dropped["nonsense"] >= 1)
-        until(lambda: without(agents, (0, 1)), 60.0)
+        until(lambda: without(agents, (0, 1)))
         assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
         agents[2].node._number = number  # else its own hellos would look old
-        until(lambda: without(agents, (0, 1, 2)), 60.0)
+        until(lambda: without(agents, (0, 1, 2)))
 
 
 def test_hellos_do_not_pile_up(tmp_path: Path) -> None:
