@@ -126,7 +126,7 @@ class Trial:
                 self._pause(0.3, 2.5)
         elif what == "observe" and running:
             agent = int(self.rng.choice(running))
-            what += " " + self._observe(agent, *self.told.new(agent, self.rng))
+            what += " " + self._observe(agent, *self.told.new(agent, self.shards[agent], self.rng))
         elif what == "again" and running:
             agent = int(self.rng.choice(running))
             if not self.told.requests[agent]:
@@ -253,7 +253,7 @@ class Trial:
         ]
         fleet = fg.Fleet([self._shard(agent) for agent in part], Graph(len(part), edges), normalize=True)
         fit = fleet.train("dec-apx-gp", theta0=THETA0, tol=TOL)
-        assert fit.status == "converged"
+        assert fit.status == "converged", f"the in-process fleet of {part} ended by {fit.status}"
         return fit.theta
 
     # ---- the fleet --------------------------------------------------------------------------------------------
@@ -295,9 +295,12 @@ class Told:
         self.requests: list[dict[str, list[list[float]]]] = [{} for _ in range(agents)]
         self.acknowledged: list[set[str]] = [set() for _ in range(agents)]
 
-    def new(self, agent: int, rng: np.random.Generator) -> tuple[str, list[list[float]]]:
+    def new(self, agent: int, shard: Any, rng: np.random.Generator) -> tuple[str, list[list[float]]]:
+        """Three observations near some that the agent has, so that they fit the field."""
         name = f"r{agent}-{len(self.requests[agent])}"
-        rows = np.column_stack([rng.uniform(0.0, 2.0, (3, 2)), rng.normal(0.0, 1.0, 3)]).tolist()
+        near = rng.integers(len(shard[1]), size=3)
+        places, values = shard[0][near] + rng.normal(0.0, 0.01, (3, 2)), shard[1][near] + rng.normal(0.0, 0.05, 3)
+        rows = np.column_stack([places, values]).tolist()
         self.requests[agent][name] = rows
         return name, rows
 
