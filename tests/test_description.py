@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.description import read_description
+from fleetgp.agent.description import MOST_STARTS, read_description
 from fleetgp.agent.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 
@@ -302,3 +302,10 @@ def test_depth_is_that_of_the_parser(text: str) -> None:
     except tomllib.TOMLDecodeError:
         return
     assert too_deep(text) == 0
+
+
+def test_more_starts_than_agents_tell_each_other_are_refused(tmp_path: Path) -> None:
+    rows = ", ".join("[2.0, 0.5, 1.0, 1.0]" for _ in range(MOST_STARTS + 1))
+    many = GOOD.replace("theta0 = [\n  2.0, 0.5,\n  1.0, 1.0,\n]", f"theta0 = [{rows}]")
+    with pytest.raises(InputError, match=f"line 7: expected at most {MOST_STARTS} starts, got {MOST_STARTS + 1}"):
+        read(tmp_path, many)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fleetgp.agent.certificates import make_authority, make_certificate
 from fleetgp.agent.client import AgentClient
 from fleetgp.agent.example import free_ports
-from fleetgp.network.door import FAILURES, MOST_SILENT, Allowance, Door, begins_tls
+from fleetgp.network.door import HANDSHAKES, MOST_SILENT, Allowance, Door, begins_tls
 from tests.test_agent import describe, running, serving, until
 
 #: More than anything here takes, on any machine: only a hang is longer.
@@ -149,15 +149,30 @@ def test_silence_crowds_nobody_out() -> None:
 def test_whose_handshakes_fail_is_turned_away_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetgp.network.door.FAILURES_PER_SECOND_HERE", 0.0)  # however slow this machine is
     with a_door(answer=b"") as (door, port):
-        for _ in range(int(FAILURES) + 5):
+        for _ in range(int(HANDSHAKES) + 5):
             with connected(port, "127.0.0.5") as connection:
                 try:
                     connection.sendall(client_hello())
                     connection.recv(1)
                 except OSError:
                     break  # turned away
-        until(lambda: door.dropped["failed handshake"] >= FAILURES - 1)
+        until(lambda: door.dropped["failed handshake"] >= HANDSHAKES - 1)
         until(lambda: not gets_through(port, "127.0.0.5") and door.dropped["turned away"] >= 1)
+        assert gets_through(port, "127.0.0.6")
+
+
+def test_handshakes_at_the_same_time_count_too() -> None:
+    """A hundred that begin together and hang up together: only so many get as far as the port."""
+    with a_door(answer=b"") as (door, port):
+        door.allowance("127.0.0.5")._rate = 0.0
+        strangers = [connected(port, "127.0.0.5") for _ in range(100)]
+        for stranger in strangers:
+            stranger.sendall(client_hello())
+        until(lambda: door.dropped["failed handshake"] == HANDSHAKES)
+        for stranger in strangers:
+            stranger.close()
+        until(lambda: not door.inside)
+        assert door.dropped["failed handshake"] == HANDSHAKES
         assert gets_through(port, "127.0.0.6")
 
 

@@ -24,7 +24,7 @@ def one_that_is_up(now: float = 0.0) -> Neighbourhood:
 def test_every_failure_in_a_row_costs_more(nonsense: bool, first: list[float]) -> None:
     """Missing one deadline is forgiven at once, nonsense is not; real work in between makes it forgotten."""
     near = one_that_is_up()
-    penalties = [near.suspend(1, None, "slow", 0.0, nonsense=nonsense) for _ in range(30)]
+    penalties = [near.suspend(1, None, "slow", 0.0, nonsense=nonsense) for _ in range(2000)]
     assert penalties[:4] == first
     assert penalties[-1] == LONGEST_PENALTY * 10.0
     assert near[1].standing == "suspended: slow"

@@ -25,9 +25,10 @@ from fleetgp.agent.requests import MOST_WAITING, Asked, Requests
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
-from fleetgp.network.links import Links
-from fleetgp.network.loopback import Loopback
-from fleetgp.network.wire import Part, decode, encode
+from fleetgp.network.frames import _content
+from fleetgp.network.links import EpochOverError, Links
+from fleetgp.network.loopback import Loopback, LoopbackNetwork
+from fleetgp.network.wire import Frame, Part, decode, encode
 from tests.test_agent import MODEL, QUERIES, ask, describe, running, serving, until
 
 GOOD = Item(MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"))
@@ -88,7 +89,6 @@ def test_whatever_is_told_is_an_item_or_an_error(facts: list[float], rows: int, 
         ("hyperparameters", np.array([0.1, 800.0])),
         ("inputs", np.array([0.1, np.inf])),
         ("statistics", np.array([0.1, np.nan])),
-        ("hyperparameters", np.array([0.1, 0.2, 0.3])),
     ],
 )
 def test_frames_with_nonsense_name_their_sender(kind: str, value: Any) -> None:
@@ -101,10 +101,34 @@ def test_frames_with_nonsense_name_their_sender(kind: str, value: Any) -> None:
     with pytest.raises(NonsenseError) as caught:
         Loopback(Graph.path(4), hosting).run(lambda network: network.exchange(values(network), kind))
     assert caught.value.sender == 2
-    if value.shape == (2,):
-        with pytest.raises(NonsenseError) as caught:
-            Loopback(Graph.path(4), hosting).run(lambda network: network.flood(values(network), kind))
-        assert caught.value.sender == 2
+    with pytest.raises(NonsenseError) as caught:
+        Loopback(Graph.path(4), hosting).run(lambda network: network.flood(values(network), kind))
+    assert caught.value.sender == 2
+
+
+def test_a_value_of_another_shape_names_its_sender() -> None:
+    frame = Frame(3, 0, 1, (Part("statistics", 3, np.zeros(2)),))
+    assert _content(frame, "statistics", (2,)).tolist() == [0.0, 0.0]
+    for kind, shape in (("statistics", (3,)), ("statistics", ()), ("hyperparameters", (2,))):
+        with pytest.raises(NonsenseError, match=rf"expected {kind} of shape .*, got (none|an array)") as caught:
+            _content(frame, kind, shape)
+        assert caught.value.sender == 3
+
+
+def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Honest agents never relay it, so whoever sends it has made it."""
+    real = LoopbackNetwork._swap
+
+    def swap(self: Any, frames: list[Any], expected: list[Any], round: int) -> Any:
+        if self.hosted == (1,) and round == 1:
+            spoilt = Part("statistics", 0, np.array([np.nan]))
+            frames = [replace(frame, parts=(spoilt,)) if frame.receiver == 2 else frame for frame in frames]
+        return real(self, frames, expected, round)
+
+    monkeypatch.setattr(LoopbackNetwork, "_swap", swap)
+    with pytest.raises(NonsenseError) as caught:
+        Loopback(Graph.path(3), [[0], [1], [2]]).run(lambda network: network.flood(np.zeros((1, 1)), "statistics"))
+    assert caught.value.sender == 1
 
 
 def test_a_sum_names_who_makes_it_impossible() -> None:
@@ -304,3 +328,36 @@ def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> No
         until(lambda: all("training came to nothing" in (tmp_path / f"a{k}.log").read_text() for k in range(3)))
         assert [agent.views for agent in agents] == [1, 1, 1]
         assert all(set(agent.node.neighbours().values()) == {"up"} for agent in agents)
+
+
+# ---- tasks within tasks -------------------------------------------------------------------------------------
+
+
+def test_a_view_that_ends_during_an_interlude_ends_the_training_at_once(tmp_path: Path) -> None:
+    """Also if the interlude had its last word already: else an agent would wait a whole deadline for nobody."""
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        node, view = agents[0].node, agents[0].node.view
+        assert view is not None
+        with node.epoch(view, 10**6) as outer:
+            with node.epoch(view, 10**6 + 1):
+                node.abandon("anything")
+            with pytest.raises(EpochOverError):
+                outer.exchange(np.zeros((1, 1)), "statistics")
+        until(lambda: serving(agents))
+
+
+def test_a_frame_that_was_lost_before_an_interlude_is_sent_again(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        nodes, views = [agent.node for agent in agents], [agent.node.view for agent in agents]
+        assert views[0] is not None
+        assert views[1] is not None
+        with nodes[0].epoch(views[0], 10**6) as outer, nodes[1].epoch(views[1], 10**6) as other:
+            outer._keep((0, 1), 0, encode(Frame(0, 1, 0, (Part("statistics", 0, np.ones(1)),), 0, 1, outer.epoch)))
+            with nodes[0].epoch(views[0], 10**6 + 1):  # a0 has gone on; its frame has not arrived, and a1 says so
+                heard = other.exchange(np.zeros((1, 1)), "statistics")
+        assert heard.tolist() == [[1.0]]
+        assert nodes[0].links.resent >= 1

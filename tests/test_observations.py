@@ -452,3 +452,27 @@ def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must hold numbers"):
         data.refresh()
     assert data.rows == 3
+
+
+def test_a_line_written_between_two_looks_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it would be another number."""
+    file = tmp_path / "a.csv"
+    file.write_text("x,y,t\n1,2,3\n")
+    data, read = store(tmp_path, watched=True), Path.read_bytes
+
+    def read_and_write(self: Path) -> bytes:
+        found = read(self)
+        if self == file:
+            with file.open("a") as stream:
+                stream.write("4,5,67")  # of 67.8
+        return found
+
+    with file.open("a") as stream:
+        stream.write("2,2,2\n")
+    monkeypatch.setattr(Path, "read_bytes", read_and_write)
+    assert data.refresh() == 1
+    monkeypatch.undo()
+    with file.open("a") as stream:
+        stream.write(".8\n")
+    assert data.refresh() == 1
+    assert data.shard[1].tolist() == [3, 2, 67.8]

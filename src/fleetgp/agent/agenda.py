@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.errors import NonsenseError
@@ -19,8 +19,6 @@ from fleetgp.training.normalize import Scaling
 STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
 #: More points are not answered at once.
 MOST_POINTS = 20_000
-#: No training has more starts.
-MOST_STARTS = 100
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ def _item(facts: Array, rows: Array, queries: Array, fleet: int, dimension: int)
         raise ValueError(f"facts of shape {facts.shape}, or not finite")
     if rows.size and not sound_log_theta(rows, dimension):
         raise ValueError(f"hyperparameters of shape {rows.shape}, or beyond exp(+-{LOG_RANGE:g})")
-    if len(rows) > MOST_STARTS:
+    if len(rows) > MOST_STARTS + 1:  # and the model's
         raise ValueError(f"{len(rows)} estimates")
     chosen, failed, new, wished, trainer, predictor, noisy, number, *model = facts.tolist()
     trained = None

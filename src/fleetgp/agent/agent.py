@@ -29,6 +29,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.files import own_folder
 from fleetgp.hyperparameters import names as hyperparameter_names
+from fleetgp.hyperparameters import sound_log_theta
 from fleetgp.kernels import as_kernel
 from fleetgp.network.links import EpochOverError
 from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
@@ -229,7 +230,7 @@ class Agent:
             def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
                 self.round = done
                 estimates = progress.take(start, np.log(thetas[0]), chosen)
-                if len(estimates):
+                if sound_log_theta(estimates, self.description.dimension):
                     self.memory = replace(self.memory, estimates=estimates, chosen=chosen, round=done)
                 self.node.theta = np.log(thetas[0]).tolist()
                 if done % self.description.checkpoint_rounds == 0:
@@ -317,12 +318,12 @@ class Agent:
             self.requests.finish(self._proposed, answer=told_answer(found, model, view, self.description))
 
     def ask(self, asked: Asked) -> None:
-        """Take up a question; called by the control thread."""
+        """Take up a question; from any thread."""
         self.requests.ask(asked)
         self.node.wake()
 
     def wish(self, wish: Wish) -> int:
-        """Train again, as soon as what is under way is done; called by the control thread. The wish's number."""
+        """Train again, as soon as what is under way is done; from any thread. The wish's number."""
         number = self.requests.add_wish(wish)
         self._failed_in = 0
         self.node.wake()
@@ -361,7 +362,7 @@ class Agent:
         self.log.error("trouble", error=self.problem)
         self.node.lost(view, (), self.problem)
         self._troubles += 1
-        self._stopping.wait(min(30.0, 0.25 * 2**self._troubles))
+        self._stopping.wait(min(30.0, 0.25 * 2 ** min(self._troubles, 10)))
 
     def _fail(self, error: Exception) -> None:
         """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
@@ -404,8 +405,8 @@ class Agent:
         trained, estimates = self.memory.trained, self.memory.estimates
         if len(estimates) and self.memory.chosen:
             self.node.theta = estimates[0].tolist()
-        elif trained is not None:
-            self.node.theta = list(trained.log_theta)
+        else:
+            self.node.theta = [] if trained is None else list(trained.log_theta)
 
     def _watch(self) -> None:
         complained = ""

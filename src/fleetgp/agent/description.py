@@ -32,6 +32,8 @@ PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"
 #: A fleet.toml beyond these is refused before it is looked at more closely.
 MAX_BYTES = 512 * 1024
 MAX_AGENTS = 1000
+#: No training has more starts.
+MOST_STARTS = 100
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
@@ -269,6 +271,8 @@ class _Check:
         theta0 = self.file.training.theta0
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
+            if len(rows) > MOST_STARTS:
+                raise self.fail(f"expected at most {MOST_STARTS} starts, got {len(rows)}", "training", "theta0")
             for row in rows:
                 try:
                     check_theta(row, len(self.file.inputs), "training.theta0")

@@ -2,8 +2,8 @@
 
 A record goes to a neighbour if it is newer than what that neighbour is known to have: because it was sent to it, or
 because the neighbour itself told it. So one change crosses every link at most once in each direction, however many
-agents there are. Messages may be lost. Neighbours then differ in their summaries although neither has anything to tell
-the other; if that lasts, each forgets what it believed the other to have and tells everything it knows.
+agents there are. Messages may be lost. Neighbours then differ in their summaries; if that lasts, each forgets what it
+believed the other to have and tells everything it knows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from fleetgp.agent.membership import Age, Membership, Record
 
-#: Seconds for which two neighbours must differ, with nothing to tell, before they tell each other everything.
+#: Seconds for which two neighbours must differ before they tell each other everything; twice as many every time, until
+#: they know the same.
 PATIENCE = 1.0
 
 
@@ -33,12 +34,11 @@ class Gossip:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._known: dict[int, dict[int, Age]] = {}
-        self._differs: dict[int, tuple[int, int, float]] = {}
+        self._differs: dict[int, tuple[float, float]] = {}  # since when, and for how long it may be
 
     def opened(self, neighbour: int) -> None:
         """The link is new: nothing is known of what the neighbour has."""
         self._known[neighbour] = {}
-        self._differs.pop(neighbour, None)
 
     def news(self, neighbour: int) -> tuple[Record, ...]:
         """The records that the neighbour lacks, as far as one can tell."""
@@ -53,10 +53,10 @@ class Gossip:
 
     def compared(self, neighbour: int, summary: int, now: float) -> None:
         """The neighbour's summary has come. If it differs from the own one for too long, all is to be told anew."""
-        pair = (summary, self._membership.summary)
-        if summary == self._membership.summary or self.news(neighbour):
+        if summary == self._membership.summary:
             self._differs.pop(neighbour, None)
-        elif self._differs.get(neighbour, (0, 0, 0.0))[:2] != pair:
-            self._differs[neighbour] = (*pair, now)
-        elif now - self._differs[neighbour][2] >= PATIENCE:
+            return
+        since, patience = self._differs.setdefault(neighbour, (now, PATIENCE))
+        if now - since >= patience:
             self.opened(neighbour)
+            self._differs[neighbour] = (now, 2.0 * patience)

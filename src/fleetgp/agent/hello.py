@@ -81,9 +81,9 @@ class Hello:
         )
 
 
-def longest(agents: int, links: int) -> int:
-    """Bytes of the longest hello that a fleet of so many agents and links has reason to send; more is junk."""
-    return 2**14 + 160 * agents + 48 * links
+def longest(agents: int, links: int, dimension: int) -> int:
+    """Bytes of the longest hello that a fleet with so many agents, links and inputs can send; more is junk."""
+    return 2**12 + 160 * agents + 48 * links + 25 * (dimension + 2)
 
 
 _WHOLE = ("started", "number", "summary", "epoch", "round")

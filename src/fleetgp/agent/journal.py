@@ -175,6 +175,7 @@ class Journal:
             _write_whole(aside, data)
             sync_folder(aside.parent)
             _write_whole(self.path, sound)
+            sync_folder(self.path.parent)
         except OSError:
             aside.unlink(missing_ok=True)
             return

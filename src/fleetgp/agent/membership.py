@@ -17,9 +17,10 @@ from typing import Any
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
 
-#: How far an incarnation may lie beyond what is known. They are milliseconds since 1970, so that this is some 70 years:
-#: clocks may be that wrong, but no agent can make another one's number so large that it has no next.
+#: Incarnations are milliseconds since 1970. How far one may lie beyond what is known: some 70 years. Clocks may be that
+#: wrong, but no agent can make another one's number so large that it has no next. Beyond the largest age is nonsense.
 INCARNATION_LEAP = 2**41
+LARGEST_AGE = 2**60
 
 #: More records than any fleet has agents are nonsense.
 MOST_RECORDS = 10_000
@@ -126,17 +127,15 @@ class Membership:
                 raise NetworkError(f"a record of agent {record.agent}, which this fleet does not have")
             if not self._linked[record.agent].issuperset(record.up):
                 raise NetworkError(f"a record of agent {record.agent} with links that this fleet does not have")
-            known = self._records.get(record.agent)
-            limit = max(self._began, 0 if known is None else known.incarnation) + INCARNATION_LEAP
-            if record.incarnation > limit:
+            if max(record.age) >= LARGEST_AGE:
                 raise NetworkError(f"a record of agent {record.agent} with the incarnation {record.incarnation}")
 
     def merge(self, records: Iterable[Record]) -> bool:
         """Take in what a neighbour knows; whether some of it was news."""
         news = False
         for record in records:
-            if record.agent not in self._linked:
-                continue
+            if record.agent not in self._linked or record.incarnation > self._latest(record.agent):
+                continue  # who relays it may know more of the time than we do, and is not to blame
             if record.agent == self.agent:
                 if record.age > self.own.age:  # said by an earlier self
                     self._records[self.agent] = replace(
@@ -151,6 +150,13 @@ class Membership:
         if news:
             self._renewed()
         return news
+
+    def _latest(self, agent: int) -> int:
+        """The largest incarnation that is believed. Of oneself it is less: the next one must be believed by others."""
+        if agent == self.agent:
+            return self.own.incarnation + INCARNATION_LEAP // 2
+        known = self._records.get(agent)
+        return max(self._began, 0 if known is None else known.incarnation) + INCARNATION_LEAP
 
     # ---- what follows ---------------------------------------------------------------------------------------
 

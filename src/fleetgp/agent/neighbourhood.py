@@ -101,7 +101,7 @@ class Neighbourhood:
         """Do without a neighbour until it says that it is ready for work; the seconds for which it must wait."""
         neighbour = self._neighbours[j]
         neighbour.failures += 1
-        weight = neighbour.failures if nonsense else neighbour.failures - 1
+        weight = min(neighbour.failures if nonsense else neighbour.failures - 1, 10)  # far beyond the longest
         penalty = min(2.0**weight - 1.0, LONGEST_PENALTY) * self._deadline
         self._leave_out(j, why, now + penalty, record)
         return penalty

@@ -21,6 +21,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import Membership, View
 from fleetgp.agent.neighbourhood import HEARTBEAT, Neighbourhood
 from fleetgp.errors import NetworkError
+from fleetgp.hyperparameters import sound_log_theta
 from fleetgp.network.links import EpochOverError, Links
 from fleetgp.network.session import Security
 from fleetgp.network.zenoh import ZenohNetwork
@@ -29,10 +30,8 @@ from fleetgp.network.zenoh import ZenohNetwork
 SETTLE = 0.15
 #: Seconds for which news are gathered before they are told: many changes at once make one message.
 GATHER = 0.03
-#: Hellos of one neighbour, events of one link, and requests of operators that may wait; the rest is refused.
-HELLOS, EVENTS, REQUESTS = 16, 8, 64
-#: Actions between two looks at what follows from them.
-BATCH = 64
+#: Hellos of one neighbour, and events of one link, that may wait; the rest is refused.
+HELLOS, EVENTS = 16, 8
 
 
 class StoppedError(EpochOverError):
@@ -57,7 +56,7 @@ class Node:
         self._changed = threading.Condition()
         self._inbox = Inbox()
         self._running: View | None = None
-        self._network: ZenohNetwork | None = None
+        self._networks: list[ZenohNetwork] = []  # of the task under way, and of those that it interrupts
         self._began = time.monotonic()
         self._stopping = self._worked = self._withdrawn = self._closed = self._news = False
         self._silence = max(2.0 * HEARTBEAT, description.timeouts.lease)
@@ -79,7 +78,7 @@ class Node:
             run=description.run,
             lease=description.timeouts.lease,
             security=security,
-            longest_hello=longest(description.graph.agents, len(description.graph.edges)),
+            longest_hello=longest(description.graph.agents, len(description.graph.edges), description.dimension),
             changed=lambda _, j, up: self._link_changed(j, up),
             hello=lambda _, j, data: self._hello_came(j, data),
             early=lambda _: self.wake(),
@@ -112,7 +111,6 @@ class Node:
         """The network for one task of a view, among its members only. Tasks may be nested."""
         with self._changed:
             self._check_running(view)
-            outer = self._network
             network = ZenohNetwork(
                 self.links,
                 view.graph,
@@ -122,12 +120,12 @@ class Node:
                 timeout=self.description.timeouts.round,
                 word=self._word,
             )
-            self._network = network
+            self._networks.append(network)
         try:
             yield network
         finally:
             with self._changed:
-                self._network = outer
+                self._networks.remove(network)
                 network.close()
 
     def well_done(self, view: View) -> None:
@@ -171,10 +169,6 @@ class Node:
 
     # ---- for anybody ----------------------------------------------------------------------------------------
 
-    def call(self, action: Action) -> bool:
-        """Have the control thread do something short for an operator; False if too much is waiting already."""
-        return self._inbox.put(action, source="request", most=REQUESTS)
-
     def wake(self) -> None:
         """There is something to do."""
         self._inbox.put(self._wake, source="wake", most=1)
@@ -199,6 +193,11 @@ class Node:
     def view(self) -> View | None:
         """The view the agent works in, or None while it looks for one."""
         return self._running
+
+    @property
+    def _network(self) -> ZenohNetwork | None:
+        """Of the task under way; the innermost, if one interrupts another."""
+        return self._networks[-1] if self._networks else None
 
     @property
     def round(self) -> int:
@@ -234,13 +233,9 @@ class Node:
         while not self._closed:
             due = min(beat, spread) if self._news else beat
             action = self._inbox.get(due - time.monotonic())
-            for _ in range(BATCH):
-                if action is None:
-                    break
+            while action is not None:
                 self._do(action)
-                action = self._inbox.get(0.0)
-            if action is not None:
-                self._do(action)
+                action = self._inbox.get(0.0) if time.monotonic() < beat else None
             self._do(self._settle)
             if time.monotonic() >= beat:
                 self._do(self._beat)
@@ -307,8 +302,8 @@ class Node:
                 self._suspend([j], f"it sends nonsense: {error}", nonsense=True)
             return
         neighbour.refused, neighbour.heard, neighbour.hello = "", now, hello
-        if self.agent in hello.waiting and (self._network is None or hello.epoch != self._network.epoch):
-            self.links.send_again(self.agent, j, hello.epoch, hello.round)
+        if self.agent in hello.waiting:
+            self._send_again(j, hello)
         self._changed.notify_all()
         if not neighbour.greeted:
             neighbour.greeted = True
@@ -318,6 +313,16 @@ class Node:
             self._spread()
         self._gossip.compared(j, hello.summary, now)
         self._news |= bool(self._gossip.news(j))
+
+    def _send_again(self, j: int, hello: Hello) -> None:
+        """To a neighbour that waits for us in a task that is over here, or interrupted: what we sent did not arrive."""
+        if self._network is not None and hello.epoch == self._network.epoch:
+            return  # the task under way looks after that itself
+        for network in self._networks:
+            if network.epoch == hello.epoch:
+                network.send_again(self.agent, j, hello.round)
+                return
+        self.links.send_again(self.agent, j, hello.epoch, hello.round)
 
     def _check(self, hello: Hello) -> None:
         """A NetworkError where a hello says what cannot be."""
@@ -355,10 +360,10 @@ class Node:
             return
         self._running = None
         self._membership.give_up()
-        if self._network is not None:
-            names = [self.description.names[j] for j in self._network.waiting_for]
-            self.log("interrupted", why=why, round=self._network.round, waiting_for=names)
-            self._network.interrupt(why)
+        for network in self._networks:
+            names = [self.description.names[j] for j in network.waiting_for]
+            self.log("interrupted", why=why, round=network.round, waiting_for=names)
+            network.interrupt(why)
         self._spread()
 
     def _spread(self) -> None:
@@ -385,7 +390,7 @@ class Node:
             0 if network is None else network.epoch,
             0 if network is None else network.exchanging,
             frozenset() if network is None else network.waiting_for,
-            tuple(self.theta),
+            tuple(self.theta) if sound_log_theta(self.theta, self.description.dimension) else (),
         )
         self.links.greet(self.agent, j, hello.encode())
         self._gossip.told(j, records)

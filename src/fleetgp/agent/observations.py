@@ -92,11 +92,11 @@ class ObservationStore:
 
     def _read(self) -> Array:
         stamp = self._stamped()
-        if self.watched and self.file.suffix.lower() == ".csv" and self.file.is_file():
-            text = self.file.read_bytes()
-            if text and not text.endswith(b"\n"):
-                return self._read_lines(text[: text.rfind(b"\n") + 1])
-        values = self._values(self.file)
+        written = self.watched and self.file.suffix.lower() == ".csv" and self.file.is_file()
+        text = self.file.read_bytes() if written else b""
+        values = None if text and not text.endswith(b"\n") else self._values(self.file)
+        if values is None or (written and self._stamped() != stamp):  # somebody writes to it, perhaps in between
+            return self._read_lines(text[: text.rfind(b"\n") + 1])
         self._stamp = stamp
         return values
 

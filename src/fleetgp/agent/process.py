@@ -29,6 +29,7 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
     description.id_of(name)
     log = Log(name, file=log_file)
     ended = threading.Event()
+    agent = None
     try:
         own = description.credentials(name)
         if own is not None:
@@ -42,11 +43,11 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
     finally:
         ended.set()
         log.close()
-    if not agent.node.left:
-        # Python would wait for the threads of a session that does not end, and the process would never.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        if agent is not None and not agent.node.left:
+            # Python would wait for the threads of a session that does not end, and the process would never.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0 if sys.exc_info()[0] is None else 1)
 
 
 def look_at_certificates(own: Credentials, log: Log) -> None:
@@ -82,7 +83,7 @@ def _run(agent: Agent) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         agent.run()
-        del service
+        service.close()
     finally:
         agent.node.close()
         if metrics is not None:

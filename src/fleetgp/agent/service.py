@@ -6,6 +6,7 @@ The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator'
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from fleetgp.agent.agenda import MOST_POINTS, Question, Wish
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.agent.inbox import Inbox
 from fleetgp.agent.requests import Asked
 from fleetgp.agent.status import status_of
 from fleetgp.errors import FleetGPError, InputError, unknown_name
@@ -28,8 +30,12 @@ MAX_SECONDS = 86_400.0
 Reply = Callable[[dict[str, Any]], None]
 
 
+#: Requests that may wait; the rest is refused.
+MOST_REQUESTS = 64
+
+
 class Service:
-    """Listens for requests; everything but parsing is done by the agent's control thread."""
+    """Listens for requests, and does them in a thread of its own: a long one holds up nobody but other operators."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -41,6 +47,9 @@ class Service:
             "train": self._train,
             "stop": self._stop,
         }
+        self._inbox, self._closed = Inbox(), False
+        self._thread = threading.Thread(target=self._work, name="service", daemon=True)
+        self._thread.start()
         self._queryable = agent.node.links.session.declare_queryable(f"{self._key}/*", self._came, complete=True)
 
     def _came(self, query: Any) -> None:
@@ -56,8 +65,21 @@ class Service:
             reply(
                 {"error": f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got {len(payload)}", "wrong": True}
             )
-        elif not self._agent.node.call(lambda: self._do(verb, payload, reply)):
+        elif not self._inbox.put(lambda: self._do(verb, payload, reply), source="request", most=MOST_REQUESTS):
             reply({"error": f"{self._agent.name} has too many requests waiting: try again later"})
+
+    def _work(self) -> None:
+        while not self._closed:
+            action = self._inbox.get(1.0)
+            try:
+                if action is not None:
+                    action()
+            except Exception as error:  # the asker is gone, say
+                self._agent.log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
+
+    def close(self) -> None:
+        self._closed = True
+        self._inbox.put(lambda: None)
 
     def _do(self, verb: str, payload: bytes, reply: Reply) -> None:
         try:

@@ -18,13 +18,15 @@ from typing import Any
 
 from fleetgp.errors import NetworkError
 
-#: Seconds in which a connection must have sent its ClientHello.
+#: Seconds in which a connection must have sent its ClientHello, and then for which it may wait for its turn.
 PATIENCE = 5.0
 #: Connections that may wait for that; of more, the one that has waited longest is ended.
 MOST_SILENT = 128
-#: Handshakes of one address that may fail at once, and how many more in every second. Agents on this machine share an
-#: address, and one with an expired certificate must not lock out the others.
-FAILURES, FAILURES_PER_SECOND, FAILURES_PER_SECOND_HERE = 10.0, 0.5, 5.0
+#: Handshakes of one address that may be under way, or have failed, and how many more in every second. Agents on this
+#: machine share an address, and one with an expired certificate must not lock out the others.
+HANDSHAKES, FAILURES_PER_SECOND, FAILURES_PER_SECOND_HERE = 16.0, 0.5, 5.0
+#: Seconds between two looks whether it is a connection's turn.
+TURN = 0.02
 #: Addresses that are remembered.
 MOST_ADDRESSES = 1024
 #: The server's last word in a handshake that fails is an alert: what is longer is a session.
@@ -54,6 +56,9 @@ class Allowance:
             return False
         self._left -= 1.0
         return True
+
+    def give_back(self) -> None:
+        self._left += 1.0
 
 
 def begins_tls(data: bytes) -> bool | None:
@@ -100,10 +105,10 @@ class Door:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(10.0)
 
     def allowance(self, address: str) -> Allowance:
-        """Of an address, for handshakes that fail."""
+        """Of an address, for handshakes; those that succeed are given back."""
         if address not in self._allowances:
             here = address.startswith("127.") or address == "::1"
-            self._allowances[address] = Allowance(FAILURES, FAILURES_PER_SECOND_HERE if here else FAILURES_PER_SECOND)
+            self._allowances[address] = Allowance(HANDSHAKES, FAILURES_PER_SECOND_HERE if here else FAILURES_PER_SECOND)
             while len(self._allowances) > MOST_ADDRESSES:
                 self._allowances.popitem(last=False)
         self._allowances.move_to_end(address)
@@ -166,24 +171,26 @@ class _Side(asyncio.Protocol):
 
 
 class _Inside(_Side):
-    """Towards Zenoh. heard: what it said after its partner's second word; a session has begun if that is no alert."""
+    """Towards Zenoh. What it says after its partner's second word begins a session, if it is no alert."""
 
-    heard = 0
+    _heard = 0
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if isinstance(self.other, _Outside) and self.other.answered:
-            self.heard += len(data)
+        if isinstance(self.other, _Outside) and self.other.answered and self._heard <= ALERT_BYTES:
+            self._heard += len(data)
+            if self._heard > ALERT_BYTES:
+                self.other.succeeded()
 
 
 class _Outside(_Side):
-    """Towards whoever connected: silent until its ClientHello is whole, then passed on."""
+    """Towards whoever connected: silent until its ClientHello is whole, then passed on when it is its address' turn."""
 
     def __init__(self, door: Door) -> None:
         super().__init__()
         self._door = door
         self._first = b""
-        self.answered = False
+        self.answered = self._pending = False
         self._timer: asyncio.TimerHandle | None = None
         self._dialling: asyncio.Task[None] | None = None
 
@@ -192,9 +199,6 @@ class _Outside(_Side):
         door = self._door
         door.inside.add(self)
         self._address = str((transport.get_extra_info("peername") or ("?",))[0])
-        if door.allowance(self._address).left(time.monotonic()) < 1.0:
-            self._refuse("turned away")
-            return
         door.silent[self] = None
         self._timer = door.loop.call_later(PATIENCE, self._refuse, "no handshake")
         if len(door.silent) > MOST_SILENT:
@@ -213,14 +217,26 @@ class _Outside(_Side):
             self._dialling = self._door.loop.create_task(self._pass_on())
 
     async def _pass_on(self) -> None:
-        self._spoke()
         self.transport.pause_reading()
+        self._stop_timer()
+        until, allowance = time.monotonic() + PATIENCE, self._door.allowance(self._address)
+        while not (taken := allowance.take(time.monotonic())) and time.monotonic() < until:
+            await asyncio.sleep(TURN)
+            if self.transport.is_closing():
+                return
+        if not taken:
+            self._refuse("turned away")
+            return
+        self._spoke()
         try:
             _, inside = await self._door.loop.create_connection(_Inside, "127.0.0.1", self._door.inner)
-        except OSError:
+        except OSError:  # Zenoh does not listen yet, or any more
+            allowance.give_back()
             self.transport.abort()
             return
+        self._pending = True
         if self.transport.is_closing():
+            self._failed()
             inside.transport.abort()
             return
         self.other, inside.other = inside, self
@@ -229,9 +245,8 @@ class _Outside(_Side):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._spoke()
-        if self._dialling is not None and not (isinstance(self.other, _Inside) and self.other.heard > ALERT_BYTES):
-            self._door.dropped["failed handshake"] += 1
-            self._door.allowance(self._address).take(time.monotonic())
+        if self._pending:
+            self._failed()
         super().connection_lost(exc)
         self._door.inside.discard(self)
 
@@ -244,14 +259,25 @@ class _Outside(_Side):
         if self.other is not None:
             await self.other.gone.wait()
 
+    def succeeded(self) -> None:
+        self._pending = False
+        self._door.allowance(self._address).give_back()
+
+    def _failed(self) -> None:
+        self._pending = False
+        self._door.dropped["failed handshake"] += 1
+
     def _refuse(self, why: str) -> None:
         self._spoke()
         self._door.dropped[why] += 1
         self.transport.abort()
 
     def _spoke(self) -> None:
-        """It is not silent any more: it has begun a handshake, or is gone."""
+        """It waits no more: it has begun a handshake, or is gone."""
+        self._stop_timer()
+        self._door.silent.pop(self, None)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._door.silent.pop(self, None)

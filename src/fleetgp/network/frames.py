@@ -85,16 +85,18 @@ class FrameNetwork(Network):
                     self._check_relayed(part, s)
                     heard[part.origin].append(part)
                 passed[s, receiver].update(heard)
+                own = known[self._position[receiver]]
                 for origin, parts_heard in heard.items():
-                    known[self._position[receiver]].setdefault(origin, tuple(parts_heard))
+                    if origin == s or origin not in own:  # what an agent says of itself counts before what others relay
+                        own[origin] = tuple(parts_heard)
         return {kind: self._everyones(known[0], kind) for kind in items}
 
     def _check_relayed(self, part: Part, sender: int) -> None:
-        """Nonsense is refused by the first to hear it: whoever is named in it has sent it."""
+        """Nobody passes nonsense on: whoever sends it has made it, whosever it is said to be."""
         if part.origin >= self.agents:
             raise NonsenseError(sender, f"it relays agent {part.origin}, of {self.agents}")
         if not is_sound(part.kind, part.value):
-            raise NonsenseError(part.origin, f"{part.kind} that are not finite, or out of range")
+            raise NonsenseError(sender, f"{part.kind} that are not finite, or out of range")
 
     def _everyones(self, known: dict[int, tuple[Part, ...]], kind: str) -> list[Array]:
         return [

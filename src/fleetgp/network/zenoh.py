@@ -128,10 +128,15 @@ class ZenohNetwork(FrameNetwork):
         for sender, receiver in missing:
             neighbour, own = self._members[sender], self._members[receiver]
             round, waiting_for = self._word(neighbour) or (-1, frozenset())
-            for number, data in self._sent.get((own, neighbour), []) if own in waiting_for else ():
-                if number == round:
-                    self._links.resent += 1
-                    self._links.send(own, neighbour, data)
+            if own in waiting_for:
+                self.send_again(own, neighbour, round)
+
+    def send_again(self, own: int, neighbour: int, round: int) -> None:
+        """A frame of this epoch, to a neighbour that lacks it; from any thread."""
+        for number, data in list(self._sent.get((own, neighbour), ())):
+            if number == round:
+                self._links.resent += 1
+                self._links.send(own, neighbour, data)
 
     def _keep(self, link: Edge, round: int, data: bytes) -> None:
         frames = self._sent.setdefault(link, [])
