@@ -86,5 +86,5 @@ def test_certificates_go_where_files_can_be_put(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("")
     with pytest.raises(InputError, match="a folder was expected"):
         make_certificate(tmp_path / "keys", "a0")
-    with pytest.raises(InputError, match="may not be written to"):
+    with pytest.raises(InputError, match="cannot be written"):
         make_certificate("/proc/fleetgp-keys", "a0")

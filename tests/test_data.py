@@ -73,7 +73,8 @@ def test_partition_keeps_every_point_once(n: int, agents: int, dimension: int, b
     agents = min(agents, n)
     rng = np.random.default_rng(n)
     X, y = rng.standard_normal((n, dimension)), np.arange(float(n))
-    shards = fg.partition(X, y, agents=agents, by=by, axis=dimension - 1)  # type: ignore[arg-type]
+    along = {"axis": dimension - 1} if by == "stripes" else {}
+    shards = fg.partition(X, y, agents=agents, by=by, **along)  # type: ignore[arg-type]
     assert sorted(np.concatenate([part for _, part in shards]).tolist()) == y.tolist()
     assert np.ptp([len(part) for _, part in shards]) <= 1
     for inputs, rows in shards:

@@ -390,6 +390,7 @@ def test_predictions_are_the_same_with_both_engines(method: str) -> None:
     assert np.allclose(dense.variance, moments.variance, atol=2e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
 @pytest.mark.parametrize("method", ["npae", "dec-npae", "dec-npae-star", "dec-nn-npae"])
 def test_npae_by_vectors_sends_no_input_and_less(method: str) -> None:
     shards = paper_shards(2400, 3)
