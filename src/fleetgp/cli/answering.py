@@ -95,7 +95,7 @@ def map_(
     ] = None,
     within: Annotated[
         float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
-    ] = 1.0,
+    ] = 0.5,
     units: Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")] = "",
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
@@ -109,7 +109,7 @@ def map_(
 ) -> None:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
 
-    Cells farther than one length-scale from all observations are left out: --within 0.2 leaves out more, land, say,
+    Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, land, say,
     that the model would paint over; --within inf nothing. Of the others, those that are no better known than the prior
     are hatched in the picture too. The file's variable coverage tells them apart.
 
