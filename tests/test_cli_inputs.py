@@ -15,6 +15,7 @@ import xarray as xr
 from PIL import Image
 
 import fleetgp as fg
+from fleetgp.agent.example import write_example
 from fleetgp.errors import InputError
 from fleetgp.files import check_folder, check_writable
 from fleetgp.model import Model, load_model, save_model
@@ -332,3 +333,22 @@ def test_an_interruption_before_the_first_estimate_says_that_nothing_was_written
     )
     assert "no estimates yet, and nothing was written" in said(run(*fit, "--out", "n", code=130))
     assert sorted(path.name for path in folder.iterdir()) == ["m", "observations.csv", "points.csv"]
+
+
+# ---- a fleet that does not run -------------------------------------------------------------------------------
+
+
+def test_rows_for_an_agent_are_judged_before_they_are_sent_and_advice_names_what_there_is(folder: Path) -> None:
+    (folder / "points.csv").unlink()
+    write_example(folder / "fleet.toml")
+    rows = pd.read_csv("data/boat1.csv").head(9)
+    rows.loc[4, rows.columns[-1]] = -9999.0
+    rows.to_csv("rows.csv", index=False)
+    told = wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in told
+    assert "fill = [-9999.0] in the agent's table of fleet.toml" in told
+    assert "--fill" not in told
+    rows.to_csv("rows.csv", index=False, sep=";")
+    assert "(--sep ';')" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1", "--sep", ";")
+    assert "(--sep ';')" in wrong("ask", "fleet.toml", "rows.csv", "--agent", "boat1", "--out", "a.csv")

@@ -199,7 +199,7 @@ def test_fill_values_are_an_error_until_they_are_named(fill: float, column: str,
     insisted = read_observations(path, **COLUMNS, fill=[])  # type: ignore[arg-type]
     assert len(insisted.observations) == 30
     columns["sst"][5] = -99999.0
-    with pytest.raises(InputError, match="has the value -99999 1 times"):
+    with pytest.raises(InputError, match="has the value -99999 once"):
         read_observations(write(columns, path), **COLUMNS, fill=[fill])  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tokenize
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Reading:
 
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
+    settable: whoever reads can say these; if not, no error advises to.
     """
 
     date: str | None = None
@@ -42,14 +43,12 @@ class Reading:
     sep: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    settable: bool = True
 
     def check(self, file: Path) -> None:
-        for option in fields(self):
-            kind = _OPTIONS[option.name]
-            if getattr(self, option.name) is not None and file.suffix.lower() != kind:
-                raise InputError(
-                    f"{file}: {option.name} (--{option.name}) is for files that end in {kind}: leave it out"
-                )
+        for option, kind in _OPTIONS.items():
+            if getattr(self, option) is not None and file.suffix.lower() != kind:
+                raise InputError(f"{file}: {option} (--{option}) is for files that end in {kind}: leave it out")
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,13 @@ def pandas_for(file: Path) -> Any:
     return pd
 
 
-def separated_otherwise(names: Sequence[str]) -> str:
+def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
     """The hint that a file with one strange column is separated otherwise."""
-    for separator, option in ((";", ";"), ("\t", "tab")):
+    for separator, option in ((";", ";"), ("\t", "tab"), ("|", "|")):
         if len(names) == 1 and separator in names[0]:
-            return f": separate the columns by commas, or say how they are (--sep '{option}')"
+            return ": separate the columns by commas" + (
+                f", or say how they are (--sep '{option}')" if settable else ""
+            )
     return ""
 
 
@@ -122,10 +123,11 @@ def _csv(file: Path, text: str | None, how: Reading) -> Table:
         header = pd.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         table = pd.read_csv(file, low_memory=False, **options)
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file}: it is not written in {error.encoding}: save it as UTF-8, or say what it is, for example "
-            'encoding="latin-1" (on the command line --encoding latin-1)'
-        ) from error
+        wide = file.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
+        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
+        name = "utf-16" if wide else "latin-1"
+        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
+        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
     except LookupError as error:
         raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
     names = [str(name) for name in header.iloc[0]]
@@ -133,7 +135,7 @@ def _csv(file: Path, text: str | None, how: Reading) -> Table:
     if twice:
         raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
     if not isinstance(table.index, pd.RangeIndex):
-        hint = separated_otherwise(names) or ": give each a name"
+        hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
         raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
     columns = {str(name): table[name].to_numpy() for name in table.columns}
     if text in columns:  # an agent may be called NA, or 007

@@ -45,20 +45,24 @@ def read_observations(
     missing: Literal["refuse", "drop"] = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
+    of_agent: bool = False,
 ) -> Observations:
     """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
+    of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
     """
     if missing not in ("refuse", "drop"):
         raise unknown_name("missing", missing, ("refuse", "drop"))
     as_names(inputs, "inputs")
     table = read_columns(path, [*inputs, target, *([agent] if agent else [])], text=agent, reading=reading)
-    numbers = np.column_stack([numeric(table.columns[name], name, path) for name in (*inputs, target)])
+    settable = reading is None or reading.settable
+    numbers = np.column_stack([numeric(table.columns[name], name, path, settable) for name in (*inputs, target)])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
-    refuse_suspicious(numbers, (*inputs, target), str(path), fills=fill is None or len(fill) > 0)
+    judged = fill is None or len(fill) > 0
+    refuse_suspicious(numbers, (*inputs, target), str(path), fills=judged, of_agent=of_agent)
     sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
     labels: tuple[str, ...] | None = None
     if agent is not None:
@@ -67,9 +71,10 @@ def read_observations(
         labels = tuple(_text(value) for value in table.columns[agent][sound])
     bad = np.flatnonzero(~sound)
     if bad.size and missing == "refuse":
+        setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
         raise InputError(
             f"{path}: {bad.size} of {len(sound)} rows have missing or infinite values (first: row {bad[0] + 1}): "
-            'fill them, or drop them (missing="drop", on the command line --missing drop)'
+            f'fill them, or drop them (missing="drop", {setting})'
         )
     if not sound.any():
         raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
@@ -89,23 +94,24 @@ def read_columns(
     for name in names:
         if name not in table.columns:
             have = ", ".join(name if name == name.strip() else repr(name) for name in table.columns)
-            raise InputError(
-                f"{path}: there is no column {name!r}; it has {have}{separated_otherwise(list(table.columns))}"
-            )
+            settable = reading is None or reading.settable
+            hint = separated_otherwise(list(table.columns), settable=settable)
+            raise InputError(f"{path}: there is no column {name!r}; it has {have}{hint}")
     lengths = {len(table.columns[name]) for name in names}
     if len(lengths) > 1:
         raise InputError(f"{path}: the columns {list(names)} have different lengths: {sorted(lengths)}")
     return table
 
 
-def numeric(values: Any, name: str, path: str | Path) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error."""
+def numeric(values: Any, name: str, path: str | Path, settable: bool = True) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. settable: as in `Reading`."""
     array = np.asarray(values)
     hint = ""
     if array.dtype.kind == "O":
         array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
         comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
-        hint = ". Are these decimal commas? Then say so (--decimal ,)" if comma else ""
+        how = "say so (--decimal ,)" if settable else "write points"
+        hint = f". Are these decimal commas? Then {how}" if comma else ""
     try:
         return as_numbers(array, f"{path}: column {name!r} must hold numbers")
     except InputError as error:
