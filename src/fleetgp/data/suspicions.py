@@ -127,6 +127,34 @@ def refuse_suspicious(
             raise InputError(f"{where}: {mixed}")
 
 
+def are_dates(values: Array) -> bool:
+    """Whether all values are days as whole numbers, YYYYMMDD.
+
+    >>> are_dates(np.array([20240131.0, 20240201.0])), are_dates(np.array([20240131.0, 20240132.0]))
+    (True, False)
+    """
+    if not values.size or (values < 1900_01_01).any() or (values > 2100_12_31).any() or (values % 1.0).any():
+        return False
+    years, rest = np.divmod(values.astype(int), 10_000)
+    months, days = np.divmod(rest, 100)
+    if ((months < 1) | (months > 12) | (days < 1)).any():
+        return False
+    first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
+    lengths = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
+    return bool((days <= lengths.astype(int)).all())
+
+
+def _told_of_input(name: str, values: Array) -> list[str]:
+    if len(values) > 1 and values.min() == values.max():
+        return [f"input {name!r} has one value only: its length-scale cannot be learned. Leave it out"]
+    if are_dates(values):
+        return [
+            f"input {name!r} looks like dates, YYYYMMDD: as numbers the last day of a month and the next day are far "
+            "apart. Give days since some moment"
+        ]
+    return []
+
+
 def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
     """The same as sentences, for data that did not come from a file; and rows that come twice."""
     told = []
@@ -140,6 +168,8 @@ def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) ->
         mixed = mixed_longitudes(name, values)
         if mixed:
             told.append(mixed)
+        if values is not observations:
+            told += _told_of_input(name, values)
     copies = duplicated_rows(np.column_stack([inputs, observations]))
     if copies:
         told.append(
