@@ -335,6 +335,27 @@ def test_an_interruption_before_the_first_estimate_says_that_nothing_was_written
     assert sorted(path.name for path in folder.iterdir()) == ["m", "observations.csv", "points.csv"]
 
 
+def test_columns_that_are_only_passed_on_stay_as_they_are_written(folder: Path) -> None:
+    lines = ["id,lon,note,lat,n", "00,-71.5,NA,40.5,1.50", '07,-70.5,"a, b",41.5,', "1e3,-71.2,,41.2,None"]
+    Path("some.csv").write_text("\n".join(lines))
+    run("predict", "m", "some.csv", "--out", "a.csv")
+    found = pd.read_csv("a.csv", dtype=str, keep_default_na=False)
+    assert found["id"].tolist() == ["00", "07", "1e3"]
+    assert found["note"].tolist() == ["NA", "a, b", ""]
+    assert found["n"].tolist() == ["1.50", "", "None"]
+    assert list(found)[:5] == ["id", "lon", "note", "lat", "n"]
+    run("predict", "m", "some.csv", "--out", "a.parquet")
+    assert pd.read_parquet("a.parquet")["id"].tolist() == [0, 7, 1000]  # which knows numbers
+
+
+def test_no_points_a_share_above_one_and_a_model_that_is_there(folder: Path) -> None:
+    Path("none.csv").write_text("lon,lat\n")
+    assert "none.csv: expected points, got a file without rows" in wrong("predict", "m", "none.csv", "--out", "a.csv")
+    assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
+    assert not Path("a.csv").exists()
+    assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
+
+
 # ---- a fleet that does not run -------------------------------------------------------------------------------
 
 

@@ -219,6 +219,27 @@ def test_two_conventions_of_longitude_in_a_column_are_refused(tmp_path: Path) ->
     assert len(read_observations(write(renamed, path), inputs=["x", "lat"], target="sst").observations) == 30
 
 
+def test_the_first_cell_that_is_no_number_is_named_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("lon,lat,sst\n1,2,281.4\n2,3,\n3,4,n/k\n4,5,x\n")
+    with pytest.raises(InputError, match=r"column 'sst' must hold numbers: .*got 'n/k' \(first: row 3\)$"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
+    path.write_text("lon;lat;sst\n1;2;281,4\n2;3;warm\n")
+    with pytest.raises(InputError, match=r"got 'warm' \(first: row 2\)"):
+        read_observations(path, **COLUMNS, reading=Reading(sep=";", decimal=","))  # type: ignore[arg-type]
+
+
+def test_utf_16_and_bars_between_columns_are_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("lon,lat,sst\n1,2,3\n".encode("utf-16"))
+    with pytest.raises(InputError, match=r"written in UTF-16, not in utf-8: .*--encoding utf-16"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
+    assert len(read_observations(path, **COLUMNS, reading=Reading(encoding="utf-16")).observations) == 1  # type: ignore[arg-type]
+    path.write_text("lon|lat|sst\n1|2|3\n")
+    with pytest.raises(InputError, match=r"--sep '\|'"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
+
+
 # ---- hostile files ---------------------------------------------------------------------------------------------
 
 

@@ -87,11 +87,9 @@ def ask(
     description = description_of(file)
     check_answer_file(out, points)
     how = Reading(sep=sep, decimal=decimal, encoding=encoding)
-    queries, others = read_points(points, description.inputs, how)
+    queries, others = read_points(points, description.inputs, out, how)
     if MISSING in others:
         raise InputError(f"{points}: the answer may have a column {MISSING!r} too: rename that of the points")
-    if not len(queries):
-        raise InputError(f"{points}: it has no rows")
     limit = description.timeouts.ask if seconds is None else seconds
     if not 0.0 < limit <= 86_400.0:
         raise InputError(f"--seconds must lie above 0 and up to 86400, got {limit}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ LONGEST_HEADER = 1 << 16
 
 _OPTIONS = {"date": ".nc", "box": ".nc", "stride": ".nc", "sep": ".csv", "decimal": ".csv", "encoding": ".csv"}
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
+
+
+#: Which columns, by their names.
+Which = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
 
-def read_table(path: str | Path, *, text: str | None = None, reading: Reading | None = None) -> Table:
-    """All columns of a table, or one error. text: a column to take as it is written."""
+def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
+    """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
     file, how = Path(path), reading or Reading()
     if file.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: a file that ends in {', '.join(FORMATS)} was expected")
@@ -112,7 +116,7 @@ def _check_expansion(file: Path, size: int) -> None:
 # ---- one reader for each kind of file ------------------------------------------------------------------------
 
 
-def _csv(file: Path, text: str | None, how: Reading) -> Table:
+def _csv(file: Path, text: Which | None, how: Reading) -> Table:
     pd = pandas_for(file)
     separator = _SEPARATORS.get(how.sep or "comma", how.sep or "comma")
     for name, value in (("sep", separator), ("decimal", how.decimal or ".")):
@@ -138,13 +142,14 @@ def _csv(file: Path, text: str | None, how: Reading) -> Table:
         hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
         raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
     columns = {str(name): table[name].to_numpy() for name in table.columns}
-    if text in columns:  # an agent may be called NA, or 007
-        told = pd.read_csv(file, usecols=[text], dtype=str, keep_default_na=False, **options)
-        columns[text] = told[text].to_numpy(dtype=object)
+    written = [name for name in table.columns if text is not None and text(str(name))]
+    if written:  # an agent may be called NA, or 007
+        told = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
+        columns |= {str(name): told[name].to_numpy(dtype=object) for name in written}
     return Table(columns)
 
 
-def _parquet(file: Path, text: str | None, how: Reading) -> Table:
+def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     pd = pandas_for(file)
     try:
         from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
@@ -156,14 +161,14 @@ def _parquet(file: Path, text: str | None, how: Reading) -> Table:
     return Table({str(name): table[name].to_numpy() for name in table.columns})
 
 
-def _netcdf(file: Path, text: str | None, how: Reading) -> Table:
+def _netcdf(file: Path, text: Which | None, how: Reading) -> Table:
     found = load_sst(file, date=how.date, box=how.box, stride=1 if how.stride is None else how.stride)
     places, celsius = found.points()
     columns = {"lon": places[:, 0], "lat": places[:, 1], "sst": celsius}
     return Table(columns, (found.converted,) if found.converted else ())
 
 
-def _npz(file: Path, text: str | None, how: Reading) -> Table:
+def _npz(file: Path, text: Which | None, how: Reading) -> Table:
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()

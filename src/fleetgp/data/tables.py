@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.formats import FORMATS, Reading, Table, pandas_for, read_table, separated_otherwise
+from fleetgp.data.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
 from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.files import whole
 from fleetgp.given import as_names, as_numbers, is_nothing
 
@@ -56,9 +56,11 @@ def read_observations(
     if missing not in ("refuse", "drop"):
         raise unknown_name("missing", missing, ("refuse", "drop"))
     as_names(inputs, "inputs")
-    table = read_columns(path, [*inputs, target, *([agent] if agent else [])], text=agent, reading=reading)
+    table = read_columns(
+        path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
+    )
     settable = reading is None or reading.settable
-    numbers = np.column_stack([numeric(table.columns[name], name, path, settable) for name in (*inputs, target)])
+    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in (*inputs, target)])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
     judged = fill is None or len(fill) > 0
@@ -87,7 +89,7 @@ def read_observations(
 
 
 def read_columns(
-    path: str | Path, names: Sequence[str], *, text: str | None = None, reading: Reading | None = None
+    path: str | Path, names: Sequence[str], *, text: Which | None = None, reading: Reading | None = None
 ) -> Table:
     """A table that has some columns of the same length, or one error that says which there are."""
     table = read_table(path, text=text, reading=reading)
@@ -103,19 +105,36 @@ def read_columns(
     return table
 
 
-def numeric(values: Any, name: str, path: str | Path, settable: bool = True) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error. settable: as in `Reading`."""
-    array = np.asarray(values)
+def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read."""
+    array, reading = np.asarray(values), reading or Reading()
     hint = ""
     if array.dtype.kind == "O":
         array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
         comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
-        how = "say so (--decimal ,)" if settable else "write points"
+        how = "say so (--decimal ,)" if reading.settable else "write points"
         hint = f". Are these decimal commas? Then {how}" if comma else ""
+        row = _first_text(array, reading.decimal or ".")
+        if row is not None:  # one such cell makes texts of all others
+            raise InputError(
+                f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
+                f"(first: row {row + 1}){hint}"
+            )
     try:
         return as_numbers(array, f"{path}: column {name!r} must hold numbers")
     except InputError as error:
         raise InputError(f"{error}{hint}") from error
+
+
+def _first_text(values: Any, decimal: str) -> int | None:
+    """The first row of a column whose text is no number; None if there is none."""
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            try:
+                float(value.replace(decimal, ".").replace("_", "no number"))  # Python would read 1_000
+            except ValueError:
+                return row
+    return None
 
 
 def check_ending(path: str | Path) -> None:
