@@ -15,6 +15,7 @@ import xarray as xr
 from PIL import Image
 
 import fleetgp as fg
+from fleetgp.agent.example import write_example
 from fleetgp.errors import InputError
 from fleetgp.files import check_folder, check_writable
 from fleetgp.model import Model, load_model, save_model
@@ -332,3 +333,43 @@ def test_an_interruption_before_the_first_estimate_says_that_nothing_was_written
     )
     assert "no estimates yet, and nothing was written" in said(run(*fit, "--out", "n", code=130))
     assert sorted(path.name for path in folder.iterdir()) == ["m", "observations.csv", "points.csv"]
+
+
+def test_columns_that_are_only_passed_on_stay_as_they_are_written(folder: Path) -> None:
+    lines = ["id,lon,note,lat,n", "00,-71.5,NA,40.5,1.50", '07,-70.5,"a, b",41.5,', "1e3,-71.2,,41.2,None"]
+    Path("some.csv").write_text("\n".join(lines))
+    run("predict", "m", "some.csv", "--out", "a.csv")
+    found = pd.read_csv("a.csv", dtype=str, keep_default_na=False)
+    assert found["id"].tolist() == ["00", "07", "1e3"]
+    assert found["note"].tolist() == ["NA", "a, b", ""]
+    assert found["n"].tolist() == ["1.50", "", "None"]
+    assert list(found)[:5] == ["id", "lon", "note", "lat", "n"]
+    run("predict", "m", "some.csv", "--out", "a.parquet")
+    assert pd.read_parquet("a.parquet")["id"].tolist() == [0, 7, 1000]  # which knows numbers
+
+
+def test_no_points_a_share_above_one_and_a_model_that_is_there(folder: Path) -> None:
+    Path("none.csv").write_text("lon,lat\n")
+    assert "none.csv: expected points, got a file without rows" in wrong("predict", "m", "none.csv", "--out", "a.csv")
+    assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
+    assert not Path("a.csv").exists()
+    assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
+
+
+# ---- a fleet that does not run -------------------------------------------------------------------------------
+
+
+def test_rows_for_an_agent_are_judged_before_they_are_sent_and_advice_names_what_there_is(folder: Path) -> None:
+    (folder / "points.csv").unlink()
+    write_example(folder / "fleet.toml")
+    rows = pd.read_csv("data/boat1.csv").head(9)
+    rows.loc[4, rows.columns[-1]] = -9999.0
+    rows.to_csv("rows.csv", index=False)
+    told = wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in told
+    assert "fill = [-9999.0] in the agent's table of fleet.toml" in told
+    assert "--fill" not in told
+    rows.to_csv("rows.csv", index=False, sep=";")
+    assert "(--sep ';')" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1", "--sep", ";")
+    assert "(--sep ';')" in wrong("ask", "fleet.toml", "rows.csv", "--agent", "boat1", "--out", "a.csv")

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import fleetgp as fg
-from fleetgp.data import partition_by_label, read_observations
+from fleetgp.data import partition, partition_by_label, read_observations
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_numbers
 from tests.conftest import paper_shards
@@ -298,3 +298,53 @@ def test_fill_values_copies_and_mixed_longitudes_in_a_fleet_are_told_of() -> Non
     with pytest.warns(FleetGPWarning, match="90 of 180 rows are exact copies"):
         fg.Fleet([(x, y), (x, y)])
     fg.Fleet([(x, y), (x, y + 1e-9)])
+
+
+def test_rows_labelled_alike_in_another_order_are_refused_not_matched_by_position() -> None:
+    x, y = frames()
+    series = pd.Series(np.asarray(y))
+    fg.Fleet([(x, series)])
+    turned = x.iloc[::-1]
+    fg.Fleet([(turned, series.loc[turned.index])])
+    fg.Fleet([(turned, series.to_numpy())])  # without labels there is nothing to go by
+    labels = pd.Series(["a"] * len(x))
+    alike = "are labelled alike but in another order: align them"
+    with pytest.raises(InputError, match=rf"agent 1: the rows of X and y {alike}, e.g. y.loc\[X.index\]"):
+        fg.Fleet([(x, series), (turned, series)])
+    with pytest.raises(InputError, match=f"the rows of X and y {alike}"):
+        partition(turned, series, agents=2)
+    with pytest.raises(InputError, match=f"the rows of X and y {alike}"):
+        partition_by_label(turned, series, labels)
+    with pytest.raises(InputError, match=f"the rows of X and labels {alike}"):
+        partition_by_label(turned, series.iloc[::-1], labels)
+    with pytest.raises(InputError, match=f"the rows of y and labels {alike}"):
+        partition_by_label(x.to_numpy(), series.iloc[::-1], labels)
+
+
+def test_rows_labelled_differently_are_matched_by_position_with_a_warning() -> None:
+    x, y = frames()
+    other = pd.Series(np.asarray(y), index=np.arange(len(x)) + 1000)
+    with pytest.warns(FleetGPWarning, match=r"X and y are labelled differently \(first: 0 and 1000\)") as told:
+        fg.Fleet([(x, other)])
+    assert told[0].filename == __file__
+    with pytest.warns(FleetGPWarning, match="labelled differently") as told:
+        partition(x, other, agents=2)
+    assert told[0].filename == __file__
+
+
+def test_a_constant_input_and_dates_as_numbers_are_told_of() -> None:
+    x, y = frames()
+    with pytest.warns(FleetGPWarning, match="input 'lat' has one value only: its length-scale cannot be learned"):
+        fg.Fleet([(x.assign(lat=41.0), y)])
+    days = pd.date_range("2024-01-20", periods=len(x)).strftime("%Y%m%d").astype(float)
+    with pytest.warns(FleetGPWarning, match="input 'lat' looks like dates, YYYYMMDD"):
+        fg.Fleet([(x.assign(lat=days), y)])
+    fg.Fleet([(x.assign(lat=days + 0.5), y)])
+    fg.Fleet([(x.assign(lat=20240101.0 + np.arange(len(x))), y)])  # the 32nd of January is no day
+    fg.Fleet([(x.iloc[:1], y[:1])])  # of one row nothing can be said
+
+
+def test_eta_is_a_share() -> None:
+    for eta in (1.5, -0.1, np.nan):
+        with pytest.raises(InputError, match="eta must be a number of at least 0 and at most 1, got"):
+            fleet().predict([[1.0, 1.0]], eta=eta)

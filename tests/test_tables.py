@@ -199,7 +199,7 @@ def test_fill_values_are_an_error_until_they_are_named(fill: float, column: str,
     insisted = read_observations(path, **COLUMNS, fill=[])  # type: ignore[arg-type]
     assert len(insisted.observations) == 30
     columns["sst"][5] = -99999.0
-    with pytest.raises(InputError, match="has the value -99999 1 times"):
+    with pytest.raises(InputError, match="has the value -99999 once"):
         read_observations(write(columns, path), **COLUMNS, fill=[fill])  # type: ignore[arg-type]
 
 
@@ -217,6 +217,27 @@ def test_two_conventions_of_longitude_in_a_column_are_refused(tmp_path: Path) ->
         read_observations(path, **COLUMNS)  # type: ignore[arg-type]
     renamed = {("x" if name == "lon" else name): values for name, values in columns.items()}
     assert len(read_observations(write(renamed, path), inputs=["x", "lat"], target="sst").observations) == 30
+
+
+def test_the_first_cell_that_is_no_number_is_named_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("lon,lat,sst\n1,2,281.4\n2,3,\n3,4,n/k\n4,5,x\n")
+    with pytest.raises(InputError, match=r"column 'sst' must hold numbers: .*got 'n/k' \(first: row 3\)$"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
+    path.write_text("lon;lat;sst\n1;2;281,4\n2;3;warm\n")
+    with pytest.raises(InputError, match=r"got 'warm' \(first: row 2\)"):
+        read_observations(path, **COLUMNS, reading=Reading(sep=";", decimal=","))  # type: ignore[arg-type]
+
+
+def test_utf_16_and_bars_between_columns_are_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("lon,lat,sst\n1,2,3\n".encode("utf-16"))
+    with pytest.raises(InputError, match=r"written in UTF-16, not in utf-8: .*--encoding utf-16"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
+    assert len(read_observations(path, **COLUMNS, reading=Reading(encoding="utf-16")).observations) == 1  # type: ignore[arg-type]
+    path.write_text("lon|lat|sst\n1|2|3\n")
+    with pytest.raises(InputError, match=r"--sep '\|'"):
+        read_observations(path, **COLUMNS)  # type: ignore[arg-type]
 
 
 # ---- hostile files ---------------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ class Fleet:
         if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < self.agents:
             raise InputError(f"agent must lie between 0 and {self.agents - 1}, got {agent!r}")
         check_number("tol", tol, above=0.0)
-        check_number("eta", eta, least=0.0)
+        check_number("eta", eta, least=0.0, most=1.0)
         as_flag(noisy, "noisy")
         check_whole("rounds", rounds, least=1)
         chosen_seed = self.seed if seed is None else seed

@@ -6,13 +6,15 @@ whatever unit they have. Every array of a caller comes in through `as_numbers`.
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.errors import InputError
+from fleetgp.errors import FleetGPWarning, InputError
 
 #: Squares of larger values overflow.
 LARGEST = 1e100
@@ -80,11 +82,15 @@ def as_flag(value: object, name: str) -> bool:
     return bool(value)
 
 
-def check_number(name: str, value: object, *, above: float | None = None, least: float | None = None) -> None:
-    """A finite number above or at least a bound, or one clear error."""
+def check_number(
+    name: str, value: object, *, above: float | None = None, least: float | None = None, most: float = np.inf
+) -> None:
+    """A finite number above or at least a bound, and up to another, or one clear error."""
     bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
+    bound += f" and at most {most:g}" if most < np.inf else ""
     numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not numeric or not np.isfinite(value) or (value <= above if above is not None else value < least):  # type: ignore[operator,call-overload]
+    number: Any = value if numeric and np.isfinite(value) else None  # type: ignore[call-overload]
+    if number is None or (number <= above if above is not None else number < least) or number > most:
         raise InputError(f"{name} must be a number {bound}, got {value!r}")
 
 
@@ -130,6 +136,25 @@ def by_name(values: Any, names: Sequence[str], what: str) -> Any:
     if missing:
         raise InputError(f"{what}: expected the columns {', '.join(names)}, got {', '.join(have)}: add {missing[0]!r}")
     return values[list(names)]
+
+
+def check_aligned(first: Any, second: Any, what: str, names: tuple[str, str], stacklevel: int) -> None:
+    """Rows are matched by position: one clear error, or a warning, where their labels (pandas) say otherwise."""
+    one, other = (getattr(given, "index", None) if hasattr(given, "iloc") else None for given in (first, second))
+    if one is None or other is None or len(one) != len(other) or one.equals(other):
+        return
+    a, b = names
+    if Counter(one) == Counter(other):
+        raise InputError(
+            f"{what}the rows of {a} and {b} are labelled alike but in another order: align them, "
+            f"e.g. {b}.loc[{a}.index]"
+        )
+    warnings.warn(
+        f"{what}the rows of {a} and {b} are labelled differently (first: {one[0]} and {other[0]}): they are "
+        f"matched by position. Align them, or give {b}.to_numpy()",
+        FleetGPWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def _rows(bad: BoolArray) -> str:

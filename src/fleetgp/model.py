@@ -126,7 +126,11 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
         raise InputError(f"{target}: a model is a folder, but this is a file: choose another name")
     known = (target / DESCRIPTION).is_file()
     if any(target.iterdir()) and not (overwrite and known):
-        hint = "choose another name, or overwrite it" if known else "it holds no model: choose another name"
+        hint = (
+            "choose another name, or overwrite it (overwrite=True, on the command line --overwrite)"
+            if known
+            else "it holds no model: choose another name"
+        )
         raise InputError(f"{target}: the folder exists: {hint}")
     strange = sorted({entry.name for entry in target.iterdir()} - {*FILES, "agents"})
     if strange:

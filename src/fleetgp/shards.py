@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.given import as_names, as_numbers, by_name, check_finite, column_names
+from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
 def check_shards(
@@ -26,6 +26,7 @@ def check_shards(
     for agent, shard in enumerate(shards):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"), stacklevel=3)
     names = _names([x for x, _ in shards], inputs)
     checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
     dimension = checked[0][0].shape[1]
@@ -41,7 +42,7 @@ def check_shards(
 
 
 def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
-    """Say what is probably not meant: fill values, mixed longitudes, copied rows."""
+    """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     labels = names or [f"column {d} of X" for d in range(inputs.shape[1])]
     for told in told_suspicions(inputs, observations, labels):

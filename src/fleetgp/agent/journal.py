@@ -60,6 +60,9 @@ class Journal:
         rows = [row for batch in found for row in batch.rows]
         self.rows: Array = np.array(rows) if rows else np.zeros((0, len(self.columns)))
 
+    def knows(self, request: str) -> bool:
+        return request in self._requests
+
     def append(self, values: Array, request: str) -> bool:
         """Keep a batch: on disk when this returns, and nowhere if it fails. False if this request is there already."""
         body = json.dumps({"request": request, "columns": self.columns, "rows": values.tolist()})

@@ -13,7 +13,9 @@ import numpy as np
 
 from fleetgp.agent.journal import Journal
 from fleetgp.arrays import Array
+from fleetgp.data.formats import Reading
 from fleetgp.data.partition import Shard
+from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.data.tables import read_observations
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
@@ -77,7 +79,26 @@ class ObservationStore:
                 f"expected a request of 1 to 64 letters, digits, dashes and underscores, got {shortened(name)}"
             )
         with self._writing:
+            # What was taken once is not judged again: the file may have changed since.
+            values = self._without_gaps(values, judged=not self.journal.knows(name))
             return Taken(len(values), not self.journal.append(values, name))
+
+    def _without_gaps(self, values: Array, *, judged: bool) -> Array:
+        """Rows without the values that stand for a gap; one clear error for those that seem to, beside the others."""
+        gaps = is_any_of(values, self.fill or ())
+        gapped = np.asarray(gaps.any(axis=1))
+        if gapped.any() and (self.missing == "refuse" or gapped.all()):
+            column = self.columns[int(np.flatnonzero(gaps.any(axis=0))[0])]
+            raise InputError(
+                f"{int(gapped.sum())} of {len(values)} rows have a gap (first: row {np.flatnonzero(gapped)[0] + 1}, "
+                f"column {column!r}; fill is {list(self.fill or ())}): leave these rows out"
+            )
+        values = values[~gapped]
+        if judged:
+            there = np.concatenate([self._table, self.journal.rows])
+            fills = self.fill is None or len(self.fill) > 0
+            refuse_suspicious(values, self.columns, "the new rows", fills=fills, of_agent=True, among=there)
+        return values
 
     def refresh(self) -> int:
         """Read the file again if it has changed; by how many rows."""
@@ -113,7 +134,10 @@ class ObservationStore:
 
     def _values(self, file: Path) -> Array:
         *inputs, target = self.columns
-        found = read_observations(file, inputs=inputs, target=target, missing=self.missing, fill=self.fill)
+        how = Reading(settable=False)  # the description of a fleet does not have these
+        found = read_observations(
+            file, inputs=inputs, target=target, missing=self.missing, fill=self.fill, reading=how, of_agent=True
+        )
         self.dropped = found.dropped
         return self._checked(np.column_stack([found.inputs, found.observations]))
 

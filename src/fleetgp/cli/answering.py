@@ -74,7 +74,7 @@ def predict(
     _warn_of_model(known, model)
     _warn_of_eta(method, eta)
     check_answer_file(out, points)
-    queries, others = read_points(points, known.inputs, reading_of(date, box, stride, sep, decimal, encoding))
+    queries, others = read_points(points, known.inputs, out, reading_of(date, box, stride, sep, decimal, encoding))
     options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
     answers = ask(known, queries, method, agent, options, out, quiet)
     write_answer(out, others, answers.mean, answers.variance, answers.participants)

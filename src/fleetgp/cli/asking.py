@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from fleetgp.cli.options import NOISY, Json, Quiet
+from fleetgp.cli.options import DECIMAL, ENCODING, NOISY, SEP, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.standing import names_of, standing
 from fleetgp.cli.talking import FILE, Telling, ask_all, description_of
-from fleetgp.data import read_observations
+from fleetgp.data import Reading, read_observations
 from fleetgp.errors import InputError, NetworkError, shortened, unknown_name
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_seconds
@@ -67,6 +67,9 @@ def ask(
     ] = None,
     noisy: NOISY = False,
     seconds: SECONDS = None,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -83,11 +86,10 @@ def ask(
 
     description = description_of(file)
     check_answer_file(out, points)
-    queries, others = read_points(points, description.inputs)
+    how = Reading(sep=sep, decimal=decimal, encoding=encoding)
+    queries, others = read_points(points, description.inputs, out, how)
     if MISSING in others:
         raise InputError(f"{points}: the answer may have a column {MISSING!r} too: rename that of the points")
-    if not len(queries):
-        raise InputError(f"{points}: it has no rows")
     limit = description.timeouts.ask if seconds is None else seconds
     if not 0.0 < limit <= 86_400.0:
         raise InputError(f"--seconds must lie above 0 and up to 86400, got {limit}")
@@ -169,6 +171,9 @@ def observe(
         typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
@@ -181,7 +186,7 @@ def observe(
     [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
     """
     description = description_of(file)
-    description.id_of(agent)
+    own = description.agents[description.id_of(agent)]
     if missing not in ("refuse", "drop"):
         raise unknown_name("way with missing values", missing, ("refuse", "drop"))
     if not 0.0 < seconds <= 86_400.0:
@@ -189,23 +194,36 @@ def observe(
     if name is not None and REQUEST.fullmatch(name) is None:
         raise InputError(f"--request must be 1 to 48 letters, digits, dashes and underscores, got {shortened(name)}")
     name = name or uuid.uuid4().hex
-    found = read_observations(rows, inputs=description.inputs, target=description.target, missing=missing)  # type: ignore[arg-type]
+    found = read_observations(
+        rows,
+        inputs=description.inputs,
+        target=description.target,
+        missing=missing,  # type: ignore[arg-type]
+        fill=own.fill,
+        reading=Reading(sep=sep, decimal=decimal, encoding=encoding),
+        of_agent=True,
+    )
     values = np.column_stack([found.inputs, found.observations])
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
     telling = Telling(description, agent, name, time.monotonic() + seconds)
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}"
-    again += " --missing drop" if missing == "drop" else ""
+    said = {"--missing": missing, "--sep": sep, "--decimal": decimal, "--encoding": encoding}
+    again += "".join(
+        f" {option} {shlex.quote(value)}" for option, value in said.items() if value not in (None, "refuse")
+    )
     try:
         told = telling.tell(values)
-    except NetworkError as error:
-        raise NetworkError(
+    except (NetworkError, InputError) as error:
+        if not telling.kept and isinstance(error, InputError):
+            raise
+        raise type(error)(
             f"{error}; {telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
         ) from error
     except KeyboardInterrupt:
         warn(f"{telling.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}")
         raise
-    text = f"{agent} has {told['rows']} new rows, {told['in_all']} in all."
+    text = f"{agent} has {told['rows']} new {'row' if told['rows'] == 1 else 'rows'}, {told['in_all']} in all."
     if told["repeated"]:
         text = (
             f"{agent} has {told['in_all']} rows in all; {told['repeated']} of these {told['rows']} were there already."

@@ -142,7 +142,9 @@ def up(
             raise InputError(f"{description.data_of(number)}: there is no such file, which {one.name} needs")
     running = [name for name, told in ask_all(description).items() if "agent" in told]
     if running:
-        raise InputError(f"{', '.join(running)} of this fleet run already: `fleetgp down {file}` ends them")
+        idle = [name for name in description.names if name not in running]
+        start = f", `fleetgp agent {file} --name {shlex.quote(idle[0])}` starts {idle[0]} alone" if idle else ""
+        raise InputError(f"{', '.join(running)} of this fleet run already: `fleetgp down {file}` ends them{start}")
     show = _Show(description)
 
     def end(*_: Any) -> None:

@@ -26,10 +26,15 @@ def check_answer_file(out: Path, points: Path) -> None:
         raise InputError(f"{out}: the answer would replace the points: choose another name")
 
 
-def read_points(points: Path, inputs: Sequence[str], reading: Reading | None = None) -> tuple[Array, dict[str, Any]]:
-    """The queries (T, D), and all columns of the file, to go into the answer."""
-    table = read_columns(points, inputs, reading=reading)
-    queries = np.column_stack([numeric(table.columns[name], name, points) for name in inputs])
+def read_points(
+    points: Path, inputs: Sequence[str], out: Path, reading: Reading | None = None
+) -> tuple[Array, dict[str, Any]]:
+    """The queries (T, D), and all columns of the file, to go into the answer: from CSV to CSV as they are written."""
+    as_written = out.suffix.lower() == ".csv"
+    table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
+    queries = np.column_stack([numeric(table.columns[name], name, points, reading) for name in inputs])
+    if not len(queries):
+        raise InputError(f"{points}: expected points, got a file without rows")
     if not np.isfinite(queries).all():
         bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
         raise InputError(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,17 @@ _OPTIONS = {"date": ".nc", "box": ".nc", "stride": ".nc", "sep": ".csv", "decima
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
 
+#: Which columns, by their names.
+Which = Callable[[str], bool]
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a file does not say of itself. date, box, stride: of a NetCDF field, as in `load_sst`.
 
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
+    settable: whoever reads can say these; if not, no error advises to.
     """
 
     date: str | None = None
@@ -42,14 +47,12 @@ class Reading:
     sep: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    settable: bool = True
 
     def check(self, file: Path) -> None:
-        for option in fields(self):
-            kind = _OPTIONS[option.name]
-            if getattr(self, option.name) is not None and file.suffix.lower() != kind:
-                raise InputError(
-                    f"{file}: {option.name} (--{option.name}) is for files that end in {kind}: leave it out"
-                )
+        for option, kind in _OPTIONS.items():
+            if getattr(self, option) is not None and file.suffix.lower() != kind:
+                raise InputError(f"{file}: {option} (--{option}) is for files that end in {kind}: leave it out")
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
 
-def read_table(path: str | Path, *, text: str | None = None, reading: Reading | None = None) -> Table:
-    """All columns of a table, or one error. text: a column to take as it is written."""
+def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
+    """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
     file, how = Path(path), reading or Reading()
     if file.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: a file that ends in {', '.join(FORMATS)} was expected")
@@ -90,11 +93,13 @@ def pandas_for(file: Path) -> Any:
     return pd
 
 
-def separated_otherwise(names: Sequence[str]) -> str:
+def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
     """The hint that a file with one strange column is separated otherwise."""
-    for separator, option in ((";", ";"), ("\t", "tab")):
+    for separator, option in ((";", ";"), ("\t", "tab"), ("|", "|")):
         if len(names) == 1 and separator in names[0]:
-            return f": separate the columns by commas, or say how they are (--sep '{option}')"
+            return ": separate the columns by commas" + (
+                f", or say how they are (--sep '{option}')" if settable else ""
+            )
     return ""
 
 
@@ -111,7 +116,7 @@ def _check_expansion(file: Path, size: int) -> None:
 # ---- one reader for each kind of file ------------------------------------------------------------------------
 
 
-def _csv(file: Path, text: str | None, how: Reading) -> Table:
+def _csv(file: Path, text: Which | None, how: Reading) -> Table:
     pd = pandas_for(file)
     separator = _SEPARATORS.get(how.sep or "comma", how.sep or "comma")
     for name, value in (("sep", separator), ("decimal", how.decimal or ".")):
@@ -122,10 +127,11 @@ def _csv(file: Path, text: str | None, how: Reading) -> Table:
         header = pd.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         table = pd.read_csv(file, low_memory=False, **options)
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file}: it is not written in {error.encoding}: save it as UTF-8, or say what it is, for example "
-            'encoding="latin-1" (on the command line --encoding latin-1)'
-        ) from error
+        wide = file.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
+        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
+        name = "utf-16" if wide else "latin-1"
+        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
+        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
     except LookupError as error:
         raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
     names = [str(name) for name in header.iloc[0]]
@@ -133,16 +139,17 @@ def _csv(file: Path, text: str | None, how: Reading) -> Table:
     if twice:
         raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
     if not isinstance(table.index, pd.RangeIndex):
-        hint = separated_otherwise(names) or ": give each a name"
+        hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
         raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
     columns = {str(name): table[name].to_numpy() for name in table.columns}
-    if text in columns:  # an agent may be called NA, or 007
-        told = pd.read_csv(file, usecols=[text], dtype=str, keep_default_na=False, **options)
-        columns[text] = told[text].to_numpy(dtype=object)
+    written = [name for name in table.columns if text is not None and text(str(name))]
+    if written:  # an agent may be called NA, or 007
+        told = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
+        columns |= {str(name): told[name].to_numpy(dtype=object) for name in written}
     return Table(columns)
 
 
-def _parquet(file: Path, text: str | None, how: Reading) -> Table:
+def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     pd = pandas_for(file)
     try:
         from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
@@ -154,14 +161,14 @@ def _parquet(file: Path, text: str | None, how: Reading) -> Table:
     return Table({str(name): table[name].to_numpy() for name in table.columns})
 
 
-def _netcdf(file: Path, text: str | None, how: Reading) -> Table:
+def _netcdf(file: Path, text: Which | None, how: Reading) -> Table:
     found = load_sst(file, date=how.date, box=how.box, stride=1 if how.stride is None else how.stride)
     places, celsius = found.points()
     columns = {"lon": places[:, 0], "lat": places[:, 1], "sst": celsius}
     return Table(columns, (found.converted,) if found.converted else ())
 
 
-def _npz(file: Path, text: str | None, how: Reading) -> Table:
+def _npz(file: Path, text: Which | None, how: Reading) -> Table:
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.given import as_numbers, check_finite, check_whole, column_names, is_nothing
+from fleetgp.given import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]
@@ -31,6 +31,7 @@ def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: in
     >>> [y.tolist() for _, y in shards]
     [[1.0, 2.0], [3.0, 4.0]]
     """
+    check_aligned(X, y, "", ("X", "y"), stacklevel=2)
     inputs, observations = _checked(X, y)
     check_whole("agents", agents, least=0)
     check_whole("seed", seed, least=0)
@@ -48,6 +49,10 @@ def partition_by_label(X: object, y: object, labels: Sequence[object] | NDArray[
     >>> names, [y.tolist() for _, y in shards]
     (['b', 'a'], [[1.0, 3.0], [2.0]])
     """
+    check_aligned(X, y, "", ("X", "y"), stacklevel=2)
+    check_aligned(X, labels, "", ("X", "labels"), stacklevel=2)
+    if not hasattr(X, "iloc"):
+        check_aligned(y, labels, "", ("y", "labels"), stacklevel=2)
     inputs, observations = _checked(X, y)
     missing = [row for row, label in enumerate(labels) if not is_present(label)]
     if missing:

@@ -15,9 +15,15 @@ FILLS = (-9999.0, -999.0, -99.0, 99.0, 999.0, 9999.0, -99999.0, 99999.0, -999999
          9.969209968386869e36, -9.969209968386869e36)  # fmt: skip
 #: A fill value lies this many widths of the other values away from them.
 FAR = 5.0
+#: Any other value may be one if it comes so often, and there are so many different others: of counts there are fewer.
+REPEATED, DISTINCT = 3, 10
 LONGITUDE_NAMES = ("lon", "longitude", "long", "lng", "lons", "longitudes")
 #: Rows that come again are told of from this share, and this number, on.
 DUPLICATED_SHARE, DUPLICATED_LEAST = 0.05, 5
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
@@ -28,25 +34,38 @@ def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
     return found
 
 
-def fill_value(values: Array) -> tuple[float, int] | None:
+def fill_value(values: Array, *, repeated: bool = False, among: Array | None = None) -> tuple[float, int] | None:
     """A value that looks like a fill value, and how often it comes; None if there is none. NaN is passed over.
+
+    repeated: so does any lowest or highest value that comes often. For a target only: inputs repeat, as a mooring does.
+    among: other values that were there before, to judge these by.
 
     >>> fill_value(np.array([12.1, 13.0, -9999.0, 12.7])), fill_value(np.array([-9999.0, 0.0, 9000.0]))
     ((-9999.0, 1), None)
+    >>> fill_value(np.append(np.linspace(6, 25, 50), [-99.9] * 3), repeated=True)
+    (-99.9, 3)
     """
-    known = values[np.isfinite(values)]
-    ends = np.array([known.min(), known.max()]) if known.size else known
-    if not is_any_of(ends, FILLS).any():
-        return None
+    new = values[np.isfinite(values)]
+    known = new if among is None else np.concatenate([among, new])
     rest = known[~is_any_of(known, FILLS)]
+    for value in np.unique(new[is_any_of(new, FILLS)]).tolist():
+        if _far(value, rest):
+            return value, int((new == value).sum())
+    if repeated and rest.size:
+        for end in (float(rest.min()), float(rest.max())):
+            others = rest[rest != end]
+            often = len(rest) - len(others) >= REPEATED and bool((new == end).any())
+            if often and len(np.unique(others)) >= DISTINCT and _far(end, others):
+                return end, int((new == end).sum())
+    return None
+
+
+def _far(value: float, rest: Array) -> bool:
     if not rest.size:
-        return None
+        return False
     low, high = float(rest.min()), float(rest.max())
     width = high - low if high > low else max(abs(high), 1.0)
-    for end in ends[is_any_of(ends, FILLS)].tolist():
-        if end < low - FAR * width or end > high + FAR * width:
-            return end, int((known == end).sum())
-    return None
+    return value < low - FAR * width or value > high + FAR * width
 
 
 def mixed_longitudes(name: str, values: Array) -> str:
@@ -79,35 +98,78 @@ def duplicated_rows(rows: Array) -> int:
     return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * len(rows) else 0
 
 
-def refuse_suspicious(columns: Array, names: Sequence[str], where: str, *, fills: bool) -> None:
-    """One clear error for fill values (unless they were dealt with) and mixed longitudes in the columns of a table."""
-    for name, values in zip(names, columns.T, strict=True):
-        found = fill_value(values) if fills else None
+def refuse_suspicious(
+    columns: Array, names: Sequence[str], where: str, *, fills: bool, of_agent: bool = False, among: Array | None = None
+) -> None:
+    """One clear error for fill values (unless they were dealt with) and mixed longitudes in the columns of a table.
+
+    The last column is the target.  of_agent: the rows are a running agent's, whose settings are in fleet.toml.
+    among: rows that were there before, to judge these by.
+    """
+    for column, (name, values) in enumerate(zip(names, columns.T, strict=True)):
+        before = None if among is None else among[:, column]
+        found = fill_value(values, repeated=column == len(names) - 1, among=before) if fills else None
         if found is not None:
             value = f"{found[0]:.10g}"
-            raise InputError(
-                f"{where}: column {name!r} has the value {value} {found[1]} times, far from all others: is it a fill "
-                f"value? Say so (fill=[{value}], on the command line --fill {value}), and its rows count as missing; "
+            remedy = (
+                f"Say so (fill = [{float(value)!r}] in the agent's table of fleet.toml), and its rows are gaps; "
+                "or say there that all values are real (fill = [])"
+                if of_agent
+                else f"Say so (fill=[{value}], on the command line --fill {value}), and its rows count as missing; "
                 "or say that all values are real (fill=[], --fill none)"
+            )
+            raise InputError(
+                f"{where}: column {name!r} has the value {value} {times(found[1])}, far from all others: is it a fill "
+                f"value? {remedy}"
             )
         mixed = mixed_longitudes(name, values[np.isfinite(values)])
         if mixed:
             raise InputError(f"{where}: {mixed}")
 
 
+def are_dates(values: Array) -> bool:
+    """Whether all values are days as whole numbers, YYYYMMDD.
+
+    >>> are_dates(np.array([20240131.0, 20240201.0])), are_dates(np.array([20240131.0, 20240132.0]))
+    (True, False)
+    """
+    if not values.size or (values < 1900_01_01).any() or (values > 2100_12_31).any() or (values % 1.0).any():
+        return False
+    years, rest = np.divmod(values.astype(int), 10_000)
+    months, days = np.divmod(rest, 100)
+    if ((months < 1) | (months > 12) | (days < 1)).any():
+        return False
+    first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
+    lengths = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
+    return bool((days <= lengths.astype(int)).all())
+
+
+def _told_of_input(name: str, values: Array) -> list[str]:
+    if len(values) > 1 and values.min() == values.max():
+        return [f"input {name!r} has one value only: its length-scale cannot be learned. Leave it out"]
+    if are_dates(values):
+        return [
+            f"input {name!r} looks like dates, YYYYMMDD: as numbers the last day of a month and the next day are far "
+            "apart. Give days since some moment"
+        ]
+    return []
+
+
 def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
     """The same as sentences, for data that did not come from a file; and rows that come twice."""
     told = []
     for name, values in zip((*names, "y"), (*inputs.T, observations), strict=True):
-        found = fill_value(values)
+        found = fill_value(values, repeated=values is observations)
         if found is not None:
             told.append(
-                f"{name} has the value {found[0]:.10g} {found[1]} times, far from all others: if it is a fill value, "
+                f"{name} has the value {found[0]:.10g} {times(found[1])}, far from all others: if it is a fill value, "
                 "remove these rows"
             )
         mixed = mixed_longitudes(name, values)
         if mixed:
             told.append(mixed)
+        if values is not observations:
+            told += _told_of_input(name, values)
     copies = duplicated_rows(np.column_stack([inputs, observations]))
     if copies:
         told.append(

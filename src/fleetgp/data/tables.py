@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.formats import FORMATS, Reading, Table, pandas_for, read_table, separated_otherwise
+from fleetgp.data.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
 from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.files import whole
 from fleetgp.given import as_names, as_numbers, is_nothing
 
@@ -45,20 +45,26 @@ def read_observations(
     missing: Literal["refuse", "drop"] = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
+    of_agent: bool = False,
 ) -> Observations:
     """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
+    of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
     """
     if missing not in ("refuse", "drop"):
         raise unknown_name("missing", missing, ("refuse", "drop"))
     as_names(inputs, "inputs")
-    table = read_columns(path, [*inputs, target, *([agent] if agent else [])], text=agent, reading=reading)
-    numbers = np.column_stack([numeric(table.columns[name], name, path) for name in (*inputs, target)])
+    table = read_columns(
+        path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
+    )
+    settable = reading is None or reading.settable
+    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in (*inputs, target)])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
-    refuse_suspicious(numbers, (*inputs, target), str(path), fills=fill is None or len(fill) > 0)
+    judged = fill is None or len(fill) > 0
+    refuse_suspicious(numbers, (*inputs, target), str(path), fills=judged, of_agent=of_agent)
     sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
     labels: tuple[str, ...] | None = None
     if agent is not None:
@@ -67,9 +73,10 @@ def read_observations(
         labels = tuple(_text(value) for value in table.columns[agent][sound])
     bad = np.flatnonzero(~sound)
     if bad.size and missing == "refuse":
+        setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
         raise InputError(
             f"{path}: {bad.size} of {len(sound)} rows have missing or infinite values (first: row {bad[0] + 1}): "
-            'fill them, or drop them (missing="drop", on the command line --missing drop)'
+            f'fill them, or drop them (missing="drop", {setting})'
         )
     if not sound.any():
         raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
@@ -82,34 +89,52 @@ def read_observations(
 
 
 def read_columns(
-    path: str | Path, names: Sequence[str], *, text: str | None = None, reading: Reading | None = None
+    path: str | Path, names: Sequence[str], *, text: Which | None = None, reading: Reading | None = None
 ) -> Table:
     """A table that has some columns of the same length, or one error that says which there are."""
     table = read_table(path, text=text, reading=reading)
     for name in names:
         if name not in table.columns:
             have = ", ".join(name if name == name.strip() else repr(name) for name in table.columns)
-            raise InputError(
-                f"{path}: there is no column {name!r}; it has {have}{separated_otherwise(list(table.columns))}"
-            )
+            settable = reading is None or reading.settable
+            hint = separated_otherwise(list(table.columns), settable=settable)
+            raise InputError(f"{path}: there is no column {name!r}; it has {have}{hint}")
     lengths = {len(table.columns[name]) for name in names}
     if len(lengths) > 1:
         raise InputError(f"{path}: the columns {list(names)} have different lengths: {sorted(lengths)}")
     return table
 
 
-def numeric(values: Any, name: str, path: str | Path) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error."""
-    array = np.asarray(values)
+def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read."""
+    array, reading = np.asarray(values), reading or Reading()
     hint = ""
     if array.dtype.kind == "O":
         array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
         comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
-        hint = ". Are these decimal commas? Then say so (--decimal ,)" if comma else ""
+        how = "say so (--decimal ,)" if reading.settable else "write points"
+        hint = f". Are these decimal commas? Then {how}" if comma else ""
+        row = _first_text(array, reading.decimal or ".")
+        if row is not None:  # one such cell makes texts of all others
+            raise InputError(
+                f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
+                f"(first: row {row + 1}){hint}"
+            )
     try:
         return as_numbers(array, f"{path}: column {name!r} must hold numbers")
     except InputError as error:
         raise InputError(f"{error}{hint}") from error
+
+
+def _first_text(values: Any, decimal: str) -> int | None:
+    """The first row of a column whose text is no number; None if there is none."""
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            try:
+                float(value.replace(decimal, ".").replace("_", "no number"))  # Python would read 1_000
+            except ValueError:
+                return row
+    return None
 
 
 def check_ending(path: str | Path) -> None:
