@@ -21,12 +21,12 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.timing import Table, median, once, seconds
-from fleetgp.dense import DenseExpert, compiled_likelihoods
-from fleetgp.expert import Expert, evaluate
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
-from fleetgp.moments import MomentsExpert
-from fleetgp.threads import blas_threads, cores
+from fleetgp.gp.dense.engine import DenseExpert, compiled_likelihoods
+from fleetgp.gp.expert import Expert, evaluate
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.linalg.threads import blas_threads, cores
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 import fleetgp as fg
-from fleetgp.agent.certificates import make_certificate
+from fleetgp.agent.description.certificates import make_certificate
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, as_topology
-from fleetgp.network.session import OPERATOR
+from fleetgp.network.zenoh.session import OPERATOR
 from tests.hosts import Hosts, unavailable
 from tests.processes import Processes
 

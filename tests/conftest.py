@@ -21,9 +21,9 @@ from threadpoolctl import ThreadpoolController
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.expert import ENGINES, Expert
+from fleetgp.gp.expert import ENGINES, Expert
+from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.graph import Topology
-from fleetgp.kernels import Kernel, SquaredExponential
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,7 +69,7 @@ def every_graph(agents: int) -> dict[str, Topology]:
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
 import os, signal, sys
-from fleetgp.kept import Kept
+from fleetgp.storage.kept import Kept
 left, put = int(sys.argv.pop(1)), Kept.put
 
 def put_and_stop(self, name, piece):

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.client import AgentClient
 from fleetgp.agent.description import read_description
-from fleetgp.agent.example import fleet_text, free_ports
 from fleetgp.data.partition import Shard
 from fleetgp.errors import NetworkError
+from fleetgp.operator.client import AgentClient
+from fleetgp.operator.example import fleet_text, free_ports
 
 
 class Processes:

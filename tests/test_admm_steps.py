@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.dense import DenseExpert
-from fleetgp.expert import Expert
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.training.curvature import Curvature
 from fleetgp.training.edges import best_pace
 from fleetgp.training.floor import Floor

@@ -21,10 +21,8 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.agent.agenda import Agenda, Item, Question, Trained, Wish, agree_on_agenda
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.checkpoint import Checkpoint
-from fleetgp.agent.client import AgentClient
 from fleetgp.agent.description import PREDICTORS, TRAINERS, Description, read_description
-from fleetgp.agent.example import fleet_text, free_ports
+from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
@@ -32,6 +30,8 @@ from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError, NetworkError, NumericalError
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
+from fleetgp.operator.client import AgentClient
+from fleetgp.operator.example import fleet_text, free_ports
 from tests.conftest import paper_shards
 
 MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)
@@ -295,7 +295,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
 def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from fleetgp.agent.journal import Journal
+    from fleetgp.agent.disk.journal import Journal
 
     disk, writing, real = threading.Event(), threading.Event(), Journal.append
 
@@ -479,8 +479,8 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
 
 def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of an agenda, the last of a training: each is asked for, and nobody is left out."""
-    from fleetgp.network.links import Links
     from fleetgp.network.wire import decode
+    from fleetgp.network.zenoh.links import Links
 
     lost: list[int] = []
     real = Links.send
@@ -504,7 +504,7 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_whoever_misses_deadlines_again_and_again_is_left_out_for_longer(tmp_path: Path) -> None:
-    from fleetgp.agent.membership import Record
+    from fleetgp.agent.membership.membership import Record
 
     description, _ = describe(tmp_path, 2, round=5)
     alone = Agent(description, "a0", Log("a0", file=tmp_path / "a0.log"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fleetgp.agent.example import write_example
 from fleetgp.cli.app import app
+from fleetgp.operator.example import write_example
 from tests.conftest import paper_shards
 from tests.processes import Processes
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import fleetgp as fg
 from fleetgp.cli.app import app
-from fleetgp.model import load_model
 from fleetgp.progress import Progress, Remembering
+from fleetgp.storage.model import load_model
 from tests.conftest import interrupted_after
 
 FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent", "boat"]
@@ -275,7 +275,7 @@ def test_what_cannot_be_is_refused_before_any_work(folder: Path) -> None:
 
 def test_a_resumed_answer_is_of_the_same_model(folder: Path) -> None:
     """Blocks of another kernel, seed or graph are not taken."""
-    from fleetgp.answers import ask
+    from fleetgp.storage.answers import ask
 
     run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
     model, queries = load_model("m"), np.array([[0.5, 40.5]])

@@ -15,11 +15,11 @@ import xarray as xr
 from PIL import Image
 
 import fleetgp as fg
-from fleetgp.agent.example import write_example
 from fleetgp.errors import InputError
 from fleetgp.files import check_folder, check_writable
-from fleetgp.model import Model, load_model, save_model
+from fleetgp.operator.example import write_example
 from fleetgp.progress import Progress, Remembering
+from fleetgp.storage.model import Model, load_model, save_model
 from tests.test_cli import FIT, run, wrong
 from tests.test_tables import packed
 
@@ -148,7 +148,7 @@ def test_points_that_nobody_knows_anything_about_are_told_of(folder: Path) -> No
 
 
 def test_many_blocks_tell_of_points_outside_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.answers.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.storage.answers.BLOCK", 2)
     pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
     told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
     assert told.count("3 of 5 points are no better known") == 1

@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fleetgp import dense, lapack, threads
-from fleetgp.dense import DenseExpert, evaluate_batch
 from fleetgp.errors import NumericalError
-from fleetgp.expert import Expert, evaluate
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.dense import engine as dense
+from fleetgp.gp.dense.engine import DenseExpert, evaluate_batch
+from fleetgp.gp.expert import Expert, evaluate
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.linalg import lapack, threads
 from tests.conftest import paper_shards, positive_definite
 
 THETA = np.array([1.2, 0.3, 1.3, 0.1])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
 
 
 def test_draws_have_the_kernels_covariance() -> None:
@@ -27,8 +27,8 @@ def test_draws_have_the_kernels_covariance() -> None:
 
 
 def test_features_reproduce_the_kernel_to_rounding() -> None:
-    from fleetgp.chebyshev import polynomials
     from fleetgp.data.synthetic import _feature_count, _square_root
+    from fleetgp.gp.chebyshev import polynomials
 
     x = np.linspace(-1, 1, 200)
     for ratio in (0.3, 2.0, 7.0, 40.0):

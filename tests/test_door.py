@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetgp.agent.certificates import make_authority, make_certificate
-from fleetgp.agent.client import AgentClient
-from fleetgp.agent.example import free_ports
-from fleetgp.network.door import HANDSHAKES, MOST_SILENT, Allowance, Door, begins_tls
+from fleetgp.agent.description.certificates import make_authority, make_certificate
+from fleetgp.network.zenoh.door import HANDSHAKES, MOST_SILENT, Allowance, Door, begins_tls
+from fleetgp.operator.client import AgentClient
+from fleetgp.operator.example import free_ports
 from tests.test_agent import describe, running, serving, until
 
 #: More than anything here takes, on any machine: only a hang is longer.
@@ -147,7 +147,7 @@ def test_silence_crowds_nobody_out() -> None:
 
 
 def test_whose_handshakes_fail_is_turned_away_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.network.door.FAILURES_PER_SECOND_HERE", 0.0)  # however slow this machine is
+    monkeypatch.setattr("fleetgp.network.zenoh.door.FAILURES_PER_SECOND_HERE", 0.0)  # however slow this machine is
     with a_door(answer=b"") as (door, port):
         for _ in range(int(HANDSHAKES)):
             with connected(port, "127.0.0.5") as connection:

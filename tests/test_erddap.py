@@ -18,9 +18,9 @@ from scipy.io import netcdf_file
 from typer.testing import CliRunner
 
 from fleetgp.cli.app import app
-from fleetgp.data import download_mur, load_sst
-from fleetgp.data import erddap as module
 from fleetgp.errors import InputError, NetworkError
+from fleetgp.io import download_mur, load_sst
+from fleetgp.io import erddap as module
 from fleetgp.progress import Progress
 
 xr = pytest.importorskip("xarray")
@@ -152,7 +152,7 @@ class Griddap(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("fleetgp.data.erddap.time.sleep", lambda _: None)
+    monkeypatch.setattr("fleetgp.io.erddap.time.sleep", lambda _: None)
     (tmp_path / "served").mkdir()
     running: Any = ThreadingHTTPServer(("127.0.0.1", 0), Griddap)
     running.asked, running.trouble, running.folder = [], [], tmp_path / "served"

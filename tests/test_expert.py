@@ -13,10 +13,10 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from fleetgp.dense import DenseExpert, cross_covariance
 from fleetgp.errors import NumericalError
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.dense.engine import DenseExpert, cross_covariance
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
 
 THETA = np.array([1.2, 0.4, 1.3, 0.2])
 

@@ -11,9 +11,10 @@ import pytest
 import xarray as xr
 
 import fleetgp as fg
-from fleetgp.data import partition, partition_by_label, read_observations
+from fleetgp.data import partition, partition_by_label
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_numbers
+from fleetgp.io import read_observations
 from tests.conftest import paper_shards
 
 THETA = list(fg.PAPER_THETA)

@@ -15,9 +15,9 @@ from unittest import mock
 import pytest
 
 from fleetgp.agent import logs
-from fleetgp.agent.launch import Launched
 from fleetgp.agent.logs import Log
 from fleetgp.errors import StorageError
+from fleetgp.operator.launch import Launched
 
 
 def documents(*files: Path) -> list[dict[str, Any]]:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.gossip import Gossip
-from fleetgp.agent.hello import Hello
-from fleetgp.agent.membership import INCARNATION_LEAP, Membership, Record, decode_records, encode_records
-from fleetgp.agent.neighbourhood import HEARTBEAT
+from fleetgp.agent.membership.gossip import Gossip
+from fleetgp.agent.membership.hello import Hello
+from fleetgp.agent.membership.membership import INCARNATION_LEAP, Membership, Record, decode_records, encode_records
+from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.errors import NetworkError
+from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.graph import Graph
-from fleetgp.hyperparameters import LOG_RANGE
 
 EVENTS = ["deliver", "lose", "cut", "heal", "ready", "crash", "restart"]
 GRAPHS = [Graph.path(4), Graph.cycle(5), Graph.star(5), Graph.complete(4), Graph.path(2)]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fleetgp.agent import metrics
-from fleetgp.agent.example import free_ports
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import CONNECTIONS, Metrics
+from fleetgp.operator.example import free_ports
 
 
 class _Agent:

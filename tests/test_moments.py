@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.basis import Basis, Box
-from fleetgp.chebyshev import coefficients, degree_for, expansion_error, fejer_weights, interpolation, nodes
-from fleetgp.dense import DenseExpert
 from fleetgp.errors import InputError
-from fleetgp.expert import Expert, tolerance
-from fleetgp.grid import Moments
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
-from fleetgp.moments import MomentsExpert
+from fleetgp.gp.basis import Basis, Box
+from fleetgp.gp.chebyshev import coefficients, degree_for, expansion_error, fejer_weights, interpolation, nodes
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.expert import Expert, tolerance
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.grid import Moments
 from tests.conftest import mostly_long, paper_shards
 
 SE = KERNELS["se"]

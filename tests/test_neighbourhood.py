@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetgp.agent.hello import Hello
-from fleetgp.agent.membership import Membership, Record
-from fleetgp.agent.neighbourhood import HEARTBEAT, LONGEST_PENALTY, STEADY_SECONDS, Neighbourhood
+from fleetgp.agent.membership.hello import Hello
+from fleetgp.agent.membership.membership import Membership, Record
+from fleetgp.agent.membership.neighbourhood import HEARTBEAT, LONGEST_PENALTY, STEADY_SECONDS, Neighbourhood
 from fleetgp.graph import Graph
 
 

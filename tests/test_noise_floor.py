@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
-from fleetgp.model import Model, load_model, save_model
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.storage.model import Model, load_model, save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards
 

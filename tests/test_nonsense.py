@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.agent.agenda import MOST_POINTS, Item, Question, Trained, _facts, _item, _queries, _rows
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.client import AgentClient
-from fleetgp.agent.hello import Hello
-from fleetgp.agent.membership import Record
+from fleetgp.agent.membership.hello import Hello
+from fleetgp.agent.membership.membership import Record
 from fleetgp.agent.node import HELLOS
 from fleetgp.agent.requests import MOST_WAITING, Asked, Requests
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
 from fleetgp.network.frames import _content
-from fleetgp.network.links import EpochOverError, Links
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
 from fleetgp.network.wire import Frame, Part, decode, encode
+from fleetgp.network.zenoh.links import EpochOverError, Links
+from fleetgp.operator.client import AgentClient
 from tests.test_agent import MODEL, QUERIES, ask, describe, running, serving, until
 
 GOOD = Item(MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"))

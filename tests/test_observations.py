@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.journal import Journal
+from fleetgp.agent.disk.journal import Journal
+from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.disk.recorder import WAITING, Recorder
 from fleetgp.agent.logs import Log
-from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.recorder import WAITING, Recorder
 from fleetgp.errors import InputError, NetworkError, StorageError
 from tests.disks import tiny_disk
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import FleetGPWarning
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import PredictionOptions, predict_in_units, prediction_method
-from fleetgp.training.normalize import Scaling
 from tests.conftest import paper_shards
 
 THETA = fg.PAPER_THETA

@@ -10,13 +10,13 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.consensus.samples import augmented, sample
 from fleetgp.errors import InputError
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import PredictionOptions, predict, prediction_method
 from fleetgp.prediction.selection import Selection, bridged, select
-from fleetgp.training.augment import augmented, sample
 from tests.conftest import alternating_path, every_graph, mostly_long
 
 THETA = (0.5, 0.4, 1.3, 0.2)

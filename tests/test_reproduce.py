@@ -17,8 +17,8 @@ import fleetgp as fg
 from fleetgp.experiments import communication, paper, prediction, prediction_report, training
 from fleetgp.experiments.cells import Cell, run_cells
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
-from fleetgp.kept import Kept
 from fleetgp.progress import Progress
+from fleetgp.storage.kept import Kept
 from tests.conftest import interrupted_after
 
 SOURCE = Path(__file__).resolve().parents[2] / "shared" / "paper.tex"
@@ -179,8 +179,8 @@ def test_the_papers_exclusions_and_what_is_scaled() -> None:
 
 def test_the_papers_constants_are_unstable_for_large_agents() -> None:
     """The reason for scaling: at the optimum the curvature in log sigma_eps is 2 N_i, and 2 (L + rho) is 11,000."""
-    from fleetgp.expert import Expert
-    from fleetgp.kernels import as_kernel
+    from fleetgp.gp.expert import Expert
+    from fleetgp.gp.kernels import as_kernel
 
     field = fg.synthetic_field(8_100, seed=0)
     expert = Expert(field.inputs, field.observations, as_kernel("se"), 0)

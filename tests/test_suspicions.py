@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetgp as fg
-from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.arrays import Array
 from fleetgp.data.suspicions import FILLS, fill_value, is_any_of
-from fleetgp.data.tables import read_observations
 from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.io.tables import read_observations
 
 # ---- what an agent is told ------------------------------------------------------------------------------------
 

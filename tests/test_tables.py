@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from fleetgp.data import Reading, partition, partition_by_label, read_observations
-from fleetgp.data.sst import load_sst
+from fleetgp.data import partition, partition_by_label
 from fleetgp.errors import InputError
+from fleetgp.io import Reading, read_observations
+from fleetgp.io.sst import load_sst
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -275,7 +276,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_unopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zeros, packed a thousandfold; the limit is lowered so that they need not be gigabytes."""
-    monkeypatch.setattr("fleetgp.data.formats.UNPACKED", 1 << 24)
+    monkeypatch.setattr("fleetgp.io.formats.UNPACKED", 1 << 24)
     count = (1 << 27) // 8
     with (
         zipfile.ZipFile(tmp_path / "t.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,

@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.consensus.samples import augmented, sample
 from fleetgp.data import Shard
-from fleetgp.kernels import KERNELS
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.progress import Progress
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.augment import augmented, sample
 from tests.conftest import alternating_path, mostly_long, paper_shards
 
 THETA0 = fg.PAPER_THETA0

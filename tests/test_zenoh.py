@@ -15,16 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 import fleetgp as fg
-from fleetgp.agent.certificates import Credentials, make_certificate
+from fleetgp.agent.description.certificates import Credentials, make_certificate
 from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
-from fleetgp.network.links import Links
-from fleetgp.network.session import Security
 from fleetgp.network.testing import check_network
 from fleetgp.network.wire import Frame, Part, encode
-from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
+from fleetgp.network.zenoh.epoch import NeighbourLostError, ZenohNetwork
+from fleetgp.network.zenoh.links import Links
+from fleetgp.network.zenoh.session import Security
 
 zenoh = pytest.importorskip("zenoh")
 
@@ -160,7 +160,7 @@ def test_replayed_and_late_frames_are_not_taken() -> None:
 
 @pytest.mark.parametrize("method", ["dec-apx-gp", "dec-gapx-gp"])
 def test_training_over_sockets_equals_training_in_process(method: str) -> None:
-    from fleetgp.kernels import as_kernel
+    from fleetgp.gp.kernels import as_kernel
     from fleetgp.training import TrainingOptions, train, training_method
 
     field = fg.synthetic_field(160, seed=2)

@@ -8,20 +8,20 @@ to print its help, need not wait for NumPy and SciPy.
 
 from __future__ import annotations
 
+from fleetgp.version import __version__ as __version__
+
 TYPE_CHECKING = False  # as in typing, which takes longer to load than all of this
 if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.fleet import Fleet
+    from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
-    from fleetgp.hyperparameters import Hyperparameters
-    from fleetgp.model import Model, load_model, save_model
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Prediction
+    from fleetgp.storage.model import Model, load_model, save_model
     from fleetgp.training import TRAINING_METHODS, Fit
-
-__version__ = "0.1.0"
 
 __all__ = [
     "PAPER_THETA",
@@ -57,8 +57,8 @@ _HOMES = {
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "fleet": ("Fleet",),
     "graph": ("Graph", "GraphSequence"),
-    "hyperparameters": ("Hyperparameters",),
-    "model": ("Model", "load_model", "save_model"),
+    "gp.hyperparameters": ("Hyperparameters",),
+    "storage.model": ("Model", "load_model", "save_model"),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
     "prediction": ("PREDICTION_METHODS", "Prediction"),
     "training": ("TRAINING_METHODS", "Fit"),

@@ -10,11 +10,11 @@ import numpy as np
 from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import NonsenseError
-from fleetgp.hyperparameters import LOG_RANGE, sound_log_theta
+from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
 from fleetgp.network.sound import LARGEST
-from fleetgp.training.normalize import Scaling
 
 STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
 #: More points are not answered at once.

@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 
 from fleetgp.agent.agenda import Agenda, Item, Trained, Wish, agree_on_agenda
-from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import Description
+from fleetgp.agent.disk.checkpoint import Checkpoint
+from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.disk.recorder import Recorder, Reply
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership import View
+from fleetgp.agent.membership.membership import View
 from fleetgp.agent.node import Node, StoppedError
-from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.recorder import Recorder, Reply
 from fleetgp.agent.requests import Asked, Requests, told_answer
 from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.files import own_folder
-from fleetgp.hyperparameters import names as hyperparameter_names
-from fleetgp.hyperparameters import sound_log_theta
-from fleetgp.kernels import as_kernel
-from fleetgp.network.links import EpochOverError
-from fleetgp.network.zenoh import NeighbourLostError, ZenohNetwork
+from fleetgp.gp.hyperparameters import names as hyperparameter_names
+from fleetgp.gp.hyperparameters import sound_log_theta
+from fleetgp.gp.kernels import as_kernel
+from fleetgp.network.zenoh.epoch import NeighbourLostError, ZenohNetwork
+from fleetgp.network.zenoh.links import EpochOverError
 from fleetgp.prediction import predict_in_units, prediction_method
 from fleetgp.training import train, training_method
 from fleetgp.training.starts import SPANS

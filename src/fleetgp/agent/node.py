@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.gossip import Gossip
-from fleetgp.agent.hello import Hello, longest
 from fleetgp.agent.inbox import Action, Inbox
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership import Membership, View
-from fleetgp.agent.neighbourhood import HEARTBEAT, Neighbourhood
+from fleetgp.agent.membership.gossip import Gossip
+from fleetgp.agent.membership.hello import Hello, longest
+from fleetgp.agent.membership.membership import Membership, View
+from fleetgp.agent.membership.neighbourhood import HEARTBEAT, Neighbourhood
 from fleetgp.errors import NetworkError
-from fleetgp.hyperparameters import sound_log_theta
-from fleetgp.network.links import EpochOverError, Links
-from fleetgp.network.session import Security
-from fleetgp.network.zenoh import ZenohNetwork
+from fleetgp.gp.hyperparameters import sound_log_theta
+from fleetgp.network.zenoh.epoch import ZenohNetwork
+from fleetgp.network.zenoh.links import EpochOverError, Links
+from fleetgp.network.zenoh.session import Security
 
 #: Seconds for which a view must stand still before an agent declares itself ready for it.
 SETTLE = 0.15

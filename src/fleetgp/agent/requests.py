@@ -12,7 +12,7 @@ from typing import Any
 from fleetgp.agent.agenda import Question, Trained, Wish
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership import View
+from fleetgp.agent.membership.membership import View
 from fleetgp.errors import NetworkError
 from fleetgp.prediction import Prediction
 

@@ -20,8 +20,8 @@ from fleetgp.agent.inbox import Inbox
 from fleetgp.agent.requests import Asked
 from fleetgp.agent.status import status_of
 from fleetgp.errors import FleetGPError, InputError, unknown_name
-from fleetgp.network.session import OPERATOR, prefix_of
 from fleetgp.network.sound import LARGEST
+from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 
 #: A longer request is refused, and so is longer waiting.
 MAX_REQUEST_BYTES = 8 * 2**20

@@ -18,7 +18,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.starting, self.came = True, False
+        self.starting, self.came, self.told = True, False, False
 
     def install(self) -> None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where somebody ignores it
@@ -62,5 +62,8 @@ def main() -> None:
 
 
 def _ended_well(error: BaseException) -> bool:
-    """Whether a command that was interrupted ended as it wants to, having said so itself."""
-    return isinstance(error, SystemExit) and error.code in (None, 0, INTERRUPTED)
+    """Whether a command that was interrupted ended as it wants to, having said so itself.
+
+    Typer ends in silence with the same code where the signal comes while it reads the arguments.
+    """
+    return isinstance(error, SystemExit) and (error.code in (None, 0) or INTERRUPTION.told)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from fleetgp.answers import Answers, ask
 from fleetgp.cli.options import (
     ASKED,
     BOX,
@@ -35,9 +34,10 @@ from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
-from fleetgp.model import Model, load_model
-from fleetgp.outside import told_of_outside
+from fleetgp.fleet.outside import told_of_outside
 from fleetgp.prediction import prediction_method
+from fleetgp.storage.answers import Answers, ask
+from fleetgp.storage.model import Model, load_model
 from fleetgp.units import readable_bytes
 
 
@@ -119,7 +119,7 @@ def map_(
 
     [cyan]fleetgp map model/ --grid 200x200 --within 0.2 --out map.nc[/cyan]
     """
-    from fleetgp.maps import axes_of, cells_within, check_names, on_all_cells, save_map
+    from fleetgp.storage.maps import axes_of, cells_within, check_names, on_all_cells, save_map
 
     known = load_model(model)
     _warn_of_model(known, model)

@@ -51,6 +51,7 @@ def _interrupted(ctx: Any, told: str) -> int:
     going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
     kept = "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
     complain(f"interrupted; {told or kept}")
+    INTERRUPTION.told = True
     return INTERRUPTED
 
 

@@ -17,8 +17,8 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.standing import names_of, standing
 from fleetgp.cli.talking import FILE, Telling, ask_all, description_of
-from fleetgp.data import Reading, read_observations
 from fleetgp.errors import InputError, NetworkError, shortened, unknown_name
+from fleetgp.io import Reading, read_observations
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_seconds
 
@@ -44,7 +44,7 @@ def status(file: FILE, as_json: Json = False) -> None:
     [cyan]fleetgp status fleet.toml[/cyan]
     """
     description = description_of(file)
-    from fleetgp.agent.resilience import split_by, split_warning
+    from fleetgp.operator.resilience import split_by, split_warning
 
     told = ask_all(description)
     cuts = split_by(description)
@@ -82,7 +82,7 @@ def ask(
 
     [cyan]fleetgp ask fleet.toml --agent auv3 points.csv --out answer.csv[/cyan]
     """
-    from fleetgp.agent.client import AgentClient
+    from fleetgp.operator.client import AgentClient
 
     description = description_of(file)
     check_answer_file(out, points)
@@ -246,7 +246,7 @@ def retrain(
 
     [cyan]fleetgp retrain fleet.toml --agent auv3[/cyan]
     """
-    from fleetgp.agent.client import AgentClient
+    from fleetgp.operator.client import AgentClient
 
     description = description_of(file)
     if not 0.0 < seconds <= 86_400.0:

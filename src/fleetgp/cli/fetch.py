@@ -12,9 +12,9 @@ from rich.markup import escape
 from fleetgp.cli.options import Json, Quiet, four_sides
 from fleetgp.cli.output import bold, emit
 from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.data import download_mur, load_sst
-from fleetgp.data.erddap import SERVER
 from fleetgp.files import check_writable, whole
+from fleetgp.io import download_mur, load_sst
+from fleetgp.io.erddap import SERVER
 
 
 def download(

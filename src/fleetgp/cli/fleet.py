@@ -46,8 +46,8 @@ def certs(
 
     [cyan]fleetgp certs fleet.toml[/cyan]
     """
-    from fleetgp.agent.certificates import check_name, make_certificate
-    from fleetgp.network.session import OPERATOR
+    from fleetgp.agent.description.certificates import check_name, make_certificate
+    from fleetgp.network.zenoh.session import OPERATOR
 
     if folder.suffix == ".toml":
         if agents or hosts:
@@ -127,9 +127,9 @@ def up(
 
     [cyan]fleetgp ask boats/fleet.toml --agent boat3 boats/points.csv --out answer.csv[/cyan]
     """
-    from fleetgp.agent.example import write_example
-    from fleetgp.agent.launch import Launched
-    from fleetgp.agent.resilience import split_by, split_warning
+    from fleetgp.operator.example import write_example
+    from fleetgp.operator.launch import Launched
+    from fleetgp.operator.resilience import split_by, split_warning
 
     if example:
         write_example(file)

@@ -26,13 +26,14 @@ from fleetgp.cli.options import (
 )  # fmt: skip
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.data import Observations, Shard, partition, partition_by_label, read_edges, read_observations
+from fleetgp.data import Shard, partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.graph import GRAPHS, Graph
-from fleetgp.model import Model, check_target, load_model, save_model
+from fleetgp.io import Observations, read_edges, read_observations
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
+from fleetgp.storage.model import Model, check_target, load_model, save_model
 from fleetgp.training import training_method
 
 

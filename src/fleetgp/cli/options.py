@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fleetgp.data.formats import Reading
 from fleetgp.errors import InputError
+from fleetgp.io.formats import Reading
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]

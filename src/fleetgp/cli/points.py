@@ -10,10 +10,10 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.cli.output import warn
-from fleetgp.data.formats import Reading
-from fleetgp.data.tables import check_ending, numeric, read_columns, write_columns
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
+from fleetgp.io.formats import Reading
+from fleetgp.io.tables import check_ending, numeric, read_columns, write_columns
 
 ADDED = ("mean", "standard_deviation", "agents")
 

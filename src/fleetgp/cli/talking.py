@@ -33,7 +33,7 @@ def description_of(file: Path) -> Description:
 
 
 def request(description: Description, agent: str, verb: str, seconds: float, **content: Any) -> Any:
-    from fleetgp.agent.client import AgentClient
+    from fleetgp.operator.client import AgentClient
 
     with AgentClient(description, agent) as client:
         return client.request(verb, seconds, **content)
@@ -41,7 +41,7 @@ def request(description: Description, agent: str, verb: str, seconds: float, **c
 
 def ask_all(description: Description) -> dict[str, dict[str, Any]]:
     """Every agent's status, or its error; all at once, since some may not answer."""
-    from fleetgp.agent.client import AgentClient
+    from fleetgp.operator.client import AgentClient
 
     def one(name: str) -> dict[str, Any]:
         try:

@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.experiments.figures import map_figure, training_figure
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.given import check_whole
-from fleetgp.hyperparameters import names
+from fleetgp.gp.hyperparameters import names
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, FigureBase
 
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard, synthetic_field
-from fleetgp.hyperparameters import names
+from fleetgp.gp.hyperparameters import names
 from fleetgp.prediction import Prediction
 from fleetgp.training import Fit
 

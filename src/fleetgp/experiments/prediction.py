@@ -13,11 +13,11 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.data import load_sst
 from fleetgp.errors import InputError
 from fleetgp.experiments.cells import Cell
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.experiments.paper import FLEETS, QUALITY
+from fleetgp.io import load_sst
 from fleetgp.prediction import prediction_method
 
 #: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).

@@ -6,12 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from fleetgp import __version__
 from fleetgp.experiments import communication, prediction, prediction_report, training, training_report
 from fleetgp.experiments.cells import run_cells
 from fleetgp.experiments.report import Report
-from fleetgp.kept import Kept
 from fleetgp.progress import Listener
+from fleetgp.storage.kept import Kept
+from fleetgp.version import __version__
 
 EXPERIMENTS = ("training", "prediction", "communication")
 

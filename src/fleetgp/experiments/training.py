@@ -13,7 +13,7 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.experiments.cells import Cell
 from fleetgp.experiments.paper import FLEETS, SIZES, trained
-from fleetgp.hyperparameters import names
+from fleetgp.gp.hyperparameters import names
 from fleetgp.training import training_method
 
 #: The paper's constants: penalty, stiffness of the linearized step (L_i and kappa_i), rounds, tolerance.

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import NonsenseError
-from fleetgp.hyperparameters import LOG_RANGE
+from fleetgp.gp.hyperparameters import LOG_RANGE
 
 #: Larger coordinates and observations are refused everywhere.
 LARGEST = 1e100

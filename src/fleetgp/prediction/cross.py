@@ -13,12 +13,12 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.basis import Basis, Box
-from fleetgp.chebyshev import degree_for
-from fleetgp.dense import DensePosterior, cross_covariance
-from fleetgp.expert import Posterior
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.training.reductions import Reduction
+from fleetgp.consensus.reductions import Reduction
+from fleetgp.gp.basis import Basis, Box
+from fleetgp.gp.chebyshev import degree_for
+from fleetgp.gp.dense.engine import DensePosterior, cross_covariance
+from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.hyperparameters import Hyperparameters
 
 #: What the common basis may miss of k(x, x), on average over the box.
 DROP = 1e-15

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.cholesky import factorize
 from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
 from fleetgp.errors import NumericalError
+from fleetgp.linalg.cholesky import factorize
 from fleetgp.network import Network
 from fleetgp.network.sound import check_told
 from fleetgp.prediction.cross import Carrier

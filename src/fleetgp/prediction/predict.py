@@ -9,11 +9,15 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome, Status, average_items
+from fleetgp.consensus.reductions import ByConsensus, ByServer
+from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.dense import DenseExpert
-from fleetgp.expert import Expert, Posterior, condition
-from fleetgp.hyperparameters import Hyperparameters
-from fleetgp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.expert import Expert, condition
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.network import Network
 from fleetgp.prediction import npae
 from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier, common_basis
@@ -21,9 +25,6 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.prediction import Prediction
 from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
 from fleetgp.prediction.selection import Selection, select
-from fleetgp.training.augment import augmented, communication_data
-from fleetgp.training.normalize import Scaling
-from fleetgp.training.reductions import ByConsensus, ByServer
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Interlude, Maximin, NeighbourRule, Outcome, Watch, WithInterludes, iterate, maximum
+from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.graph import Graph
-from fleetgp.hyperparameters import LOG_RANGE
 from fleetgp.network import Incoming, Network
 from fleetgp.training.primal import Local, Primal, Pull
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.network import Ledger
-from fleetgp.training.normalize import Scaling
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import NumericalError
-from fleetgp.expert import Expert, evaluate
+from fleetgp.gp.expert import Expert, evaluate
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
-from fleetgp.training.reductions import Reduction
 
 #: Length-scales of the default starts, as fractions of the reach of the data.
 SPANS = (0.5, 0.15, 0.05)

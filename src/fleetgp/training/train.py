@@ -10,20 +10,20 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Outcome
+from fleetgp.consensus.reductions import Alone, ByConsensus, ByServer, Reduction
+from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
-from fleetgp.expert import Expert
-from fleetgp.kernels import Kernel
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
-from fleetgp.training.augment import augmented, communication_data
 from fleetgp.training.central import CentralTrainer
 from fleetgp.training.edges import EdgeTrainer
 from fleetgp.training.fit import Fit, Start
 from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod, about_unused
-from fleetgp.training.normalize import Scaling, agree_on_scaling
 from fleetgp.training.objective import Objective
 from fleetgp.training.primal import Linearized, Nested, Primal
-from fleetgp.training.reductions import Alone, ByConsensus, ByServer, Reduction
 from fleetgp.training.server import ServerTrainer
 from fleetgp.training.starts import agree_on_magnitudes, best_start, default_starts
 

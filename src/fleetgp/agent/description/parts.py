@@ -1,0 +1,103 @@
+"""The tables of a fleet.toml, field by field. Needs the extra "fleet"."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fleetgp.agent.description.certificates import NAME
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(ge=0.1, le=86_400.0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class AgentPart(_Part):
+    """One agent. data, watch, missing, fill and metrics concern it alone: the others need not have the same."""
+
+    name: Name
+    endpoint: str
+    data: Place
+    neighbours: list[str] = []
+    missing: Literal["refuse", "drop"] = "refuse"
+    fill: list[float] | None = None
+    watch: bool = False
+    metrics: Port | None = None
+
+
+class TrainingPart(_Part):
+    """Options of training, as `Fleet.train` has them, and when to train again.
+
+    again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
+    """
+
+    method: str = "dec-gapx-gp"
+    theta0: list[float] | list[list[float]] | None = None
+    rounds: Count = 2000
+    tol: Fraction = 1e-5
+    rho: Positive | None = None
+    kappa: Positive | None = None
+    nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
+    step: Positive = 1e-5
+    nested_iterations: Count | None = None
+    noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
+    engine: Literal["auto", "dense", "moments"] = "auto"
+    again_with_members: bool = True
+    again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
+
+
+class PredictionPart(_Part):
+    """Options of prediction, as `Fleet.predict` has them."""
+
+    method: str = "dec-nn-grbcm"
+    rounds: Count = 20_000
+    tol: Positive = 1e-6
+    eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
+    engine: Literal["auto", "dense", "moments"] = "auto"
+
+
+class TimeoutsPart(_Part):
+    """Seconds. connect: to find the others at the start.  round: for a round, the longest local computation included.
+    lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
+    """
+
+    connect: Seconds = 30.0
+    round: Seconds = 30.0
+    lease: Seconds = 5.0
+    ask: Seconds = 60.0
+
+
+class TlsPart(_Part):
+    """The folder that `fleetgp certs` made, or the three files, in which {name} stands for the agent's name."""
+
+    folder: Place | None = None
+    authority: Place | None = None
+    certificate: Place | None = None
+    key: Place | None = None
+
+
+class FleetPart(_Part):
+    """The whole file."""
+
+    name: Name
+    inputs: Annotated[list[str], Field(min_length=1)]
+    target: str
+    kernel: Literal["se", "matern12", "matern32", "matern52"] = "se"
+    normalize: bool = True
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    state: Place = "state"
+    checkpoint_rounds: Count = 10
+    training: TrainingPart = TrainingPart()
+    prediction: PredictionPart = PredictionPart()
+    timeouts: TimeoutsPart = TimeoutsPart()
+    tls: TlsPart | None = None
+    agent: Annotated[list[AgentPart], Field(min_length=1)]

@@ -1,0 +1,1 @@
+"""What an agent keeps on its disk: a journal of observations, and checkpoints of its training."""

@@ -1,0 +1,163 @@
+"""An agent's own data: a file, which may grow, and rows that were told to it. Nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fleetgp.agent.disk.journal import Journal
+from fleetgp.arrays import Array
+from fleetgp.data.partition import Shard
+from fleetgp.data.suspicions import is_any_of, refuse_suspicious
+from fleetgp.errors import InputError, shortened
+from fleetgp.files import private_folder, whole
+from fleetgp.io.formats import Reading
+from fleetgp.io.tables import read_observations
+from fleetgp.network.sound import LARGEST
+
+REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
+
+
+class Taken(NamedTuple):
+    """rows: how many a request brought.  repeated: they were there already."""
+
+    rows: int
+    repeated: bool
+
+
+class ObservationStore:
+    """inputs, target: the columns of the file.  kept: the journal of told rows.
+
+    watched: somebody may be writing to the file; of a CSV only whole lines count.
+    Any thread may append and read; one refreshes.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        inputs: Sequence[str],
+        target: str,
+        kept: Path,
+        *,
+        missing: Literal["refuse", "drop"] = "refuse",
+        fill: Sequence[float] | None = None,
+        watched: bool = False,
+    ) -> None:
+        self.file, self.columns, self.kept = file, (*inputs, target), kept
+        self.missing, self.fill, self.watched = missing, fill, watched
+        self.dropped = 0
+        self._stamp: tuple[int, int] | None = None
+        self._writing = threading.Lock()
+        self._table = self._read()
+        self.journal = Journal(kept, self.columns, LARGEST)
+
+    @property
+    def rows(self) -> int:
+        return len(self._table) + len(self.journal.rows)
+
+    @property
+    def shard(self) -> Shard:
+        """Both arrays are replaced, never changed: whoever has them keeps what they were."""
+        rows = np.concatenate([self._table, self.journal.rows])
+        return rows[:, :-1], rows[:, -1]
+
+    def append(self, rows: Any, request: str | None = None) -> Taken:
+        """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails.
+
+        request: the name of this batch; one whose name is on disk already is not written again.
+        """
+        values = self._checked(rows)
+        name = uuid.uuid4().hex if request is None else request
+        if not isinstance(name, str) or REQUEST.fullmatch(name) is None:
+            raise InputError(
+                f"expected a request of 1 to 64 letters, digits, dashes and underscores, got {shortened(name)}"
+            )
+        with self._writing:
+            # What was taken once is not judged again: the file may have changed since.
+            values = self._without_gaps(values, judged=not self.journal.knows(name))
+            return Taken(len(values), not self.journal.append(values, name))
+
+    def _without_gaps(self, values: Array, *, judged: bool) -> Array:
+        """Rows without the values that stand for a gap; one clear error for those that seem to, beside the others."""
+        gaps = is_any_of(values, self.fill or ())
+        gapped = np.asarray(gaps.any(axis=1))
+        if gapped.any() and (self.missing == "refuse" or gapped.all()):
+            column = self.columns[int(np.flatnonzero(gaps.any(axis=0))[0])]
+            raise InputError(
+                f"{int(gapped.sum())} of {len(values)} rows have a gap (first: row {np.flatnonzero(gapped)[0] + 1}, "
+                f"column {column!r}; fill is {list(self.fill or ())}): leave these rows out"
+            )
+        values = values[~gapped]
+        if judged:
+            there = np.concatenate([self._table, self.journal.rows])
+            fills = self.fill is None or len(self.fill) > 0
+            refuse_suspicious(values, self.columns, "the new rows", fills=fills, of_agent=True, among=there)
+        return values
+
+    def refresh(self) -> int:
+        """Read the file again if it has changed; by how many rows."""
+        stamp = self._stamped()
+        if stamp is None:
+            raise InputError(f"{self.file}: the file is gone; its rows are still used")
+        if stamp == self._stamp:
+            return 0
+        before = len(self._table)
+        self._table = self._read()
+        return len(self._table) - before
+
+    def _read(self) -> Array:
+        stamp = self._stamped()
+        written = self.watched and self.file.suffix.lower() == ".csv" and self.file.is_file()
+        text = self.file.read_bytes() if written else b""
+        values = None if text and not text.endswith(b"\n") else self._values(self.file)
+        if values is None or (written and self._stamped() != stamp):  # somebody writes to it, perhaps in between
+            return self._read_lines(text[: text.rfind(b"\n") + 1])
+        self._stamp = stamp
+        return values
+
+    def _read_lines(self, text: bytes) -> Array:
+        """The whole lines of a file that is being written; there will be another look at it."""
+        copy = self.kept.with_name("watched.csv")
+        private_folder(copy.parent)
+        with whole(copy) as partial:
+            partial.write_bytes(text)
+        try:
+            return self._values(copy)
+        finally:
+            copy.unlink()
+
+    def _values(self, file: Path) -> Array:
+        *inputs, target = self.columns
+        how = Reading(settable=False)  # the description of a fleet does not have these
+        found = read_observations(
+            file, inputs=inputs, target=target, missing=self.missing, fill=self.fill, reading=how, of_agent=True
+        )
+        self.dropped = found.dropped
+        return self._checked(np.column_stack([found.inputs, found.observations]))
+
+    def _stamped(self) -> tuple[int, int] | None:
+        try:
+            facts = self.file.stat()
+        except OSError:
+            return None
+        return facts.st_mtime_ns, facts.st_size
+
+    def _checked(self, rows: Any) -> Array:
+        wanted = f"rows of {len(self.columns)} numbers ({', '.join(self.columns)})"
+        try:
+            values = np.array(rows, dtype=float)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"expected {wanted}: {error}") from error
+        if values.ndim != 2 or values.shape[1] != len(self.columns) or not len(values):
+            raise InputError(f"expected {wanted}, got the shape {values.shape}")
+        if not np.isfinite(values).all():
+            raise InputError(f"expected {wanted}, got some that are missing or infinite")
+        if np.abs(values).max() > LARGEST:
+            raise InputError(f"some values are beyond {LARGEST:g}: use other units")
+        return values

@@ -1,0 +1,325 @@
+"""Fleet: the front door. Agents with their data, a graph between them, training and prediction."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from fleetgp.arrays import Array, duplicate_rows
+from fleetgp.consensus.reductions import ByConsensus, ByServer, Reduction
+from fleetgp.consensus.scaling import Scaling, agree_on_scaling
+from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.shards import check_shards, warn_of_shards
+from fleetgp.given import as_flag, as_numbers, by_name, check_finite, check_number, check_whole, column_names
+from fleetgp.gp.expert import ENGINES
+from fleetgp.gp.hyperparameters import check_theta
+from fleetgp.gp.kernels import Kernel, as_kernel
+from fleetgp.graph import as_topology
+from fleetgp.network import InProcess, Network
+from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
+from fleetgp.progress import Listener, Progress, Remembering, listening
+from fleetgp.training import Fit, TrainingOptions, train, training_method
+from fleetgp.training.fit import about_floor, disagreement
+from fleetgp.training.floor import check_noise_floor
+from fleetgp.training.train import about_ignored
+
+
+class Fleet:
+    """M agents, each with its own data, linked by a graph.
+
+    shards: a list of (X_i, y_i), one per agent; sizes may differ.
+    graph: "path", "cycle", "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency
+        matrix, or a list of any of them, which repeats over the rounds (time-varying).
+    theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
+    normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
+        consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
+    kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
+    inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
+
+    All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
+    must have the columns of agent 0's, and queries may have more.
+
+    >>> from fleetgp import partition, synthetic_field
+    >>> field = synthetic_field(240, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), graph="path")
+    >>> fit = fleet.train("dec-apx-gp", theta0=[2, 0.5, 1, 1])
+    >>> fit.status, fit.thetas.shape, fit.disagreement < 1e-3
+    ('converged', (4, 4), True)
+    >>> fit.ledger.kinds
+    ('hyperparameters', 'statistics', 'stopping')
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[tuple[Any, Any]],
+        graph: object = "path",
+        *,
+        theta: Sequence[float] | Array | None = None,
+        normalize: bool = False,
+        kernel: str | Kernel = "se",
+        seed: int = 0,
+        inputs: Sequence[str] | None = None,
+    ) -> None:
+        check_whole("seed", seed, least=0)
+        self.shards, self.inputs = check_shards(shards, inputs)
+        self.graph = as_topology(graph, len(self.shards), seed=seed)
+        self.normalize = as_flag(normalize, "normalize")
+        self.kernel = as_kernel(kernel)
+        self.seed = seed
+        self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
+        self.fit: Fit | None = None
+        self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
+        warn_of_shards(self.shards, self.inputs, stacklevel=2)
+
+    @property
+    def agents(self) -> int:
+        return len(self.shards)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.shards[0][0].shape[1])
+
+    def train(
+        self,
+        method: str = "dec-gapx-gp",
+        *,
+        theta0: Sequence[float] | Array | None = None,
+        rounds: int = 2000,
+        tol: float = 1e-5,
+        rho: float | None = None,
+        kappa: float | None = None,
+        lipschitz: float | None = None,
+        nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs",
+        step: float = 1e-5,
+        nested_iterations: int | None = None,
+        noise_floor: float = 1e-3,
+        seed: int | None = None,
+        engine: str = "auto",
+        progress: bool | Listener = False,
+    ) -> Fit:
+        """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+
+        An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
+        itself as `unfinished`; `fit` is of finished trainings only.
+
+        theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
+            None takes three starts from the size of the data.
+        rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary
+            point, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds`
+            rounds. With a central node and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp,
+            fact-gp and g-fact-gp end when no gradient is left above tol, or above rounding.
+        rho: the ADMM penalty. kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of
+            the linearized step. None chooses them from measured curvature and keeps them safe.
+        nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
+            `step` and `nested_iterations` iterations a round.
+        noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
+            deviation with normalize; without, of the power of two at or above the largest standard deviation of one
+            agent's own observations (of their root mean square, if no agent's observations vary). Data without noise
+            have no best sigma_eps above zero: a training that ends at the floor warns, and `at_floor` of the result
+            says who stands there. Starts below it begin at it. 0 switches it off, and nothing is sent for it.
+        seed: draws the samples of the g- methods, per agent.
+        engine: "auto" takes for each agent the cheaper of the two engines that is certified to be exact; "moments"
+            (squared exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK
+            alone. `engine` of the result says what was used.
+        progress: True for a bar on the terminal, or a callable that gets a `Progress`.
+
+        An option that the method does not have is ignored, with a warning that names the methods that have it.
+        """
+        row = training_method(method)
+        self._check_engine(engine)
+        if nested not in ("l-bfgs", "gradient-descent"):
+            raise unknown_name("nested solver", nested, ("l-bfgs", "gradient-descent"))
+        for name, value in {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "step": step}.items():
+            if value is not None:
+                check_number(name, value, above=0.0)
+        check_number("tol", tol, least=0.0)
+        check_whole("rounds", rounds, least=1)
+        if nested_iterations is not None:
+            check_whole("nested_iterations", nested_iterations, least=1)
+        chosen_seed = self.seed if seed is None else seed
+        check_whole("seed", chosen_seed, least=0)
+        options = TrainingOptions(
+            starts=None if theta0 is None else self._check_starts(theta0),
+            rounds=int(rounds),
+            tol=float(tol),
+            rho=rho,
+            kappa=kappa,
+            lipschitz=lipschitz,
+            nested=nested,
+            step=step,
+            nested_iterations=nested_iterations,
+            seed=int(chosen_seed),
+            normalize=self.normalize,
+            engine=engine,
+            noise_floor=check_noise_floor(noise_floor),
+        )
+        ignored = about_ignored(row, options)
+        if ignored:
+            warnings.warn(ignored, FleetGPWarning, stacklevel=2)
+        with listening(progress) as listener:
+            known = options.rounds if tol == 0 else None
+
+            def label(start: int) -> str:
+                return method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
+
+            heard = Remembering(listener)
+
+            def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
+                detail = f"disagreement {disagreement(thetas):.1e}"
+                heard(Progress(label(start), done, known, detail, thetas=thetas, chosen=chosen))
+
+            try:
+                heard(Progress(label(0), 0, known, ""))
+                fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
+            except KeyboardInterrupt as interrupt:
+                interrupt.add_note(self._keep(heard.furthest))
+                raise
+            self.fit = fit
+            if fit.status != "diverged":
+                self.theta, self.unfinished = fit.theta, None
+            for number, start in enumerate(fit.starts):
+                heard(Progress(label(number), start.rounds, start.rounds, start.status))
+        if fit.status != "diverged" and fit.at_floor.any():
+            warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
+        return fit
+
+    def _keep(self, furthest: Progress | None) -> str:
+        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+        if furthest is None or furthest.thetas is None:
+            return "the training was interrupted before its first round: the fleet is as it was"
+        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+        if self.theta is not None and self.unfinished is None:
+            return f"{said}: the fleet keeps the theta that it had"
+        self.fit, self.unfinished = None, furthest
+        self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
+
+    def predict(
+        self,
+        queries: Any,
+        method: str = "dec-nn-grbcm",
+        *,
+        theta: Sequence[float] | Array | None = None,
+        rounds: int = 20_000,
+        tol: float = 1e-6,
+        eta: float = 1e-3,
+        noisy: bool = False,
+        agent: int = 0,
+        seed: int | None = None,
+        engine: str = "auto",
+    ) -> Prediction:
+        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
+
+        queries: an array with the inputs in their order, or a data frame that has them among its columns.
+        theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
+            mean of their estimates), or those given to the fleet.
+        rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many
+            rounds; `status` says which. For NPAE it is relative to what the agents explain of the prior variance.
+        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
+        noisy: the variance of an observation instead of that of f.
+        agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
+        seed: draws the samples of grBCM, per agent.
+        engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
+            where the inputs would be shorter.
+
+        Options that a method does not have are ignored, so that one set can serve a comparison.
+        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
+        """
+        row = prediction_method(method)
+        self._check_engine(engine)
+        points = self._check_queries(queries)
+        if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < self.agents:
+            raise InputError(f"agent must lie between 0 and {self.agents - 1}, got {agent!r}")
+        check_number("tol", tol, above=0.0)
+        check_number("eta", eta, least=0.0, most=1.0)
+        as_flag(noisy, "noisy")
+        check_whole("rounds", rounds, least=1)
+        chosen_seed = self.seed if seed is None else seed
+        check_whole("seed", chosen_seed, least=0)
+        network = InProcess(self.graph)
+        reduction = ByConsensus(network) if row.decentralized else ByServer(network)
+        thetas, scaling = self._model(theta, network, reduction)
+        options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed), engine)
+        found = predict_in_units(row, self.shards, network, self.kernel, thetas, scaling, points, options, noisy=noisy)
+        answer = replace(found, asked=int(agent))
+        told = told_of_outside(points, answer.uninformed, self.shards, self.inputs)
+        if told:
+            unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
+            warnings.warn(told + unfinished, FleetGPWarning, stacklevel=2)
+        return answer
+
+    def _model(
+        self, theta: Sequence[float] | Array | None, network: Network, reduction: Reduction
+    ) -> tuple[Array, Scaling]:
+        """The common theta of all agents (M, P), and the scaling of the observations that belongs to it."""
+        scaling = Scaling() if self.fit is None else self.fit.scaling
+        if self.normalize and self.fit is None:
+            with network.phase("normalize"):
+                scaling = agree_on_scaling(reduction, self.shards)
+        if theta is not None:
+            return np.tile(self._check_theta(theta, "theta"), (self.agents, 1)), scaling
+        if self.theta is None:
+            raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
+        if self.fit is None or self.fit.status == "diverged" or not np.array_equal(self.theta, self.fit.theta):
+            return np.tile(self._check_theta(self.theta, "theta"), (self.agents, 1)), scaling  # as it was set
+        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        with network.phase("model"):
+            log_theta = reduction.total(np.log(self.fit.thetas)) / self.agents
+        return np.tile(np.exp(log_theta), (self.agents, 1)), scaling
+
+    # ---- checks ---------------------------------------------------------------------------------------
+
+    def _check_engine(self, engine: str) -> None:
+        if engine not in ENGINES:
+            raise unknown_name("engine", engine, ENGINES)
+
+    def _check_starts(self, theta0: object) -> Array:
+        array = as_numbers(theta0, "theta0")
+        rows = array if array.ndim == 2 else [array]
+        if not len(rows):
+            raise InputError("theta0 must hold at least one start, but it is empty")
+        return np.log([self._check_theta(row, "theta0") for row in rows])
+
+    def _check_queries(self, queries: Any) -> Array:
+        if column_names(queries, "queries") is not None:
+            queries = self._by_name(queries)
+        points = as_numbers(queries, "queries")
+        if points.size == 0:
+            points = points.reshape(0, self.dimension)
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise InputError(f"queries must have shape (T, {self.dimension}), but their shape is {points.shape}")
+        check_finite(points, "the array of queries")
+        return points
+
+    def _by_name(self, queries: Any) -> Any:
+        """A data frame's columns in the order of the inputs; with a warning as they are, if these have no names."""
+        if self.inputs is not None:
+            return by_name(queries, self.inputs, "queries")
+        warnings.warn(
+            f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
+            "Give the fleet data frames, or inputs=[...]",
+            FleetGPWarning,
+            stacklevel=4,
+        )
+        return queries
+
+    def _check_theta(self, theta: object, name: str) -> Array:
+        values = as_numbers(theta, name)
+        if values.shape == (self.dimension + 2,) and values[-1] == 0:
+            for agent, (inputs, _) in enumerate(self.shards):
+                pair = duplicate_rows(inputs)
+                if pair is not None:
+                    raise InputError(
+                        f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {name} has sigma_eps = 0, "
+                        "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
+                    )
+        return check_theta(values, self.dimension, name)
+
+    def __repr__(self) -> str:
+        points = sum(len(y) for _, y in self.shards)
+        return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

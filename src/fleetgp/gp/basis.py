@@ -1,0 +1,150 @@
+"""A short orthogonal basis of the squared exponential on a box: k(x, x') = sum_i phi_i(x) phi_i(x').
+
+Per axis the kernel on the Chebyshev nodes of the box has few eigenvectors above rounding; products of them over
+the axes, the small ones dropped, make the basis. It depends on theta and the box alone, not on any data, so
+agents that know both have the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.gp.chebyshev import fejer_weights, interpolation, nodes
+from fleetgp.gp.hyperparameters import Hyperparameters
+
+#: Pivots of a 1-D kernel (the first is 1) below this are rounding.
+ROUNDING = 4e-16
+
+
+@dataclass(frozen=True)
+class Box:
+    """The cuboid that holds some inputs: centre and half the width along each axis, which is never quite zero."""
+
+    centre: Array
+    half: Array
+
+    @classmethod
+    def around(cls, inputs: Array) -> Box:
+        low, high = inputs.min(axis=0), inputs.max(axis=0)
+        centre = 0.5 * low + 0.5 * high
+        return cls(centre, np.maximum(np.maximum(0.5 * high - 0.5 * low, 1e-12 * np.abs(centre)), 1e-150))
+
+    def positions(self, inputs: Array) -> Array:
+        """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""
+        return np.asarray((inputs - self.centre) / self.half)
+
+    def contains(self, inputs: Array) -> bool:
+        return bool((np.abs(inputs - self.centre) <= self.half * (1 + 1e-12)).all())
+
+    def joined(self, other: Box) -> Box:
+        """The smallest box that holds both."""
+        corners = [box.centre + sign * box.half for box in (self, other) for sign in (-1.0, 1.0)]
+        return Box.around(np.stack(corners))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """phi_a along one axis: exp(-h^2 (t - t')^2) = sum_a phi_a(t) phi_a(t') for t, t' in [-1, 1].
+
+    spectrum: (r,) the mean of phi_a^2 over the interval, descending.
+    """
+
+    h: float
+    nodes: Array
+    pivots: IntArray
+    triangle: Array
+    rotation: Array
+    at_nodes: Array
+    spectrum: Array
+
+    @classmethod
+    def of(cls, h: float, count: int) -> Axis:
+        """From `count` nodes: a pivoted Cholesky finds the rank, a small eigenproblem the order.
+
+        The rank is where the pivots reach rounding; the eigenproblem, of the size of the rank, sorts by what matters
+        on the interval. (An eigendecomposition of all nodes costs several times as much.)
+        """
+        t = nodes(count)
+        matrix = np.exp(-((h * (t[:, None] - t)) ** 2))
+        factor, pivots, rank, _ = lapack.dpstrf(matrix, lower=1, tol=ROUNDING, overwrite_a=1)
+        rows = pivots - 1
+        lower = np.tril(factor[:, :rank])
+        columns = np.empty_like(lower)
+        columns[rows] = lower
+        spectrum, rotation = np.linalg.eigh(columns.T @ (fejer_weights(count)[:, None] * columns))
+        order = np.arange(rank)[::-1]
+        rotation = rotation[:, order]
+        return cls(
+            h, t, rows[:rank], lower[:rank], rotation, columns @ rotation, np.maximum(spectrum[order], ROUNDING**2)
+        )
+
+    def on(self, fine: int) -> Array:
+        """phi at `fine` Chebyshev nodes, (fine, r)."""
+        return np.asarray(interpolation(len(self.nodes), fine) @ self.at_nodes)
+
+    def at(self, positions: Array) -> Array:
+        """phi anywhere, inside the interval or not, (N, r): the coordinates of k(t, .) on the interval."""
+        cross = np.exp(-((self.h * (self.nodes[self.pivots, None] - positions)) ** 2))
+        return np.asarray(solve_triangular(self.triangle, cross, lower=True, check_finite=False).T @ self.rotation)
+
+
+class Basis:
+    """Products of the axes' functions whose dropped rest is at most `drop` of k(x, x) on average over the box."""
+
+    def __init__(self, h: Hyperparameters, box: Box, counts: tuple[int, ...], drop: float) -> None:
+        self.signal = h.signal
+        self.box = box
+        self.counts = counts
+        scaled = box.half / np.asarray(h.length_scales)
+        self.axes = tuple(Axis.of(float(ratio), count) for ratio, count in zip(scaled, counts, strict=True))
+        self.kept = kept(tuple(axis.spectrum for axis in self.axes), drop)
+
+    @property
+    def rank(self) -> int:
+        return int(self.kept.shape[1])
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(len(axis.spectrum) for axis in self.axes)
+
+    @cached_property
+    def flat(self) -> IntArray:
+        """(r,) the kept products as positions in the whole grid of products."""
+        return np.asarray(np.ravel_multi_index(tuple(self.kept), self.ranks), dtype=np.int64)
+
+    def at(self, points: Array) -> Array:
+        """phi at points anywhere, (N, r)."""
+        positions = self.box.positions(points)
+        product = self.signal * np.ones((len(points), 1))
+        for d, axis in enumerate(self.axes):
+            product = product * axis.at(positions[:, d])[:, self.kept[d]]
+        return np.asarray(product)
+
+
+def kept(spectra: tuple[Array, ...], drop: float) -> IntArray:
+    """(D, r): the products of eigenvalues to keep, so that the dropped ones sum to at most `drop` of the whole."""
+    products = spectra[0]
+    for spectrum in spectra[1:]:
+        products = np.multiply.outer(products, spectrum)
+    flat = products.ravel()
+    ascending = np.argsort(flat)
+    dropped = int(np.searchsorted(np.cumsum(flat[ascending]), drop * flat.sum(), side="right"))
+    chosen = np.sort(ascending[min(dropped, len(flat) - 1) :])
+    return np.stack(np.unravel_index(chosen, products.shape))
+
+
+def spectrum_step(h: float) -> int:
+    """Where h is in a table in steps of 10 %."""
+    return int(np.ceil(np.log(min(max(h, 1e-2), 1e3)) / np.log(1.1)))
+
+
+@cache
+def typical_spectrum(step: int) -> Array:
+    """The spectrum of an axis with h at a step of the table: to guess a rank without any work."""
+    h = 1.1**step
+    return Axis.of(h, int(np.ceil(24 + 15 * h))).spectrum if h < 40.0 else np.full(int(8.5 * h), 1.0 / h)

@@ -1,0 +1,1 @@
+"""The dense engine: the exact likelihood and posterior by LAPACK."""

@@ -1,0 +1,41 @@
+"""What every engine answers with: the value of a likelihood, and a posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetgp.arrays import Array
+from fleetgp.gp.basis import Basis
+from fleetgp.gp.hyperparameters import Hyperparameters
+
+#: exp(2 * 150) is still far inside the range of a double.
+LARGEST_LOG = 150.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """l(theta) = (y'C^-1 y + log|C|) / 2, its gradient in log theta, the jitter it needed, and the engine.
+
+    error: a bound on the error of the likelihood beyond that of the dense engine; 0 for the dense engine.
+    """
+
+    nll: float
+    gradient: Array
+    jitter: float
+    engine: str = "dense"
+    error: float = 0.0
+
+
+class Posterior(Protocol):
+    """f | D_i at fixed theta."""
+
+    engine: str
+    jitter: float
+    hyperparameters: Hyperparameters
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]: ...
+
+    def explained_variance(self, queries: Array) -> Array: ...
+
+    def projected(self, basis: Basis, queries: Array) -> Array: ...

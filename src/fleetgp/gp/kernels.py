@@ -1,0 +1,138 @@
+"""Covariance functions: the paper's separable squared exponential, and the Matern family.
+
+A kernel states one scalar rule, its profile phi(s) and slope -phi'(s) of the scaled squared distance
+s = sum_d (x_d - x'_d)^2 / l_d^2; the base turns it into matrices and log-gradients.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.gp.hyperparameters import Hyperparameters
+
+
+def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
+    """s_ij between rows that are already divided by the length-scales; (N, D), (N', D) -> (N, N').
+
+    One matrix product; the rows are centred first, since |a|^2 + |b|^2 - 2ab loses digits far from the
+    origin. With one argument the diagonal is exactly zero.
+    """
+    centre = left.mean(axis=0) if len(left) else 0.0
+    a = left - centre
+    b = a if right is None else right - centre
+    a_square, b_square = np.einsum("nd,nd->n", a, a), np.einsum("nd,nd->n", b, b)
+    s = a @ (-2.0 * b.T)
+    s += a_square[:, None]
+    s += b_square
+    np.maximum(s, 0.0, out=s)
+    if right is None:
+        np.fill_diagonal(s, 0.0)
+    return s
+
+
+class Kernel(abc.ABC):
+    r"""k(x, x') = sigma_f^2 phi(s), with s the scaled squared distance."""
+
+    name: ClassVar[str]
+    #: Whether profile and slope are one function, as for the squared exponential.
+    slope_is_value: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        """phi(s) and -phi'(s). May overwrite s, and may return one array for both."""
+
+    def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        """k(left, right), (N, N'); with right=None k(left, left)."""
+        scales = np.asarray(h.length_scales)
+        s = scaled_squared_distance(left / scales, None if right is None else right / scales)
+        value, _ = self.profile_and_slope(s)
+        value *= h.signal**2
+        return value
+
+    def log_gradient(self, left: Array, right: Array, h: Hyperparameters) -> Array:
+        """d k(left, right) / d (log l_1 .. log l_D, log sigma_f), (D + 1, N, N').
+
+        For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
+        """
+        scales = np.asarray(h.length_scales)
+        s = scaled_squared_distance(left / scales, right / scales)
+        value, slope = self.profile_and_slope(s)
+        per_axis = ((left[:, None, :] - right[None, :, :]) / scales) ** 2
+        gradient = 2.0 * h.signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
+        return np.concatenate([gradient, 2.0 * h.signal**2 * value[None]])
+
+
+class SquaredExponential(Kernel):
+    r"""The paper's kernel: sigma_f^2 exp(-sum_d (x_d - x'_d)^2 / l_d^2), without a factor 1/2.
+
+    A length-scale here is sqrt(2) times one of scikit-learn or GPyTorch.
+
+    >>> h = Hyperparameters.from_theta([2.0, 1.5, 0.1])
+    >>> round(SquaredExponential()(np.array([[0.0]]), np.array([[2.0]]), h).item() / 1.5**2, 12)
+    0.367879441171
+    """
+
+    name = "se"
+    slope_is_value = True
+
+    def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        np.negative(s, out=s)
+        np.exp(s, out=s)
+        return s, s
+
+
+class Matern12(Kernel):
+    """sigma_f^2 exp(-r), r = sqrt(s): rough fields."""
+
+    name = "matern12"
+
+    def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        r = np.sqrt(s)
+        value = np.exp(-r)
+        # The slope multiplies a squared distance, so its pole at r = 0 never counts.
+        return value, np.divide(value, 2.0 * r, out=np.zeros_like(r), where=r > 0.0)
+
+
+class Matern32(Kernel):
+    """sigma_f^2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
+
+    name = "matern32"
+
+    def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        r = np.sqrt(3.0 * s)
+        decay = np.exp(-r)
+        return (1.0 + r) * decay, 1.5 * decay
+
+
+class Matern52(Kernel):
+    """sigma_f^2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
+
+    name = "matern52"
+
+    def profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        r = np.sqrt(5.0 * s)
+        decay = np.exp(-r)
+        return (1.0 + r + r * r / 3.0) * decay, (5.0 / 6.0) * (1.0 + r) * decay
+
+
+KERNELS: dict[str, Kernel] = {k.name: k for k in (SquaredExponential(), Matern12(), Matern32(), Matern52())}
+
+
+def as_kernel(kernel: str | Kernel) -> Kernel:
+    """A kernel by name or as itself.
+
+    >>> as_kernel("se").name
+    'se'
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        raise InputError(f"kernel must be a name or a Kernel, but {type(kernel).__name__} came")
+    if kernel not in KERNELS:
+        raise unknown_name("kernel", kernel, KERNELS)
+    return KERNELS[kernel]

@@ -1,0 +1,183 @@
+"""Data on a box as a weighted Chebyshev grid, and sums over them of the functions of a basis.
+
+A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one weight a
+node: the data are read once, and the grid stands for them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.gp.basis import Basis, Box
+from fleetgp.gp.chebyshev import interpolation, nodes, polynomials, to_nodes
+
+#: The largest weighted grid, in nodes: 32 MB.
+LARGEST_GRID = 4_000_000
+#: How many observations a pass takes at a time: their polynomials stay in cache.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Data on a box as a weighted Chebyshev grid.
+
+    sum_n f(x_n) = sum_g weights_g f(node_g) and sum_n y_n f(x_n) = sum_g responses_g f(node_g) for every
+    polynomial f of degree below the grid's along each axis.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.uniform(0, 3, (500, 1)), rng.standard_normal(500)
+    >>> m = Moments.of(Box.around(x), (9,), x, y)
+    >>> grid = m.box.centre + m.box.half * nodes(9)
+    >>> bool(abs(m.weights @ grid**8 - (x**8).sum()) < 1e-9 * (x**8).sum())
+    True
+    """
+
+    box: Box
+    weights: Array
+    responses: Array
+    squares: float
+    count: int
+
+    @classmethod
+    def of(cls, box: Box, sizes: Sequence[int], inputs: Array, observations: Array) -> Moments:
+        """One pass over the data."""
+        weights, responses = _gridded(box.positions(inputs), (np.ones(len(inputs)), observations), sizes)
+        return cls(box, weights, responses, float(observations @ observations), len(observations))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.weights.shape
+
+    def __add__(self, other: Moments) -> Moments:
+        """The moments of the union of two data sets on the same box and grid."""
+        if self.sizes != other.sizes or not np.array_equal(
+            [self.box.centre, self.box.half], [other.box.centre, other.box.half]
+        ):
+            raise ValueError("moments can be added on the same box and grid only: move one first")
+        return Moments(
+            self.box,
+            self.weights + other.weights,
+            self.responses + other.responses,
+            self.squares + other.squares,
+            self.count + other.count,
+        )
+
+    def coarser(self, sizes: Sequence[int]) -> Moments:
+        """The same moments on a coarser grid: exact for polynomials of its degree."""
+        if tuple(sizes) == self.sizes:
+            return self
+        maps = [interpolation(coarse, fine) for coarse, fine in zip(sizes, self.sizes, strict=True)]
+        return replace(self, weights=contract(self.weights, maps), responses=contract(self.responses, maps))
+
+    def moved(self, box: Box) -> Moments:
+        """The same moments on a box that encloses this one: the grid is data like any other."""
+        axes = np.meshgrid(*(nodes(size) for size in self.sizes), indexing="ij")
+        points = self.box.centre + self.box.half * np.stack([axis.ravel() for axis in axes], axis=1)
+        grids = _gridded(box.positions(points), (self.weights.ravel(), self.responses.ravel()), self.sizes)
+        return replace(self, box=box, weights=grids[0], responses=grids[1])
+
+
+def _gridded(positions: Array, values: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
+    """sum_n value_n f(t_n) as weights on the nodes, for each of some values (N,)."""
+    sums = [np.zeros(tuple(sizes)) for _ in values]
+    rest = int(np.prod(sizes[1:], dtype=np.int64))
+    step = max(16, min(CHUNK, LARGEST_GRID // rest))
+    for start in range(0, len(positions), step):
+        part = slice(start, start + step)
+        tables = [polynomials(positions[part, d], size) for d, size in enumerate(sizes)]
+        product = np.ones((1, tables[0].shape[1]))
+        for table in tables[1:]:
+            product = (product[:, None, :] * table[None, :, :]).reshape(-1, table.shape[1])
+        for total, value in zip(sums, values, strict=True):
+            total += ((tables[0] * value[part]) @ product.T).reshape(total.shape)
+    return [contract(total, [to_nodes(size).T for size in sizes]) for total in sums]
+
+
+def contract(tensor: Array, matrices: Sequence[Array]) -> Array:
+    """(n_1, .., n_D) with one (n_d, q_d) for each axis -> (q_1, .., q_D); never a Kronecker product."""
+    for matrix in matrices:
+        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
+    return tensor
+
+
+@cache
+def _pairs(rank: int) -> tuple[IntArray, IntArray, IntArray]:
+    """The unordered pairs (a, b), a <= b, of a rank, and the (rank, rank) table of their positions."""
+    first, second = np.triu_indices(rank)
+    table = np.empty((rank, rank), dtype=np.intp)
+    table[first, second] = table[second, first] = np.arange(len(first))
+    return first, second, table
+
+
+@lru_cache(maxsize=8)
+def _gathering(kept_bytes: bytes, ranks: tuple[int, ...]) -> IntArray:
+    """(r, r): where the pairs of kept products are among the products of pairs."""
+    chosen = np.frombuffer(kept_bytes, dtype=np.intp).reshape(len(ranks), -1)
+    index = np.zeros((chosen.shape[1],) * 2, dtype=np.intp)
+    for row, rank in zip(chosen, ranks, strict=True):
+        first, _, table = _pairs(rank)
+        index *= len(first)
+        index += table[np.ix_(row, row)]
+    return index
+
+
+class Grid:
+    """A basis on the grid of some moments: sums over the data of its functions and of their products."""
+
+    def __init__(self, basis: Basis, moments: Moments) -> None:
+        self.basis = basis
+        self.moments = moments
+        self.positions = [nodes(size) for size in moments.sizes]
+        self.functions = [axis.on(size) for axis, size in zip(basis.axes, moments.sizes, strict=True)]
+        used = tuple((basis.kept.max(axis=1) + 1).tolist())
+        self._pairs = []
+        if len(used) == 1:  # one axis: no products of products, and no table of pairs, which would be long
+            self._only = self.functions[0][:, basis.kept[0]]
+            return
+        for functions, rank in zip(self.functions, used, strict=True):
+            first, second, _ = _pairs(rank)
+            self._pairs.append(functions[:, first] * functions[:, second])
+        self._index = _gathering(np.ascontiguousarray(basis.kept, dtype=np.intp).tobytes(), used)
+
+    def along(self, axis: int, power: int, tensor: Array) -> Array:
+        """The tensor times a power of the position along an axis."""
+        shape = [1] * tensor.ndim
+        shape[axis] = -1
+        return np.asarray(tensor * (self.positions[axis] ** power).reshape(shape))
+
+    def products(self, weights: Array) -> Array:
+        """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
+        if not self._pairs:
+            return np.asarray(self.basis.signal**2 * (self._only.T @ (weights[:, None] * self._only)))
+        return np.asarray(self.basis.signal**2 * contract(weights, self._pairs).ravel().take(self._index))
+
+    def quadratic(self, matrix: Array) -> Array:
+        """phi' matrix phi at the nodes of the grid."""
+        if not self._pairs:
+            return np.asarray(self.basis.signal**2 * ((self._only @ matrix) * self._only).sum(axis=1))
+        shape = tuple(pair.shape[1] for pair in self._pairs)
+        sums = np.bincount(self._index.ravel(), matrix.ravel(), minlength=int(np.prod(shape)))
+        return self.basis.signal**2 * contract(sums.reshape(shape), [pair.T for pair in self._pairs])
+
+    def sums(self, weights: Array) -> Array:
+        """sum_n phi_i, of all products of the axes' functions, dropped ones too, flat."""
+        return np.asarray(self.basis.signal * contract(weights, self.functions).ravel())
+
+    def combination(self, coefficients: Array) -> Array:
+        """sum_i coefficient_i phi_i at the nodes of the grid."""
+        whole = np.zeros(self.basis.ranks)
+        whole.flat[self.basis.flat] = coefficients
+        return self.basis.signal * contract(whole, [functions.T for functions in self.functions])
+
+    @property
+    def largest(self) -> Array:
+        """(r,) the largest |phi_i| on the grid."""
+        peak = np.full(self.basis.rank, self.basis.signal)
+        for row, functions in zip(self.basis.kept, self.functions, strict=True):
+            peak *= np.abs(functions).max(axis=0)[row]
+        return peak

@@ -1,0 +1,21 @@
+"""Communication graphs: who can talk to whom, fixed or varying over time.
+
+A graph is a frozen list of undirected edges between agents 0 .. M-1, always connected. A sequence of
+graphs repeats with its period; each graph may be disconnected as long as their union is not. Both offer
+`agents`, `at(round)`, `union`, `period` and `diameter`, so that algorithms need not know which they have.
+"""
+
+from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon, require_connected
+from fleetgp.graph.sequence import GraphSequence, Topology
+from fleetgp.graph.topology import GRAPHS, as_topology
+
+__all__ = [
+    "GRAPHS",
+    "Graph",
+    "GraphSequence",
+    "Topology",
+    "as_topology",
+    "metropolis_weights",
+    "perron_epsilon",
+    "require_connected",
+]

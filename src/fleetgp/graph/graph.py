@@ -1,0 +1,278 @@
+"""A communication graph: a frozen list of undirected edges, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import GraphError, InputError
+from fleetgp.given import as_numbers, check_finite
+
+
+class Graph:
+    """An undirected graph without self-loops; connected, unless it is one of a sequence (`connected=False`).
+
+    Directed edges are kept sorted by receiver, then sender: every sum over neighbours runs in this order,
+    whichever agents a process hosts, which makes results equal to the last bit.
+
+    >>> g = Graph.path(4)
+    >>> g.diameter, g.degrees.tolist(), g.edges.tolist()
+    (3, [1, 2, 2, 1], [[0, 1], [1, 2], [2, 3]])
+    """
+
+    period = 1
+
+    def __init__(self, agents: int, edges: Iterable[Sequence[int]], *, connected: bool = True) -> None:
+        if agents < 1:
+            raise GraphError(f"a graph needs at least one agent, but {agents} came")
+        pairs = np.array([tuple(edge) for edge in edges], dtype=np.int64).reshape(-1, 2)
+        if pairs.size and (pairs.min() < 0 or pairs.max() >= agents):
+            wrong = pairs[((pairs < 0) | (pairs >= agents)).any(axis=1)][0].tolist()
+            raise GraphError(f"edge {wrong} names an agent outside 0 .. {agents - 1}")
+        loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
+        if loops.size:
+            raise GraphError(f"agents {_listed(np.unique(loops))} have an edge to themselves: remove the self-loops")
+        self.agents = agents
+        self.edges: IntArray = np.unique(np.sort(pairs, axis=1), axis=0)
+        if connected:
+            require_connected(self)
+
+    # ---- structure ------------------------------------------------------------------------------------
+
+    @cached_property
+    def directed(self) -> IntArray:
+        """(2E, 2) rows (receiver, sender), sorted."""
+        both = np.concatenate([self.edges, self.edges[:, ::-1]])
+        return both[np.lexsort((both[:, 1], both[:, 0]))]
+
+    @cached_property
+    def degrees(self) -> IntArray:
+        return np.bincount(self.edges.ravel(), minlength=self.agents).astype(np.int64)
+
+    @cached_property
+    def sparse_adjacency(self) -> csr_array:
+        receivers, senders = self.directed.T
+        return csr_array((np.ones(len(receivers)), (receivers, senders)), shape=(self.agents, self.agents))
+
+    @property
+    def adjacency(self) -> Array:
+        return np.asarray(self.sparse_adjacency.toarray(), dtype=float)
+
+    @property
+    def laplacian(self) -> Array:
+        """L = D - A."""
+        return np.diag(self.degrees.astype(float)) - self.adjacency
+
+    @cached_property
+    def components(self) -> list[list[int]]:
+        count, labels = connected_components(self.sparse_adjacency, directed=False)
+        return [np.flatnonzero(labels == c).tolist() for c in range(count)]
+
+    def neighbours(self, agent: int) -> list[int]:
+        receivers, senders = self.directed.T
+        return [int(j) for j in senders[receivers == agent]]
+
+    @cached_property
+    def diameter(self) -> int:
+        """The longest shortest path; the number of rounds a flood needs.
+
+        Levels of a breadth-first search from a central root bound it from above while single searches
+        bound it from below (iFUB), so that a few searches do where M would be needed.
+        """
+        if self.agents == 1:
+            return 0
+        far = int(np.argmax(self._distances(int(np.argmax(self.degrees)))))
+        from_far = self._distances(far)
+        other = int(np.argmax(from_far))
+        lower = int(from_far[other])
+        middle = from_far + self._distances(other)
+        on_path = np.flatnonzero((middle == lower) & (from_far == lower // 2))
+        levels = self._distances(int(on_path[0]))
+        for level in range(int(levels.max()), 0, -1):
+            if lower >= 2 * level:
+                return lower
+            for node in np.flatnonzero(levels == level):
+                lower = max(lower, int(self._distances(int(node)).max()))
+        return lower
+
+    def _distances(self, source: int) -> IntArray:
+        order, parents = breadth_first_order(self.sparse_adjacency, source, directed=False)
+        distances = np.zeros(self.agents, dtype=np.int64)
+        for node in order[1:]:
+            distances[node] = distances[parents[node]] + 1
+        return distances
+
+    @cached_property
+    def algebraic_connectivity(self) -> float:
+        """The second smallest eigenvalue of the Laplacian; 0 for one agent."""
+        if self.agents == 1:
+            return 0.0
+        if self.agents <= 1500:
+            return float(np.linalg.eigvalsh(self.laplacian)[1])
+        return _fiedler_value(self)
+
+    # ---- weights --------------------------------------------------------------------------------------
+
+    def perron(self, epsilon: float | None = None) -> Array:
+        """P = I - epsilon L, the paper's averaging matrix; epsilon strictly inside (0, 1/Delta).
+
+        The paper takes epsilon = 1/Delta, which is on the boundary: on an even cycle P then has the
+        eigenvalue -1 and averaging never ends. The default is 1/(Delta + 1).
+        """
+        return np.eye(self.agents) - perron_epsilon(self, epsilon) * self.laplacian
+
+    def metropolis(self) -> Array:
+        """W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest on the diagonal: doubly stochastic."""
+        receivers, senders = self.directed.T
+        weights = np.zeros((self.agents, self.agents))
+        weights[receivers, senders] = metropolis_weights(self)
+        np.fill_diagonal(weights, 1.0 - weights.sum(axis=1))
+        return weights
+
+    # ---- a graph is a sequence of one -----------------------------------------------------------------
+
+    def at(self, round: int) -> Graph:
+        return self
+
+    @property
+    def union(self) -> Graph:
+        return self
+
+    # ---- families -------------------------------------------------------------------------------------
+
+    @classmethod
+    def path(cls, agents: int) -> Graph:
+        return cls(agents, [(i, i + 1) for i in range(agents - 1)])
+
+    @classmethod
+    def cycle(cls, agents: int) -> Graph:
+        closing = [(agents - 1, 0)] if agents > 2 else []
+        return cls(agents, [(i, i + 1) for i in range(agents - 1)] + closing)
+
+    @classmethod
+    def star(cls, agents: int) -> Graph:
+        return cls(agents, [(0, i) for i in range(1, agents)])
+
+    @classmethod
+    def complete(cls, agents: int) -> Graph:
+        return cls(agents, np.argwhere(np.triu(np.ones((agents, agents), dtype=bool), 1)).tolist())
+
+    @classmethod
+    def grid(cls, agents: int) -> Graph:
+        """A rectangle as square as M allows; a last row may be short."""
+        columns = int(np.ceil(np.sqrt(agents)))
+        right = [(i, i + 1) for i in range(agents - 1) if (i + 1) % columns]
+        down = [(i, i + columns) for i in range(agents - columns)]
+        return cls(agents, right + down)
+
+    @classmethod
+    def geometric(
+        cls, agents: int, *, radius: float | None = None, seed: int = 0, places: Array | None = None
+    ) -> Graph:
+        """Agents linked within a radius, at given places (M, 2) or at random ones in the unit square.
+
+        The default radius starts at the connectivity threshold sqrt(2 log M / (pi M)) of a square with the
+        places' extent and grows until the graph is connected; a given radius is taken as it is.
+        """
+        if places is None:
+            places = np.random.default_rng([seed, agents]).random((agents, 2))
+            extent = 1.0
+        else:
+            places = np.asarray(places, dtype=float)
+            if places.shape != (agents, 2) or not np.isfinite(places).all():
+                raise GraphError(f"places must be finite, of shape ({agents}, 2), but {places.shape} came")
+            extent = float(np.ptp(places, axis=0).max(initial=0.0)) or 1.0
+        if radius is not None:
+            return cls(agents, _pairs_within(places, radius))
+        reach = extent * np.sqrt(2.0 * np.log(max(agents, 2)) / (np.pi * agents))
+        while True:
+            candidate = cls(agents, _pairs_within(places, reach), connected=False)
+            if len(candidate.components) == 1:
+                return candidate
+            reach *= 1.1
+
+    @classmethod
+    def from_adjacency(cls, matrix: object, *, connected: bool = True) -> Graph:
+        """From a square symmetric 0/1 matrix (nonzero means an edge)."""
+        array = as_numbers(matrix, "the adjacency matrix", flags=True)
+        if array.ndim != 2 or array.shape[0] != array.shape[1]:
+            raise GraphError(f"an adjacency matrix must be square, but its shape is {array.shape}")
+        check_finite(array, "the adjacency matrix")
+        linked = array != 0
+        one_way = np.argwhere(linked & ~linked.T)
+        if one_way.size:
+            i, j = one_way[0].tolist()
+            raise GraphError(f"the graph must be undirected, but edge ({i}, {j}) has no edge ({j}, {i}): symmetrize it")
+        return cls(len(array), np.argwhere(np.tril(linked)).tolist(), connected=connected)
+
+    @classmethod
+    def from_networkx(cls, graph: object, *, connected: bool = True) -> Graph:
+        """From a networkx graph; its nodes, in their own order, become agents 0 .. M-1."""
+        if graph.is_directed():  # type: ignore[attr-defined]
+            raise GraphError("the graph must be undirected, but a directed networkx graph came: use to_undirected()")
+        index = {node: i for i, node in enumerate(graph.nodes)}  # type: ignore[attr-defined]
+        edges = [(index[a], index[b]) for a, b, *_ in graph.edges]  # type: ignore[attr-defined]
+        return cls(len(index), edges, connected=connected)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.agents == other.agents and np.array_equal(self.edges, other.edges)
+
+    def __hash__(self) -> int:
+        return hash((self.agents, self.edges.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Graph(agents={self.agents}, edges={len(self.edges)})"
+
+
+def require_connected(graph: Graph, what: str = "the graph") -> None:
+    """One clear error, with the components, for a graph on which some agents cannot be reached."""
+    if len(graph.components) > 1:
+        raise GraphError(_disconnected(graph.components, what))
+
+
+def perron_epsilon(graph: Graph, epsilon: float | None) -> float:
+    """epsilon, checked to lie strictly inside (0, 1/Delta); 1/(Delta + 1) if not given."""
+    delta = int(graph.degrees.max()) if graph.agents > 1 else 0
+    if epsilon is None:
+        return 1.0 / (delta + 1)
+    if not (epsilon > 0 and epsilon * delta < 1):
+        raise InputError(f"epsilon must lie strictly between 0 and 1/Delta = {1 / max(delta, 1):g}, but {epsilon} came")
+    return epsilon
+
+
+def metropolis_weights(graph: Graph) -> Array:
+    """The Metropolis weight of every directed edge, (2E,): each needs its two degrees only."""
+    receivers, senders = graph.directed.T
+    return np.asarray(1.0 / (1.0 + np.maximum(graph.degrees[receivers], graph.degrees[senders])))
+
+
+def _pairs_within(places: Array, radius: float) -> list[tuple[int, int]]:
+    from scipy.spatial import cKDTree
+
+    return sorted(cKDTree(places).query_pairs(radius))
+
+
+def _fiedler_value(graph: Graph) -> float:
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import eigsh
+
+    laplacian = diags_array(graph.degrees.astype(float)) - graph.sparse_adjacency
+    start = np.random.default_rng(0).standard_normal(graph.agents)
+    values = eigsh(laplacian.tocsc(), k=2, sigma=-1e-4, which="LM", v0=start, return_eigenvectors=False)
+    return float(np.sort(values)[1])
+
+
+def _listed(items: Iterable[int], most: int = 12) -> str:
+    values = [str(int(i)) for i in items]
+    return ", ".join(values[:most]) + (f", ... ({len(values)} in all)" if len(values) > most else "")
+
+
+def _disconnected(components: list[list[int]], what: str) -> str:
+    parts = "; ".join("{" + _listed(c) + "}" for c in components[:8])
+    more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
+    return f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"

@@ -1,0 +1,58 @@
+"""Whatever a caller calls a graph, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fleetgp.errors import GraphError, InputError, unknown_name
+from fleetgp.graph.graph import Graph, require_connected
+from fleetgp.graph.sequence import GraphSequence, Topology
+
+GRAPHS: dict[str, Callable[[int], Graph]] = {
+    "path": Graph.path,
+    "cycle": Graph.cycle,
+    "star": Graph.star,
+    "grid": Graph.grid,
+    "complete": Graph.complete,
+    "geometric": Graph.geometric,
+}
+
+
+def as_topology(graph: object, agents: int, *, seed: int = 0) -> Topology:
+    """A name, a Graph, a networkx graph, an adjacency matrix, or a list of any of them (time-varying).
+
+    >>> as_topology("star", 3)
+    Graph(agents=3, edges=2)
+    """
+    if isinstance(graph, list | tuple) and graph and not _is_matrix(graph):
+        topology: Topology = GraphSequence([_as_graph(g, agents, seed, connected=False) for g in graph])
+    elif isinstance(graph, GraphSequence):
+        topology = graph
+    else:
+        topology = _as_graph(graph, agents, seed, connected=True)
+    if topology.agents != agents:
+        raise GraphError(f"the graph has {topology.agents} agents, but the data have {agents}: they must match")
+    return topology
+
+
+def _as_graph(graph: object, agents: int, seed: int, *, connected: bool) -> Graph:
+    if isinstance(graph, Graph):
+        if connected:
+            require_connected(graph)
+        return graph
+    if isinstance(graph, str):
+        if graph not in GRAPHS:
+            raise unknown_name("graph", graph, GRAPHS)
+        return Graph.geometric(agents, seed=seed) if graph == "geometric" else GRAPHS[graph](agents)
+    if hasattr(graph, "nodes") and hasattr(graph, "is_directed"):
+        return Graph.from_networkx(graph, connected=connected)
+    if hasattr(graph, "shape") or isinstance(graph, list | tuple):
+        return Graph.from_adjacency(graph, connected=connected)
+    raise InputError(
+        "graph must be a name, a Graph, a networkx graph, an adjacency matrix or a list of them, "
+        f"but {type(graph).__name__} came"
+    )
+
+
+def _is_matrix(value: Sequence[object]) -> bool:
+    return all(isinstance(row, list | tuple) and all(isinstance(v, int | float) for v in row) for row in value)

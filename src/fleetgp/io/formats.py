@@ -1,0 +1,209 @@
+"""Files with named columns: CSV, Parquet, NPZ, and NetCDF fields of sea-surface temperature. Needs the extra "data".
+
+What a file says of its own size is checked before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import tokenize
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.errors import InputError
+from fleetgp.io.sst import load_sst
+
+#: How each kind of file is read, by its ending.
+FORMATS = (".csv", ".parquet", ".npz", ".nc")
+#: A file may unpack to this many bytes in any case, and beyond it to so many times its own size.
+UNPACKED, RATIO = 1 << 30, 100
+#: The description of an array in an NPZ file has a few hundred bytes.
+LONGEST_HEADER = 1 << 16
+
+_OPTIONS = {"date": ".nc", "box": ".nc", "stride": ".nc", "sep": ".csv", "decimal": ".csv", "encoding": ".csv"}
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
+
+
+#: Which columns, by their names.
+Which = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file does not say of itself. date, box, stride: of a NetCDF field, as in `load_sst`.
+
+    sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
+    than the one that is read is an error.
+    settable: whoever reads can say these; if not, no error advises to.
+    """
+
+    date: str | None = None
+    box: Sequence[float] | None = None
+    stride: int | None = None
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    settable: bool = True
+
+    def check(self, file: Path) -> None:
+        for option, kind in _OPTIONS.items():
+            if getattr(self, option) is not None and file.suffix.lower() != kind:
+                raise InputError(f"{file}: {option} (--{option}) is for files that end in {kind}: leave it out")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns by name, and what was done to them."""
+
+    columns: dict[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
+    """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
+    file, how = Path(path), reading or Reading()
+    if file.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: a file that ends in {', '.join(FORMATS)} was expected")
+    if file.is_dir():
+        raise InputError(f"{path}: a file was expected, but it is a folder")
+    if not file.is_file():
+        raise InputError(f"{path}: there is no such file")
+    how.check(file)
+    reader = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".nc": _netcdf}[file.suffix.lower()]
+    try:
+        return reader(file, text, how)
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{path}: it does not fit into the memory of this machine: give a part of it") from error
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise InputError(f"{path}: it cannot be read as {file.suffix[1:].upper()}: {error}") from error
+
+
+def pandas_for(file: Path) -> Any:
+    """The library, or one error that names the extra."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InputError(f'{file}: CSV and Parquet need pandas: install the extra "data"') from error
+    return pd
+
+
+def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
+    """The hint that a file with one strange column is separated otherwise."""
+    for separator, option in ((";", ";"), ("\t", "tab"), ("|", "|")):
+        if len(names) == 1 and separator in names[0]:
+            return ": separate the columns by commas" + (
+                f", or say how they are (--sep '{option}')" if settable else ""
+            )
+    return ""
+
+
+def _check_expansion(file: Path, size: int) -> None:
+    """One clear error for a file that says it unpacks to far more than it can hold."""
+    if size > UNPACKED and size > RATIO * file.stat().st_size:
+        times = size // max(1, file.stat().st_size)
+        raise InputError(
+            f"{file}: it says that it unpacks to {size / 1e9:.3g} GB, {times:,} times its own size: "
+            "it is damaged, or made to fill the memory"
+        )
+
+
+# ---- one reader for each kind of file ------------------------------------------------------------------------
+
+
+def _csv(file: Path, text: Which | None, how: Reading) -> Table:
+    pd = pandas_for(file)
+    separator = _SEPARATORS.get(how.sep or "comma", how.sep or "comma")
+    for name, value in (("sep", separator), ("decimal", how.decimal or ".")):
+        if len(value) != 1:
+            raise InputError(f"{name} (--{name}) must be one character, or tab, got {value!r}")
+    options = {"sep": separator, "decimal": how.decimal or ".", "encoding": how.encoding or "utf-8"}
+    try:
+        header = pd.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
+        table = pd.read_csv(file, low_memory=False, **options)
+    except UnicodeDecodeError as error:
+        wide = file.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
+        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
+        name = "utf-16" if wide else "latin-1"
+        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
+        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
+    except LookupError as error:
+        raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
+    names = [str(name) for name in header.iloc[0]]
+    twice = [name for name in names if name and names.count(name) > 1]
+    if twice:
+        raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
+    if not isinstance(table.index, pd.RangeIndex):
+        hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
+        raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
+    columns = {str(name): table[name].to_numpy() for name in table.columns}
+    written = [name for name in table.columns if text is not None and text(str(name))]
+    if written:  # an agent may be called NA, or 007
+        told = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
+        columns |= {str(name): told[name].to_numpy(dtype=object) for name in written}
+    return Table(columns)
+
+
+def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
+    pd = pandas_for(file)
+    try:
+        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise InputError(f'{file}: Parquet needs pyarrow: install the extra "data"') from error
+    facts = read_metadata(file)
+    _check_expansion(file, 8 * facts.num_rows * facts.num_columns)
+    table = pd.read_parquet(file)
+    return Table({str(name): table[name].to_numpy() for name in table.columns})
+
+
+def _netcdf(file: Path, text: Which | None, how: Reading) -> Table:
+    found = load_sst(file, date=how.date, box=how.box, stride=1 if how.stride is None else how.stride)
+    places, celsius = found.points()
+    columns = {"lon": places[:, 0], "lat": places[:, 1], "sst": celsius}
+    return Table(columns, (found.converted,) if found.converted else ())
+
+
+def _npz(file: Path, text: Which | None, how: Reading) -> Table:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            _check_expansion(file, sum(member.file_size for member in members))
+            for member in members:
+                _check_array(archive, member, file)
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{file}: it cannot be read as NPZ: it is no NumPy archive") from error
+    with np.load(file, allow_pickle=False) as arrays:
+        return Table({name: np.ravel(arrays[name]) for name in arrays.files})
+
+
+def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
+    """One clear error where an array's own description does not fit the bytes that are there."""
+    name = member.filename.removesuffix(".npy")
+    if name == member.filename:
+        raise InputError(f"{file}: it holds {name!r}, which is no array: NumPy's savez writes arrays only")
+    wrong = f"{file}: the array {name!r} is damaged"
+    with archive.open(member) as stream:
+        start = stream.read(12)
+        width = 2 if start[6:7] == b"\x01" else 4
+        length = int.from_bytes(start[8 : 8 + width], "little")
+        if start[:6] != b"\x93NUMPY" or length > LONGEST_HEADER:
+            raise InputError(f"{wrong}: its description cannot be read")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        try:
+            shape, _, dtype = read(stream)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
+            raise InputError(f"{wrong}: its description cannot be read") from error
+    if dtype.hasobject:
+        raise InputError(f"{file}: the array {name!r} holds Python objects, which are not read: save numbers or text")
+    size = dtype.itemsize
+    for count in shape:
+        size *= int(count)
+    if size != member.file_size - 8 - width - length or min(shape, default=1) < 0:
+        raise InputError(f"{wrong}: it says that it has the shape {shape}, but holds {member.file_size} bytes")

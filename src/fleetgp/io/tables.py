@@ -1,0 +1,164 @@
+"""Observations from files with named columns: CSV, Parquet and NPZ. Needs the extra "data".
+
+A NetCDF field of sea-surface temperature counts as a table with the columns lon, lat and sst (degrees Celsius).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.data.partition import is_present
+from fleetgp.data.suspicions import is_any_of, refuse_suspicious
+from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.files import whole
+from fleetgp.given import as_names, as_numbers, is_nothing
+from fleetgp.io.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
+
+
+@dataclass(frozen=True)
+class Observations:
+    """inputs (N, D), observations (N,), and who made them: labels (N,), or None.
+
+    dropped: rows left out.  notes: what was done to the values of the file.
+    """
+
+    inputs: Array
+    observations: Array
+    labels: tuple[str, ...] | None
+    dropped: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def read_observations(
+    path: str | Path,
+    *,
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
+    fill: Sequence[float] | None = None,
+    reading: Reading | None = None,
+    of_agent: bool = False,
+) -> Observations:
+    """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
+
+    fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
+    empty list says that all are real.  reading: what the file does not say of itself.
+    of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
+    """
+    if missing not in ("refuse", "drop"):
+        raise unknown_name("missing", missing, ("refuse", "drop"))
+    as_names(inputs, "inputs")
+    table = read_columns(
+        path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
+    )
+    settable = reading is None or reading.settable
+    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in (*inputs, target)])
+    if fill is not None:
+        numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
+    judged = fill is None or len(fill) > 0
+    refuse_suspicious(numbers, (*inputs, target), str(path), fills=judged, of_agent=of_agent)
+    sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
+    labels: tuple[str, ...] | None = None
+    if agent is not None:
+        present = np.array([is_present(value) for value in table.columns[agent]], dtype=bool)
+        sound &= present
+        labels = tuple(_text(value) for value in table.columns[agent][sound])
+    bad = np.flatnonzero(~sound)
+    if bad.size and missing == "refuse":
+        setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
+        raise InputError(
+            f"{path}: {bad.size} of {len(sound)} rows have missing or infinite values (first: row {bad[0] + 1}): "
+            f'fill them, or drop them (missing="drop", {setting})'
+        )
+    if not sound.any():
+        raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
+    if agent is not None and labels is not None:
+        named = dict.fromkeys(_text(value) for value in table.columns[agent][present])
+        empty = [name for name in named if name not in set(labels)]
+        if empty:
+            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
+    return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size), table.notes)
+
+
+def read_columns(
+    path: str | Path, names: Sequence[str], *, text: Which | None = None, reading: Reading | None = None
+) -> Table:
+    """A table that has some columns of the same length, or one error that says which there are."""
+    table = read_table(path, text=text, reading=reading)
+    for name in names:
+        if name not in table.columns:
+            have = ", ".join(name if name == name.strip() else repr(name) for name in table.columns)
+            settable = reading is None or reading.settable
+            hint = separated_otherwise(list(table.columns), settable=settable)
+            raise InputError(f"{path}: there is no column {name!r}; it has {have}{hint}")
+    lengths = {len(table.columns[name]) for name in names}
+    if len(lengths) > 1:
+        raise InputError(f"{path}: the columns {list(names)} have different lengths: {sorted(lengths)}")
+    return table
+
+
+def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read."""
+    array, reading = np.asarray(values), reading or Reading()
+    hint = ""
+    if array.dtype.kind == "O":
+        array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
+        comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
+        how = "say so (--decimal ,)" if reading.settable else "write points"
+        hint = f". Are these decimal commas? Then {how}" if comma else ""
+        row = _first_text(array, reading.decimal or ".")
+        if row is not None:  # one such cell makes texts of all others
+            raise InputError(
+                f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
+                f"(first: row {row + 1}){hint}"
+            )
+    try:
+        return as_numbers(array, f"{path}: column {name!r} must hold numbers")
+    except InputError as error:
+        raise InputError(f"{error}{hint}") from error
+
+
+def _first_text(values: Any, decimal: str) -> int | None:
+    """The first row of a column whose text is no number; None if there is none."""
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            try:
+                float(value.replace(decimal, ".").replace("_", "no number"))  # Python would read 1_000
+            except ValueError:
+                return row
+    return None
+
+
+def check_ending(path: str | Path) -> None:
+    """One clear error where `write_columns` could not write."""
+    endings = FORMATS[:3]
+    if Path(path).suffix.lower() not in endings:
+        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
+
+
+def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
+    """A table by its ending, whole or not at all."""
+    check_ending(path)
+    file = Path(path)
+    with whole(file) as partial:
+        if file.suffix.lower() == ".npz":
+            with partial.open("wb") as stream:
+                np.savez(stream, **columns)
+        elif file.suffix.lower() == ".csv":
+            pandas_for(file).DataFrame(columns).to_csv(partial, index=False)
+        else:
+            pandas_for(file).DataFrame(columns).to_parquet(partial, index=False)
+
+
+def _text(value: object) -> str:
+    """A label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
+    number = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if number else str(value).strip()  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""The network in the field: Eclipse Zenoh, one process per agent."""

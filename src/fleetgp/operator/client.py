@@ -1,0 +1,72 @@
+"""Talking to a running agent from outside: one request, one answer or one clear error, within a stated time."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from fleetgp.agent.description import Description
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.network.zenoh.session import OPERATOR, Security, open_session, prefix_of
+
+#: Seconds to reach an agent that is there.
+REACH = 3.0
+
+
+class AgentClient:
+    """A session with one agent of a fleet. It raises NetworkError if the agent cannot be reached."""
+
+    def __init__(self, description: Description, agent: str, *, reach: float = REACH) -> None:
+        self.description, self.agent = description, agent
+        self._key = f"{prefix_of(description.run)}/{description.id_of(agent)}/{OPERATOR}"
+        endpoint = description.agents[description.id_of(agent)].endpoint
+        settings: dict[str, Any] = {
+            "mode": "client",
+            # One attempt (0: none after it), so that nobody waits where nobody listens.
+            "connect": {"endpoints": [endpoint], "timeout_ms": 0, "exit_on_failure": True},
+            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+            "transport": {"shared_memory": {"enabled": False}, "unicast": {"open_timeout": round(1000 * reach)}},
+        }
+        own = description.credentials(OPERATOR)
+        if own is not None:
+            tls = Security(own.authority, own.certificate, own.key, ()).tls
+            settings["transport"]["link"] = {"tls": tls}
+        unreachable = f"{agent} cannot be reached at {endpoint}: is it running?"
+        try:
+            self._session = open_session(settings, unreachable)
+        except NetworkError as error:
+            raise NetworkError(unreachable) from error
+
+    def request(self, verb: str, within: float = 10.0, **content: Any) -> Any:
+        """The agent's answer, or its error."""
+        import zenoh
+
+        began = time.monotonic()
+        replies = self._session.get(
+            f"{self._key}/{verb}",
+            payload=json.dumps({"digest": self.description.digest, "fleet": self.description.name, **content}).encode(),
+            timeout=within,
+            target=zenoh.QueryTarget.ALL,
+        )
+        for reply in replies:
+            if reply.ok is None:
+                break
+            told = json.loads(bytes(reply.ok.payload))
+            if "error" in told:
+                raise (InputError if told.get("wrong") else NetworkError)(told["error"])
+            return told["answer"]
+        if time.monotonic() - began < 0.9 * within:
+            raise NetworkError(
+                f"{self.agent} gave no answer: the connection was lost, or it does not know this operator"
+            )
+        raise NetworkError(f"{self.agent} did not answer within {within:g} s")
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> AgentClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

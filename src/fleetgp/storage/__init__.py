@@ -1,0 +1,1 @@
+"""What is on disk: model folders, finished pieces of long work, answers and maps."""
