@@ -17,7 +17,7 @@ from fleetgp.errors import InputError
 from fleetgp.io import Reading, read_observations
 from fleetgp.io.sst import load_sst
 
-REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def table(n: int = 30) -> dict[str, np.ndarray]:

@@ -210,7 +210,7 @@ def fleetgp(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
 
 def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
     """From nothing to an answer; then everything else one can do with a fleet that runs."""
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
     commands = re.findall(r"^fleetgp (up .*--example.*|ask boats.*)$", readme, flags=re.MULTILINE)
     assert len(commands) == 2
     try:

@@ -22,7 +22,7 @@ from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards
 
 START = [1.0, 1.0, 1.0, 0.3]
-SEA = Path(__file__).parents[2] / "shared" / "data" / "g1sst_gulfstream_paperbox_360x360.npz"
+SEA = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_gulfstream_paperbox_360x360.npz"
 
 
 def smooth_shards(n: int = 72, agents: int = 3, noise: float = 0.0) -> list[Shard]:

@@ -29,7 +29,7 @@ from fleetgp.network.loopback import Loopback, LoopbackNetwork
 from fleetgp.network.wire import Frame, Part, decode, encode
 from fleetgp.network.zenoh.links import EpochOverError, Links
 from fleetgp.operator.client import AgentClient
-from tests.test_agent import MODEL, QUERIES, ask, describe, running, serving, until
+from tests.agent.test_agent import MODEL, QUERIES, ask, describe, running, serving, until
 
 GOOD = Item(MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"))
 

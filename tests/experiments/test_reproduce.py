@@ -21,8 +21,8 @@ from fleetgp.progress import Progress
 from fleetgp.storage.kept import Kept
 from tests.conftest import interrupted_after
 
-SOURCE = Path(__file__).resolve().parents[2] / "shared" / "paper.tex"
-REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
+SOURCE = Path(__file__).resolve().parents[3] / "shared" / "paper.tex"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
 
 
 # ---- the paper's numbers -----------------------------------------------------------------------------------

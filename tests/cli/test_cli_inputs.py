@@ -20,8 +20,8 @@ from fleetgp.files import check_folder, check_writable
 from fleetgp.operator.example import write_example
 from fleetgp.progress import Progress, Remembering
 from fleetgp.storage.model import Model, load_model, save_model
-from tests.test_cli import FIT, run, wrong
-from tests.test_tables import packed
+from tests.cli.test_cli import FIT, run, wrong
+from tests.io.test_tables import packed
 
 QUICK = ["--tol", "1e-2", "--rounds", "3", "--training", "dec-apx-gp"]
 SST = ["--inputs", "lon", "lat", "--target", "sst"]
