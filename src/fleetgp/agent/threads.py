@@ -9,6 +9,9 @@ from collections.abc import Callable
 from fleetgp.agent.logs import Log
 
 
+Work = Callable[[], object]
+
+
 class Threads:
     """Threads with one owner.
 
@@ -20,10 +23,10 @@ class Threads:
     def __init__(self, log: Log, failed: Callable[[str, BaseException], None] | None = None) -> None:
         self._log, self._failed = log, failed
         self._lock = threading.Lock()
-        self._running: list[tuple[threading.Thread, Callable[[], object] | None]] = []
+        self._running: list[tuple[threading.Thread, Work | None]] = []
         self.ending = threading.Event()
 
-    def start(self, name: str, work: Callable[[], object], *, wake: Callable[[], object] | None = None) -> threading.Thread:
+    def start(self, name: str, work: Work, *, wake: Work | None = None) -> threading.Thread:
         """Run `work` in a thread of its own.
 
         wake: called by `close`, for work that waits for something else than `ending`; it must not wait itself.
@@ -59,7 +62,7 @@ class Threads:
             self._log.warn("threads did not end", threads=late, seconds=seconds)
         return late
 
-    def _run(self, name: str, work: Callable[[], object]) -> None:
+    def _run(self, name: str, work: Work) -> None:
         try:
             work()
         except BaseException as error:  # whatever it is: a thread that ends unseen leaves an agent that seems to work
