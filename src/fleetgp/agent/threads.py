@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from fleetgp.agent.logs import Log
 
-
 Work = Callable[[], object]
 
 
