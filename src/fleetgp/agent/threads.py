@@ -20,7 +20,7 @@ class Threads:
     """
 
     def __init__(self, log: Log, failed: Callable[[str, BaseException], None] | None = None) -> None:
-        self._log, self._failed = log, failed
+        self._log, self.failed = log, failed
         self._lock = threading.Lock()
         self._running: list[tuple[threading.Thread, Work | None]] = []
         self.ending = threading.Event()
@@ -28,7 +28,7 @@ class Threads:
     def start(self, name: str, work: Work, *, wake: Work | None = None) -> threading.Thread:
         """Run `work` in a thread of its own.
 
-        wake: called by `close`, for work that waits for something else than `ending`; it must not wait itself.
+        wake: called by `close`, for work that waits for something else than `ending`; it must not wait long itself.
         """
         thread = threading.Thread(target=self._run, args=(name, work), name=name, daemon=True)
         with self._lock:
@@ -66,5 +66,5 @@ class Threads:
             work()
         except BaseException as error:  # whatever it is: a thread that ends unseen leaves an agent that seems to work
             self._log.error("a thread failed", thread=name, error=f"{type(error).__name__}: {error}")
-            if self._failed is not None:
-                self._failed(name, error)
+            if self.failed is not None:
+                self.failed(name, error)
