@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleetgp.agent.membership.gossip import Gossip
 from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.membership.membership import INCARNATION_LEAP, Membership, Record, decode_records, encode_records
+from fleetgp.agent.membership.membership import INCARNATION_LEAP, Membership, Record
 from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.errors import NetworkError
 from fleetgp.gp.hyperparameters import LOG_RANGE
@@ -226,7 +225,7 @@ def test_absurd_records_are_refused_and_do_no_lasting_harm() -> None:
         me.check([rival])
         me.merge([rival])
         assert me.of(1) == rival
-    assert not me.merge([replace(rival, incarnation=rival.incarnation + INCARNATION_LEAP + 1)])
+    assert not me.merge([rival._replace(incarnation=rival.incarnation + INCARNATION_LEAP + 1)])
 
 
 @given(st.integers(0, 2**59), st.integers(0, 2**43), st.integers(0, 2**43))
@@ -234,7 +233,7 @@ def test_whatever_is_said_of_an_agent_the_others_believe_its_answer(began: int, 
     """Somebody tells an agent of an earlier self with a large number: it goes beyond, and not out of belief."""
     me, other = Membership(0, Graph.path(2), began), Membership(1, Graph.path(2), began + min(later, 2**40))
     me.merge([other.own])
-    other.merge([replace(other.own, incarnation=other.own.incarnation + said, version=9)])
+    other.merge([other.own._replace(incarnation=other.own.incarnation + said, version=9)])
     me.check([other.own])
     me.merge([other.own])
     assert me.of(1) == other.own
@@ -268,16 +267,28 @@ def test_a_loss_is_mended_while_others_change_all_the_time() -> None:
 
 
 def junk() -> Iterator[object]:
-    good = encode_records([Record(1, 2, 3, (0,), 4, 5)])[0]
-    yield from (None, 7, "x", {}, [1], [[]], [good[:-1]], [[*good, 0]], [{}])
-    for place, value in ((0, -1), (5, 1.5), (3, 3), (3, ["a"]), (2, True), (5, 2**70), (1, None), (3, [[0]])):
+    good = [1, 2, 3, [0], 4, 5]
+    yield from (None, 7, "x", {}, [1], [[]], [good[:-1]], [[*good, 0]], [{}], [{"agent": 1, "incarnation": 2}])
+    for place, value in (
+        (0, -1),
+        (5, 1.5),
+        (3, 3),
+        (3, ["a"]),
+        (2, True),
+        (5, 2**70),
+        (1, None),
+        (3, [[0]]),
+        (3, [2, 0]),
+    ):
         yield [[*good[:place], value, *good[place + 1 :]]]
 
 
 @pytest.mark.parametrize("items", list(junk()))
 def test_junk_is_no_record(items: object) -> None:
-    with pytest.raises(NetworkError):
-        decode_records(items)
+    facts = json.loads(Hello("d", 8, 9, 1, (Record(1, 2, 3, (0,), 4, 5),)).encode())
+    assert Hello.decode(json.dumps(facts).encode()).records == (Record(1, 2, 3, (0,), 4, 5),)
+    with pytest.raises(NetworkError, match="not a hello: "):
+        Hello.decode(json.dumps({**facts, "records": items}).encode())
 
 
 def test_the_numbers_of_tasks_differ() -> None:

@@ -20,6 +20,7 @@ from fleetgp.agent.disk.journal import Journal
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.disk.recorder import WAITING, Recorder
 from fleetgp.agent.logs import Log
+from fleetgp.agent.threads import Threads
 from fleetgp.errors import InputError, NetworkError, StorageError
 from tests.disks import tiny_disk
 
@@ -378,7 +379,8 @@ def test_a_slow_disk_holds_up_only_those_who_tell_rows(tmp_path: Path, monkeypat
     monkeypatch.setattr(ObservationStore, "append", slow)
     log = Log("a", file=tmp_path / "a.log")
     woken = threading.Semaphore(0)
-    recorder = Recorder("a", data, log, woken.release)
+    recorder, threads = Recorder("a", data, log, woken.release), Threads(log)
+    threads.start("recorder", recorder.work, wake=recorder.close)
     answers: list[dict[str, Any]] = []
     told_all = threading.Semaphore(0)
 
@@ -396,7 +398,7 @@ def test_a_slow_disk_holds_up_only_those_who_tell_rows(tmp_path: Path, monkeypat
     assert (answers, data.rows) == ([], 1)
     disk.set()
     assert all(told_all.acquire(timeout=20.0) for _ in range(1 + WAITING))
-    recorder.close()
+    assert threads.close(20.0) == []
     log.close()
     assert answers[0] == {"answer": {"rows": 1, "repeated": False, "in_all": 2}}
     assert answers[1]["wrong"]
@@ -415,14 +417,15 @@ def test_an_agent_whose_disk_is_full_says_so_and_goes_on(tmp_path: Path) -> None
         answers.append(answer)
         told_all.release()
 
-    recorder = Recorder("a", store(tmp_path), log, lambda: None)
+    recorder, threads = Recorder("a", store(tmp_path), log, lambda: None), Threads(log)
+    threads.start("recorder", recorder.work, wake=recorder.close)
     with failing(after=3):
         # The log goes by the same os.write: what it loses is told when there is room again.
         recorder.put([[1, 2, 3]], "r", reply)
         assert told_all.acquire(timeout=20.0)
     recorder.put([[1, 2, 3]], "r", reply)
     assert told_all.acquire(timeout=20.0)
-    recorder.close()
+    assert threads.close(20.0) == []
     log.close()
     assert "a cannot keep these rows, and has kept none of them" in answers[0]["error"]
     assert "No space left on device" in answers[0]["error"]

@@ -1,0 +1,92 @@
+"""Questions: answered together, in time, or refused with a word."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetgp.agent.agent import Agent
+from fleetgp.agent.description import PREDICTORS
+from fleetgp.agent.logs import Log
+from fleetgp.agent.service import Service
+from fleetgp.errors import InputError, NetworkError
+from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
+
+
+def test_an_asker_gets_an_error_in_the_time_that_was_stated(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 2, connect=30)
+    names = description.names
+    alone = Agent.start(description, names[0], Log(names[0], file=tmp_path / "a0.log"))
+    Service(alone)
+    thread = threading.Thread(target=alone.run)
+    thread.start()  # its neighbour never comes: it waits for 30 s
+    try:
+        began = time.monotonic()
+        with pytest.raises(NetworkError, match=r"no answer within 1 s: a0 is agreeing"):
+            ask(description, "a0", QUERIES, seconds=1.0)
+        assert time.monotonic() - began < 25.0, "it waited for the neighbour"
+        with pytest.raises(NetworkError, match=r"a1 cannot be reached at tcp/127\.0\.0\.1"):
+            ask(description, "a1", QUERIES)
+    finally:
+        alone.stop()
+        thread.join(20.0)
+        alone.log.close()
+
+
+def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 3)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        jobs = [(f"a{k % 3}", PREDICTORS[k % 5]) for k in range(9)]
+        with ThreadPoolExecutor(9) as pool:
+            answers = list(pool.map(lambda job: ask(description, job[0], QUERIES, method=job[1]), jobs))
+        assert [answer["method"] for answer in answers] == [method for _, method in jobs]
+        for one, other in zip(answers, answers[5:], strict=False):
+            np.testing.assert_allclose(one["mean"], other["mean"], rtol=1e-4)
+
+
+def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetgp.prediction import predict_in_units as real
+
+    def predict(
+        method: Any, shards: Any, network: Any, kernel: Any, thetas: Any, scaling: Any, queries: Any, *a: Any, **k: Any
+    ) -> Any:
+        if len(queries) == 3 and network._links.hosted == (1,):
+            raise MemoryError("too much")
+        return real(method, shards, network, kernel, thetas, scaling, queries, *a, **k)
+
+    monkeypatch.setattr("fleetgp.agent.answer_task.predict_in_units", predict)
+    monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with pytest.raises(NetworkError, match="cannot be computed: MemoryError"):
+            ask(description, "a1", [*QUERIES, [0.1, 0.1]])
+        with pytest.raises(NetworkError, match="not answered in 2 attempts"):
+            ask(description, "a0", [*QUERIES, [0.1, 0.1]])
+        assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
+        with pytest.raises(InputError, match="beyond 1e"):
+            ask(description, "a0", [[1e308, 0.0]], method="dec-nn-rbcm")
+        with pytest.raises(InputError, match="expected seconds above 0"):
+            ask(description, "a0", QUERIES, seconds=float("nan"))
+        assert serving(agents)
+
+
+def test_a_question_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
+    slow = "rounds = 20000\ntol = 1e-300\n"
+    description, _ = describe(tmp_path, 3, prediction="dec-npae", prediction_options=slow)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with pytest.raises(NetworkError, match="no answer within 1 s: a1 is predicting"):
+            ask(description, "a1", QUERIES, seconds=1.0)
+        until(lambda: serving(agents))
+        assert agents[0].memory.trained is not None
+        assert agents[0].memory.trained.members == (0, 1, 2)
