@@ -101,7 +101,7 @@ def test_sequence_diameter_is_the_slowest_flood() -> None:
         (lambda: fg.Graph(0, []), "at least one agent"),
         (lambda: fg.Graph(3, [(0, 0), (0, 1), (1, 2)]), "agents 0 have an edge to themselves"),
         (lambda: fg.Graph(3, [(0, 3)]), r"between agents 0 \.\. 2, got \[0, 3\]"),
-        (lambda: fg.Graph.from_adjacency([[0, 1], [0, 0]]), r"undirected.*got edge \(0, 1\) without edge \(1, 0\)"),
+        (lambda: fg.Graph.from_adjacency([[0, 1], [0, 0]]), r"undirected.*got edge \(0, 1\) without \(1, 0\)"),
         (lambda: fg.Graph.from_adjacency(np.ones((2, 3))), "square"),
         (lambda: fg.Graph.from_networkx(nx.DiGraph([(0, 1)])), "directed networkx graph"),
         (lambda: fg.GraphSequence([]), "got an empty list"),

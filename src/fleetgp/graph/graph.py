@@ -221,7 +221,7 @@ class Graph:
         one_way = np.argwhere(linked & ~linked.T)
         if one_way.size:
             i, j = one_way[0].tolist()
-            raise GraphError(f"expected an undirected graph, got edge ({i}, {j}) without edge ({j}, {i}): symmetrize it")
+            raise GraphError(f"expected an undirected graph, got edge ({i}, {j}) without ({j}, {i}): symmetrize it")
         return cls(len(array), np.argwhere(np.tril(linked)).tolist(), connected=connected)
 
     @classmethod

@@ -204,6 +204,7 @@ class Network(abc.ABC):
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Relay for some rounds, and write the traffic into the ledger."""
 
+    @abc.abstractmethod
     def _wake(self) -> None:
         """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
 

@@ -37,9 +37,7 @@ class InProcess(Network):
         self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        return {
-            kind: x[cargos[kind].by_arrival if kind in cargos else incoming.senders] for kind, x in parts.items()
-        }
+        return {kind: x[cargos[kind].by_arrival if kind in cargos else incoming.senders] for kind, x in parts.items()}
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the relaying is computed."""
@@ -91,6 +89,9 @@ class InProcess(Network):
             passed[incoming.slots] |= relayed
             known = known.copy()
             np.logical_or.at(known, incoming.receivers, relayed)
+
+    def _wake(self) -> None:
+        """Nobody ever waits here."""
 
     # ---- the central node -----------------------------------------------------------------------------
 

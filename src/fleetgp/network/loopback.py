@@ -32,7 +32,7 @@ class Loopback:
 
     def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 300.0) -> None:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
-            raise InputError(f"expected a hosting that names each of the agents 0 .. {topology.agents - 1} once, got {hosting}")
+            raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
         mailboxes: list[queue.Queue[bytes | None]] = [queue.Queue() for _ in hosting]
         self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]

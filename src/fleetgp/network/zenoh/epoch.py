@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fleetgp.errors import NeighbourLostError
+from fleetgp.errors import Cancelled, NeighbourLostError
 from fleetgp.graph import Topology
 from fleetgp.network.frames import Edge, FrameNetwork
 from fleetgp.network.wire import Frame, encode
@@ -27,6 +27,10 @@ AGAIN = 1.0
 
 #: What a neighbour that waits says of it: the round it is in, and the neighbours it waits for.
 Waiting = tuple[int, frozenset[int]]
+
+
+class EpochOverError(Cancelled):
+    """The epoch ended for all its members, whatever its algorithm still waits for."""
 
 
 class ZenohNetwork(FrameNetwork):
@@ -146,7 +150,7 @@ class ZenohNetwork(FrameNetwork):
         self._mail.wake()
 
     def close(self) -> None:
-        """Leave the epoch: its frames come late from now on, and its last ones are kept for neighbours that lack one."""
+        """Leave the epoch: its frames come late from now on, and the last ones sent are kept in case one was lost."""
         super().close()
         if not self._retired:
             self._retired = True
