@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.selection import Selection, bridged, select
 from tests.conftest import alternating_path, every_graph, mostly_long
 
@@ -250,7 +250,12 @@ def test_selection_is_common_knowledge() -> None:
     rng = np.random.default_rng(2)
     correlation = rng.uniform(0, 1, (6, 8)) ** 3
     loopback = fg.Loopback(alternating_path(6), [[i] for i in range(6)])
-    answers = loopback.run(lambda net: select(net, correlation[list(net.hosted)], np.array([0.4])))
+
+    def work(network: Network) -> BoolArray:
+        own = correlation[list(network.hosted)]
+        return select(network, own >= 0.4, lambda t: own[:, t])
+
+    answers = loopback.run(work)
     assert all(np.array_equal(a, answers[0]) for a in answers)
     expected = correlation >= 0.4
     for t in np.flatnonzero(~expected.any(axis=0)):
@@ -469,7 +474,8 @@ def test_same_answers_rounds_and_messages_in_every_hosting(method: str, graph: s
     def work(network: Network) -> fg.Prediction:
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
-        return predict(prediction_method(method), mine, network, KERNELS["se"], thetas, queries(4), options)
+        conditioned = Conditioned(mine, KERNELS["se"], thetas)
+        return answer(conditioned, network, prediction_method(method), queries(4), options)
 
     whole = work(fg.InProcess(topology))
     for hosting in ([list(range(6))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

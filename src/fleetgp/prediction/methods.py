@@ -20,6 +20,18 @@ class PredictionMethod:
     nearest: bool = False
     solver: Solver = "direct"
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that have a meaning for this method.
+
+        >>> prediction_method("dec-nn-poe").options
+        ('engine', 'rounds', 'tol', 'eta')
+        """
+        agrees = ("rounds", "tol") if self.decentralized else ()
+        selects = ("eta",) if self.nearest else ()
+        draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
+        return ("engine", *agrees, *selects, *draws)
+
 
 AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 
