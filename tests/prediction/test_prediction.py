@@ -330,7 +330,7 @@ def test_jor_floods_on_graphs_that_are_not_complete() -> None:
 
 def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
     points = np.array([[0.2, 1.0], [0.25, 0.5]])
-    everyone, nearest = (fleet().predict(points, m, eta=0.3) for m in ("dec-rbcm", "dec-nn-rbcm"))
+    everyone, nearest = fleet().predict(points, "dec-rbcm"), fleet().predict(points, "dec-nn-rbcm", eta=0.3)
     scalars = [o.ledger.total(phase="average", kind="predictions").scalars for o in (everyone, nearest)]
     assert scalars[1] < 0.5 * scalars[0]
     used = {edge for edge, t in nearest.ledger.by_edge().items() if t.scalars}
@@ -356,7 +356,7 @@ def test_edges_of_use(method: str) -> None:
     parts = [*shards(), (np.array([[1.0, 1.0]]), np.array([0.3]))]  # an agent with one point
     f = fg.Fleet(parts, "cycle", theta=THETA)
     assert f.predict(np.empty((0, 2)), method).mean.shape == (0,)
-    out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, rounds=300)
+    out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, **prediction_method(method).those_of(rounds=300))
     assert out.means.shape == out.variances.shape == (6, 2)
     assert out.participants.shape == (6, 2)
     assert (out.variances > 0).all()
@@ -440,7 +440,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     ("arguments", "message"),
     [
         ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
-        ({"queries": [[1.0, 2.0, 3.0]]}, r"shape \(T, 2\), but their shape is \(1, 3\)"),
+        ({"queries": [[1.0, 2.0, 3.0]]}, r"expected shape \(T, 2\), got \(1, 3\)"),
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),
         ({"agent": 5}, "agent must lie between 0 and 4"),
