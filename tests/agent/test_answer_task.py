@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,16 +66,14 @@ def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
 def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.prediction import predict_in_units as real
+    from fleetgp.prediction import answer as real
 
-    def predict(
-        method: Any, shards: Any, network: Any, kernel: Any, thetas: Any, scaling: Any, queries: Any, *a: Any, **k: Any
-    ) -> Any:
+    def broken(conditioned: Any, network: Any, method: Any, queries: Any, *rest: Any, **more: Any) -> Any:
         if len(queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
-        return real(method, shards, network, kernel, thetas, scaling, queries, *a, **k)
+        return real(conditioned, network, method, queries, *rest, **more)
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.predict_in_units", predict)
+    monkeypatch.setattr("fleetgp.agent.answer_task.answer", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
@@ -140,4 +139,21 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
     assert requests.question() is None
     assert [list(answer) for answer in told] == [["error"]]
     assert f"not answered in {TRIES} attempts" in told[0]["error"]
+    log.close()
+
+
+def test_a_posterior_is_kept_until_data_or_model_change(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 1)
+    log = Log("a0", file=tmp_path / "a0.log")
+    data = observations_of(description, "a0", tmp_path, log)
+    answers = AnswerTask(description, 0, data, Requests(log), Activity(), log)
+    first = answers.conditioned(MODEL)
+    assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
+    data.append([[0.1, 0.2, 0.3]])
+    grown = answers.conditioned(MODEL)
+    assert grown is not first
+    assert answers.conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown
+    scaled = answers.conditioned(replace(MODEL, scale=2.0))
+    assert scaled is not grown
+    assert answers.conditioned(replace(MODEL, scale=2.0)) is scaled
     log.close()
