@@ -13,7 +13,10 @@ import pytest
 import zenoh
 
 import fleetgp as fg
+from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
+from fleetgp.agent.membership.hello import Hello
+from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -98,3 +101,31 @@ def test_whoever_asks_must_have_the_same_description(tmp_path: Path) -> None:
         with AgentClient(named, "a0") as client, pytest.raises(InputError, match="belongs to the fleet 'threads'"):
             client.request("stop")
         assert agents[0].data.rows == 40
+
+
+def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator whose request takes long holds up other operators, but no neighbour."""
+    serving_it, served = threading.Event(), threading.Event()
+
+    def slow(agent: Agent) -> dict[str, Any]:
+        serving_it.set()
+        assert served.wait(60.0)
+        return status_of(agent)
+
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
+        until(lambda: serving(agents))
+        monkeypatch.setattr("fleetgp.agent.service.status_of", slow)
+        told = pool.submit(one.request, "status", 60.0)
+        try:
+            assert serving_it.wait(20.0)
+            views, links = agents[0].views, agents[1].node.links
+            longest = len(Hello(digest=description.digest, theta=(-0.1234567890123456,) * 4).encode()) + 200
+            enough = links.told + 4 * longest  # bytes of more than four hellos
+            until(lambda: links.told > enough)
+            assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
+            assert not told.done()
+        finally:
+            served.set()
+        assert told.result(60.0)["agent"] == "a1"
+        assert agents[0].views == views

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 import fleetgp as fg
+from fleetgp.agent.agenda import Agenda, Item
+from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
+from fleetgp.agent.logs import Log
+from fleetgp.agent.questions import Wish
 from fleetgp.agent.status import status_of
+from fleetgp.agent.tasks import Tasks
+from fleetgp.errors import NeighbourLostError
+from fleetgp.network.zenoh.epoch import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -86,3 +96,28 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
         ]
         assert methods == ["dec-apx-gp", "dec-c-gp", "dec-apx-gp"]
         assert status_of(agents[1])["outcome"] == "converged"
+
+
+@pytest.mark.parametrize("error", [EpochOverError("over"), NeighbourLostError(3, [1], 5.0), MemoryError("too much")])
+def test_a_training_that_is_broken_off_goes_on_where_it_was(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends it, the wish for it stays, and is warm as soon as there are estimates."""
+    description, _ = describe(tmp_path, 1)
+    log = Log("a0", file=tmp_path / "a0.log")
+    agent = Agent.start(description, "a0", log)
+    try:
+        loop, tasks = agent.loop, Tasks(agent.node, SimpleNamespace(id=1), agent.activity)  # type: ignore[arg-type]
+        agent.wish(Wish(cold=True))
+
+        def broken(*_: Any) -> Any:
+            agent.memory.note(np.zeros((1, 4)), True, 3)
+            raise error
+
+        monkeypatch.setattr(loop.trainer, "run", broken)
+        with pytest.raises(type(error)):
+            loop._train(tasks, Agenda([Item()], (0,)), Wish(cold=True))
+        assert agent.requests.wish() == Wish(cold=False)
+    finally:
+        agent.close()
+        log.close()

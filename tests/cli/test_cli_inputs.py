@@ -148,7 +148,7 @@ def test_points_that_nobody_knows_anything_about_are_told_of(folder: Path) -> No
 
 
 def test_many_blocks_tell_of_points_outside_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.storage.answers.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
     pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
     told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
     assert told.count("3 of 5 points are no better known") == 1
@@ -214,7 +214,7 @@ def test_a_grid_that_is_too_large_says_so(folder: Path) -> None:
     assert "--grid must be like" in wrong("map", "m", "--grid", "1x5", "--out", "a.nc")
 
 
-def test_options_that_would_be_ignored_are_refused_or_told_of(folder: Path) -> None:
+def test_options_that_would_be_ignored_are_refused(folder: Path) -> None:
     fit = ["fit", "observations.csv", "--out", "n", *SST]
     assert "are for --agents" in wrong(*fit, "--agent", "boat", "--partition", "kmeans")
     assert "are for --agents" in wrong(*fit, "--agent", "boat", "--axis", "lat")
@@ -222,8 +222,10 @@ def test_options_that_would_be_ignored_are_refused_or_told_of(folder: Path) -> N
     with pytest.raises(InputError, match="axis is for stripes, but by='grid'"):
         fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
     predict = ["predict", "m", "points.csv", "--eta", "0.2"]
-    assert "rbcm does not have it" in said(run(*predict, "--method", "rbcm", "--out", "a.csv"))
-    assert "does not have it" not in said(run(*predict, "--out", "a.csv"))
+    told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")
+    assert "rbcm has no option --eta: expected one of --engine; methods with --eta: dec-nn-poe" in told
+    assert not Path("a.csv").exists()
+    run(*predict, "--out", "a.csv")
     np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])
     assert "levels have another length than the points: left out" in said(
         run("predict", "m", "p.npz", "--out", "b.csv")

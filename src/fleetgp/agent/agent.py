@@ -47,7 +47,7 @@ class Agent:
         self.data, self.memory, self.node, self.threads = data, memory, node, threads
         self.activity, self.requests = Activity(), Requests(log)
         self._recorder = Recorder(name, data, log, node.wake)
-        self._loop = ViewLoop(description, self.id, data, memory, self.requests, self.activity, node, log)
+        self.loop = ViewLoop(description, self.id, data, memory, self.requests, self.activity, node, log)
         self._broken: FleetGPError | None = None
 
     @classmethod
@@ -79,7 +79,7 @@ class Agent:
     def run(self) -> None:
         """Live, view after view; an error here says that one of the agent's threads failed."""
         try:
-            self._loop.run()
+            self.loop.run()
         finally:
             self.activity.phase = "stopped"
             self.memory.save()
@@ -90,7 +90,7 @@ class Agent:
             raise self._broken
 
     def stop(self) -> None:
-        self._loop.stopping.set()
+        self.loop.stopping.set()
         self.node.stop()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Agent:
 
     @property
     def new_rows(self) -> int:
-        return self._loop.new_rows
+        return self.loop.new_rows
 
     @property
     def theta(self) -> dict[str, float]:
@@ -145,7 +145,7 @@ class Agent:
         """Nobody waits longer than was promised, and the fleet does not compute what nobody waits for."""
         while not self.threads.ending.wait(DEADLINES):
             self.requests.expire(f"{self.name} is {self.activity}")
-            asked = self._loop.answers.under_way
+            asked = self.loop.answers.under_way
             if asked is not None and asked.expired:
                 self.node.abandon("a question took too long")
 

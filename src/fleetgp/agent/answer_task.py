@@ -17,7 +17,7 @@ from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Tasks
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.gp.kernels import as_kernel
-from fleetgp.prediction import Prediction, predict_in_units, prediction_method
+from fleetgp.prediction import Conditioned, Conditioner, Prediction, answer, prediction_method
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -41,6 +41,7 @@ class AnswerTask:
         self._description, self._id, self._data = description, id, data
         self._requests, self._activity, self._log = requests, activity, log
         self._kernel = as_kernel(description.kernel)
+        self._conditioner = Conditioner()
         self.under_way: Asked | None = None
 
     def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
@@ -74,19 +75,11 @@ class AnswerTask:
         self._requests.finish(asked, answer=told_answer(found, model, tasks, self._description))
 
     def _compute(self, tasks: Tasks, model: Trained, question: Question) -> Prediction:
+        method, options = prediction_method(question.method), self._description.prediction_options()
         with tasks.next() as network:
             try:
-                found = predict_in_units(
-                    prediction_method(question.method),
-                    [self._data.shard],
-                    network,
-                    self._kernel,
-                    np.array([model.theta]),
-                    model.scaling,
-                    question.queries,
-                    self._description.prediction_options(),
-                    noisy=question.noisy,
-                )
+                conditioned = self.conditioned(model)
+                found = answer(conditioned, network, method, question.queries, options, noisy=question.noisy)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -96,6 +89,11 @@ class AnswerTask:
         tasks.node.well_done(tasks.view)
         self._activity.questions += 1
         return found
+
+    def conditioned(self, model: Trained) -> Conditioned:
+        """This agent's posterior: that of the last question, unless data or model have changed since."""
+        theta, engine = np.array([model.theta]), self._description.prediction.engine
+        return self._conditioner.condition([self._data.shard], self._kernel, theta, model.scaling, engine)
 
 
 class CannotAnswerError(NetworkError):

@@ -15,6 +15,7 @@ from fleetgp.experiments.figures import map_figure, training_figure
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.given import check_whole
 from fleetgp.gp.hyperparameters import names
+from fleetgp.prediction import prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
 
@@ -63,11 +64,13 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
             spinner.update(f"predicting by {method} ...")
             slow = method in SLOW
             asked, most = (unseen[:FEW], SLOW_ROUNDS) if slow else (unseen, 20_000)
-            outputs[method] = fleet.predict(asked, method, eta=ETA, rounds=most)
+            options = prediction_method(method).those_of(eta=ETA, rounds=most)
+            # Conditioned afresh, each method sends all that it needs.
+            outputs[method] = fleet.condition().predict(asked, method, **options)
         spinner.update("drawing the map ...")
         axis = np.linspace(0.0, 2.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        best, full = (fleet.predict(grid, method, eta=ETA) for method in ("dec-nn-grbcm", "full-gp"))
+        best, full = fleet.predict(grid, "dec-nn-grbcm", eta=ETA), fleet.predict(grid, "full-gp")
     console.print(prediction_table(answers, outputs))
     console.print(_map_note(outputs["dec-nn-grbcm"]), highlight=False)
     map_picture = out / "map.png"
