@@ -26,6 +26,7 @@ from fleetgp.gp.basis import ROUNDING, Basis, Box
 from fleetgp.gp.chebyshev import at_nodes, degree_for, expansion_error
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.moments.cost import expected_seconds
 from fleetgp.gp.moments.grid import LARGEST_GRID, Grid, Moments, contract
 from fleetgp.linalg import lapack
 
@@ -120,6 +121,12 @@ class MomentsExpert:
             self._finest = self._finest.moved(self.box)
         self._finest += Moments.of(self.box, self._finest.sizes, inputs, observations)
         self.moments = None
+
+    def cost(self, theta: Array) -> float:
+        """What `evaluate` is expected to cost, in seconds on one core; inf where it cannot answer."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            exponent = np.log10(negligible(self.size) / self.size) - 2.0 * np.log10(theta[-2] / theta[-1])
+            return expected_seconds(self.box.half / theta[:-2], float(exponent))
 
     def counts(self, h: Hyperparameters) -> tuple[int, ...] | None:
         """The nodes per axis that these hyperparameters need; None where no grid of a sensible size would do."""
