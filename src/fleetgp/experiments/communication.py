@@ -21,6 +21,8 @@ GRAPHS = ("path", "cycle", "star", "grid", "complete")
 SUMMANDS = {"poe": 2, "gpoe": 2, "bcm": 2, "rbcm": 3, "grbcm": 3}
 #: The paper's count for a server, where it differs from that.
 AT_SERVER = {**SUMMANDS, "grbcm": 5}
+#: With dec-nn-, the share of the variance that an agent must explain to take part.
+ETA = 0.3
 #: Rounds of every ADMM; iterations that JOR and DALE get at most.
 ROUNDS, ITERATIONS = 50, 300
 
@@ -77,7 +79,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     else:
         queries = np.random.default_rng([task["seed"], 7]).uniform(0.0, 2.0, (task["queries"], 2))
         rounds = ITERATIONS if "npae" in method else 20_000
-        out = fleet.predict(queries, method, theta=fg.PAPER_THETA, eta=0.3, rounds=rounds)
+        options: dict[str, Any] = {"eta": ETA} if prediction_method(method).nearest else {}
+        out = fleet.predict(queries, method, theta=fg.PAPER_THETA, rounds=rounds, **options)
         ledger, rounds, solving = out.ledger, int(out.query_rounds.sum()), int(out.solver_rounds.sum())
         formula, counted = _prediction_formula(task, out, degrees)
     return {
