@@ -119,7 +119,7 @@ def test_european_tables(folder: Path) -> None:
     assert "--sep ';'" in wrong(*fit, "--encoding", "latin-1")
     assert "--decimal ," in wrong(*fit, "--encoding", "latin-1", "--sep", ";")
     run(*fit, "--encoding", "latin-1", "--sep", ";", "--decimal", ",")
-    assert load_model("n").agents == ("Ada", "J\xf6rg B") or load_model("n").agents == ("J\xf6rg B", "Ada")
+    assert set(load_model("n").agents) == {"Ada", "J\xf6rg B"}
     run("predict", "n", "points.csv", "--agent", "J\xf6rg B", "--out", "a.csv")
 
 
