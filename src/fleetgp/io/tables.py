@@ -144,7 +144,7 @@ def check_ending(path: str | Path) -> None:
     """One clear error where `write_columns` could not write."""
     endings = FORMATS[:3]
     if Path(path).suffix.lower() not in endings:
-        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
+        raise InputError(f"{path}: expected a name that ends in {', '.join(endings)}")
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
