@@ -21,7 +21,7 @@ from fleetgp.operator.example import write_example
 from fleetgp.progress import Progress, Remembering
 from fleetgp.storage.model import Model, load_model, save_model
 from tests.cli.test_cli import FIT, run, wrong
-from tests.io.test_tables import packed
+from tests.io.sources import packed
 
 QUICK = ["--tol", "1e-2", "--rounds", "3", "--training", "dec-apx-gp"]
 SST = ["--inputs", "lon", "lat", "--target", "sst"]
