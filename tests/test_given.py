@@ -13,7 +13,7 @@ import xarray as xr
 import fleetgp as fg
 from fleetgp.data import partition_by_label
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.given import as_numbers
+from fleetgp.given import as_numbers, check_number
 from fleetgp.io import read_observations
 from tests.conftest import paper_shards
 
@@ -212,3 +212,21 @@ def test_eta_is_a_share() -> None:
     for eta in (1.5, -0.1, np.nan):
         with pytest.raises(InputError, match="eta must be a number of at least 0 and at most 1, got"):
             fleet().predict([[1.0, 1.0]], eta=eta)
+
+
+@pytest.mark.parametrize("value", [True, None, "1", np.nan, np.inf, -np.inf, 10**400, 1j, np.complex128(1), [0.5]])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(InputError, match="tol must be a number of at least 0 and at most 1, got"):
+        check_number("tol", value, least=0.0, most=1.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "above", "least"), [(0.5, True, True), (1, True, True), (0, False, True), (1.1, False, False)]
+)
+def test_bounds_of_numbers(value: float, above: bool, least: bool) -> None:
+    for sound, bound in ((above, {"above": 0.0}), (least, {"least": 0.0})):
+        if sound:
+            check_number("eta", np.float32(value), **bound, most=1.0)
+        else:
+            with pytest.raises(InputError, match=f"(above|of at least) 0 and at most 1, got {value}"):
+                check_number("eta", value, **bound, most=1.0)

@@ -14,6 +14,7 @@ import http.client
 import os
 import re
 import shutil
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -32,10 +33,8 @@ from fleetgp.given import check_whole
 from fleetgp.io.sst import check_box, xarray
 from fleetgp.progress import Listener, Progress, listening
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 SERVER = "https://coastwatch.pfeg.noaa.gov/erddap"
 DATASET = "jplMURSST41"
@@ -127,7 +126,7 @@ def download_mur(
 def _alone(lock: Path) -> Iterator[None]:
     """One process at a time works on a request, where the system has locks; the lock goes with its process."""
     with lock.open("w") as file:
-        if fcntl is not None:
+        if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
     lock.unlink(missing_ok=True)

@@ -163,5 +163,6 @@ def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
 
 def _text(value: object) -> str:
     """A label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
-    number = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if number else str(value).strip()  # type: ignore[call-overload]
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
