@@ -169,7 +169,7 @@ def test_options_for_another_kind_of_file_are_refused(modelled: Path) -> None:
     assert not (modelled / "n").exists()
 
 
-def test_options_that_would_be_ignored_are_refused_or_told_of(modelled: Path) -> None:
+def test_options_that_would_be_ignored_are_refused(modelled: Path) -> None:
     fit = ["fit", "observations.csv", "--out", "n", *SST]
     assert "are for --agents" in wrong(*fit, "--agent", "boat", "--partition", "kmeans")
     assert "are for --agents" in wrong(*fit, "--agent", "boat", "--axis", "lat")
@@ -177,8 +177,10 @@ def test_options_that_would_be_ignored_are_refused_or_told_of(modelled: Path) ->
     with pytest.raises(InputError, match="axis is for stripes, but by='grid'"):
         fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
     predict = ["predict", "m", "points.csv", "--eta", "0.2"]
-    assert "rbcm does not have it" in said(run(*predict, "--method", "rbcm", "--out", "a.csv"))
-    assert "does not have it" not in said(run(*predict, "--out", "a.csv"))
+    told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")
+    assert "rbcm has no option --eta: expected one of --engine; methods with --eta: dec-nn-poe" in told
+    assert not Path("a.csv").exists()
+    run(*predict, "--out", "a.csv")
     np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])
     assert "levels have another length than the points: left out" in said(
         run("predict", "m", "p.npz", "--out", "b.csv")

@@ -67,7 +67,7 @@ def test_points_that_nobody_knows_anything_about_are_told_of(modelled: Path) -> 
 
 
 def test_many_blocks_tell_of_points_outside_once(modelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.storage.answers.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
     pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
     told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
     assert told.count("3 of 5 points are no better known") == 1

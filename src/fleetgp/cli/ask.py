@@ -24,10 +24,10 @@ from fleetgp.cli.options import (
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.running import description_of
-from fleetgp.consensus.stopping import worst_of
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.gp.hyperparameters import names
 from fleetgp.io import Reading
+from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, o
         "agent": agent,
         "points": points,
         "method": last["method"],
-        "status": worst_of(block["status"] for block in blocks),
+        "status": worst(block["status"] for block in blocks),
         "rounds": max(block["rounds"] for block in blocks),
         "members": last["members"],
         "missing": sorted({name for block in blocks for name in block["missing"]}, key=description.names.index),

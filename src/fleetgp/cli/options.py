@@ -16,10 +16,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
-ROUNDS = Annotated[int, typer.Option(help="Stop averaging after this many rounds.")]
-TOL = Annotated[float, typer.Option(help="Average until the agents differ by less, relatively.")]
-ETA = Annotated[float, typer.Option(help="With dec-nn-: the share of the variance an agent must explain to take part.")]
-DEFAULT_ETA = 1e-3
+ROUNDS = Annotated[int | None, typer.Option(help="With dec-: stop averaging after this many rounds. (default: 20000)")]
+TOL = Annotated[
+    float | None, typer.Option(help="With dec-: average until the agents differ by less, relatively. (default: 1e-6)")
+]
+ETA = Annotated[
+    float | None,
+    typer.Option(help="With dec-nn-: the share of the variance an agent must explain to take part. (default: 0.001)"),
+]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
 ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]

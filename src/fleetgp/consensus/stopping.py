@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,17 +19,6 @@ from fleetgp.arrays import Array, BoolArray
 ROUNDING = 1e-14
 
 Status = Literal["converged", "round limit", "diverged"]
-#: From the best to the worst.
-STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
-
-
-def worst_of(statuses: Iterable[Status]) -> Status:
-    """What several runs come to; "converged" if there are none.
-
-    >>> worst_of(["converged", "diverged", "round limit"])
-    'diverged'
-    """
-    return max(statuses, key=STATUSES.index, default="converged")
 
 
 @dataclass(frozen=True)

@@ -77,17 +77,17 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 
 
 def _predict(fleet: fg.Fleet, points: Array, method: str) -> fg.Prediction:
-    """The slow methods get a few of the points and rounds.
+    """Conditioned afresh, each method sends all that it needs. The slow methods get a few of the points and rounds.
 
     Those rounds seldom suffice, and an answer that has not converged may be no better than the prior. The table marks
     it with a star, so the warning is left out.
     """
-    options: dict[str, Any] = {"eta": ETA} if prediction_method(method).nearest else {}
-    if method not in SLOW:
-        return fleet.predict(points, method, **options)
+    row, slow = prediction_method(method), method in SLOW
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fg.FleetGPWarning)
-        return fleet.predict(points[:FEW], method, rounds=SLOW_ROUNDS, **options)
+        if slow:
+            warnings.simplefilter("ignore", fg.FleetGPWarning)
+        options = row.those_of(eta=ETA, rounds=SLOW_ROUNDS if slow else None)
+        return fleet.condition().predict(points[:FEW] if slow else points, method, **options)
 
 
 def _facts(

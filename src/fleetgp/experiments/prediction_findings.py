@@ -9,9 +9,8 @@ import numpy as np
 from fleetgp.experiments.findings import Finding, above, below
 from fleetgp.experiments.paper import LEFT_OUT, NEAREST_ROUNDS
 from fleetgp.experiments.prediction import FIVE, NPAE_ROUNDS, Found, PredictionPlan, mean_of
+from fleetgp.prediction.methods import AGGREGATIONS
 
-#: The rules whose agents average a few numbers per point.
-AVERAGED = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 #: RMSE of two methods with the same mean, in kelvin: rounding alone.
 SAME = 1e-6
 #: poe is overconfident if its 95 % intervals hold fewer of the truths than this.
@@ -77,7 +76,8 @@ def same_mean(plan: PredictionPlan, found: Found) -> Finding:
 
 def decentralized_equals(plan: PredictionPlan, found: Found) -> Finding:
     off = {
-        f"dec-{rule}": max(by_fleet(plan, found, f"dec-{rule}", "path", "off_central").values()) for rule in AVERAGED
+        f"dec-{rule}": max(by_fleet(plan, found, f"dec-{rule}", "path", "off_central").values())
+        for rule in AGGREGATIONS
     }
     return Finding(
         "dec-poe, dec-gpoe, dec-bcm, dec-rbcm and dec-grbcm equal their server methods.",
@@ -92,7 +92,7 @@ def left_out(plan: PredictionPlan, found: Found) -> Finding:
     taking = by_fleet(plan, found, "dec-nn-rbcm", "path", "participants")
     dropped = {m: 1.0 - count / m for m, count in taking.items()}
     change = {}
-    for rule in AVERAGED:
+    for rule in AGGREGATIONS:
         nearest, all_agents = (by_fleet(plan, found, f"{kind}{rule}", "path", "rmse") for kind in ("dec-nn-", "dec-"))
         change[rule] = [nearest[m] / all_agents[m] - 1.0 for m in plan.fleets]
     gain = (
