@@ -1,4 +1,4 @@
-"""The errors a user can meet: each message says what was expected, what was given and what to do. And `Cancelled`."""
+"""The errors a user can meet: each message says what was expected, what it got and what to do. And `Cancelled`."""
 
 from __future__ import annotations
 
