@@ -101,7 +101,7 @@ class MomentsExpert:
         # Data that are larger than the model says weigh more on what is dropped, by the square of their size.
         drop = START * allowed / (ratio * max(1.0, self._mean_square / (h.signal**2 + h.noise**2)))
         while (s := self.solve(h, drop)) is not None and s.dropped > allowed and drop > NOTHING:
-            drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # aim well below, but not at once at nothing
+            drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # well below, but never all the way in one step
         return None if s is None else evaluation(s, expansion_bound(s.grid.basis.counts, self._reach(h)))
 
     def condition(self, theta: Array) -> MomentsPosterior | None:
