@@ -24,6 +24,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import ROUNDING, Basis, Box
 from fleetgp.gp.chebyshev import at_nodes, degree_for, expansion_error
+from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.cost import expected_seconds
@@ -90,8 +91,10 @@ class Solution:
         return self.grid.sums(self.residuals if weights is None else weights) / self.noise**2
 
 
-class MomentsExpert:
+class MomentsExpert(Engine):
     """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
+
+    name = "moments"
 
     def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
         self.inputs = inputs
@@ -104,10 +107,6 @@ class MomentsExpert:
         self._reach = np.zeros(inputs.shape[1])
         self._target = np.inf
         self._strict = 1.0
-
-    @property
-    def size(self) -> int:
-        return len(self.observations)
 
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations: their moments are added. Outside the box the grid moves to a larger one first."""
