@@ -38,14 +38,6 @@ class Box:
         """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""
         return np.asarray((inputs - self.centre) / self.half)
 
-    def contains(self, inputs: Array) -> bool:
-        return bool((np.abs(inputs - self.centre) <= self.half * (1 + 1e-12)).all())
-
-    def joined(self, other: Box) -> Box:
-        """The smallest box that holds both."""
-        corners = [box.centre + sign * box.half for box in (self, other) for sign in (-1.0, 1.0)]
-        return Box.around(np.stack(corners))
-
 
 @dataclass(frozen=True)
 class Axis:

@@ -20,11 +20,11 @@ class Engine(abc.ABC):
 
     name: ClassVar[str]
     agent: int
-    observations: Array
 
     @property
+    @abc.abstractmethod
     def size(self) -> int:
-        return len(self.observations)
+        """How many observations there are."""
 
     @abc.abstractmethod
     def append(self, inputs: Array, observations: Array) -> None:

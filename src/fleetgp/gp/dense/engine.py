@@ -43,6 +43,10 @@ class DenseExpert(Engine):
         self.kernel = kernel
         self.agent = agent
 
+    @property
+    def size(self) -> int:
+        return len(self.observations)
+
     def append(self, inputs: Array, observations: Array) -> None:
         self.inputs = np.concatenate([self.inputs, inputs])
         self.observations = np.concatenate([self.observations, observations])

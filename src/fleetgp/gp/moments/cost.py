@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Axis
-from fleetgp.gp.moments.grid import LARGEST_GRID
+from fleetgp.gp.moments.sums import LARGEST_GRID
 
 #: Seconds for the calls themselves: some hundred of NumPy's, however small the arrays.
 CALLS = 9e-4
