@@ -15,7 +15,7 @@ from fleetgp.linalg.threads import blas_threads
 class Engine(abc.ABC):
     """The GP of one agent's data, with answers that are exact or certified; None where there is none.
 
-    To add an engine: implement these methods, let `Expert` hold it, and list it in tests/gp/test_engines.py.
+    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/gp/test_conformance.py.
     """
 
     name: ClassVar[str]

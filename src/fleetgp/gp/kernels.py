@@ -83,15 +83,15 @@ class Kernel(abc.ABC):
         s *= h.signal**2
         return s
 
-    def log_gradient(self, left: Array, right: Array, h: Hyperparameters) -> Array:
-        """d k(left, right) / d (log l_1 .. log l_D, log sigma_f), (D + 1, N, N').
+    def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        """d k(left, right) / d (log l_1 .. log l_D, log sigma_f), (D + 1, N, N'); with right=None d k(left, left).
 
         For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
         """
         scales = np.asarray(h.length_scales)
-        s = scaled_squared_distance(left / scales, right / scales)
+        s = scaled_squared_distance(left / scales, None if right is None else right / scales)
         value, slope = self.profile_and_slope(s)
-        per_axis = ((left[:, None, :] - right[None, :, :]) / scales) ** 2
+        per_axis = ((left[:, None, :] - (left if right is None else right)) / scales) ** 2
         gradient = 2.0 * h.signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
         return np.concatenate([gradient, 2.0 * h.signal**2 * value[None]])
 

@@ -19,7 +19,7 @@ from fleetgp.gp.kernels import Kernel
 
 def covariance(inputs: Array, kernel: Kernel, h: Hyperparameters, jitter: float = 0.0) -> Array:
     """C, (N, N)."""
-    return kernel(inputs, inputs, h) + (h.noise**2 + jitter) * np.eye(len(inputs))
+    return kernel(inputs, None, h) + (h.noise**2 + jitter) * np.eye(len(inputs))
 
 
 def likelihood(
@@ -30,7 +30,7 @@ def likelihood(
     c = covariance(inputs, kernel, h, jitter)
     inverse, alpha = np.linalg.inv(c), np.linalg.solve(c, observations)
     nll = 0.5 * (observations @ alpha + np.linalg.slogdet(c).logabsdet)
-    by_kernel = kernel.log_gradient(inputs, inputs, h)
+    by_kernel = kernel.log_gradient(inputs, None, h)
     by_noise = 2.0 * h.noise**2 * np.eye(len(inputs))
     b = inverse - np.outer(alpha, alpha)
     gradient = [0.5 * np.trace(b @ derivative) for derivative in (*by_kernel, by_noise)]
