@@ -27,6 +27,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.chebyshev import degree_for
+from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.certificate import EPS, ULPS, expansion_bound, negligible
@@ -64,8 +65,10 @@ UNCERTAIN_MEAN = 1e-5
 POSTERIOR = 1e-4
 
 
-class MomentsExpert:
+class MomentsExpert(Engine):
     """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
+
+    name = "moments"
 
     def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
         self.agent = agent
