@@ -62,3 +62,12 @@ def fills_of(fill: Sequence[str] | None) -> list[float] | None:
         return [float(value) for value in fill]
     except ValueError as error:
         raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
+
+
+def as_typed(name: str) -> str:
+    """An option as it is typed.
+
+    >>> as_typed("nested_iterations")
+    '--nested-iterations'
+    """
+    return "--" + name.replace("_", "-")
