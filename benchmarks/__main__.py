@@ -27,6 +27,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsExpert
 from fleetgp.linalg.threads import blas_threads, cores
+from fleetgp.prediction import prediction_method
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])
@@ -169,7 +170,7 @@ def prediction() -> Table:
 
             def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
                 nonlocal out
-                out = f.predict(queries, name, rounds=rounds)
+                out = f.predict(queries, name, **prediction_method(name).those_of(rounds=rounds))
 
             time = once(ask)
             cells += [seconds(time / len(queries)), max(out.rounds, int(out.solver_rounds.max())), out.status]

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import FleetGPWarning
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import PredictionOptions, predict_in_units, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from tests.conftest import paper_shards
 
 THETA = fg.PAPER_THETA
@@ -30,11 +29,12 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
     theta = (*THETA[:2], scale * THETA[2], scale * THETA[3])
     fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")))
     asked = {key: value for key, value in options.items() if key != "normalize"}
+    few = prediction_method(method).those_of(rounds=400)
     with pytest.warns(
         FleetGPWarning,
         match=r"1 of 2 points are no better known than the prior.*first: number 2, at input 1 40, input 2 -7",
     ):
-        out = fleet.predict([INSIDE, OUTSIDE], method, rounds=400, **asked)
+        out = fleet.predict([INSIDE, OUTSIDE], method, **few, **asked)
     assert out.uninformed.tolist() == [False, True]
     assert out.explained.shape == (3, 2)
     assert (out.explained[:, 0] > 0.3).all()
@@ -86,8 +86,8 @@ def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
         mine = [shards[i] for i in network.hosted]
         thetas = np.tile(THETA, (len(mine), 1))
         options = PredictionOptions(rounds=300)
-        row = prediction_method(method)
-        return predict_in_units(row, mine, network, KERNELS["se"], thetas, Scaling(), queries, options, noisy=True)
+        conditioned = Conditioned(mine, KERNELS["se"], thetas)
+        return answer(conditioned, network, prediction_method(method), queries, options, noisy=True)
 
     whole = work(fg.InProcess(graph))
     alone = fg.Loopback(graph, [[0], [1], [2]], timeout=120).run(work)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.selection import Selection, bridged, select
 from tests.conftest import alternating_path, every_graph, mostly_long
 
@@ -250,7 +250,12 @@ def test_selection_is_common_knowledge() -> None:
     rng = np.random.default_rng(2)
     correlation = rng.uniform(0, 1, (6, 8)) ** 3
     loopback = fg.Loopback(alternating_path(6), [[i] for i in range(6)])
-    answers = loopback.run(lambda net: select(net, correlation[list(net.hosted)], np.array([0.4])))
+
+    def work(network: Network) -> BoolArray:
+        own = correlation[list(network.hosted)]
+        return select(network, own >= 0.4, lambda t: own[:, t])
+
+    answers = loopback.run(work)
     assert all(np.array_equal(a, answers[0]) for a in answers)
     expected = correlation >= 0.4
     for t in np.flatnonzero(~expected.any(axis=0)):
@@ -325,7 +330,7 @@ def test_jor_floods_on_graphs_that_are_not_complete() -> None:
 
 def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
     points = np.array([[0.2, 1.0], [0.25, 0.5]])
-    everyone, nearest = (fleet().predict(points, m, eta=0.3) for m in ("dec-rbcm", "dec-nn-rbcm"))
+    everyone, nearest = fleet().predict(points, "dec-rbcm"), fleet().predict(points, "dec-nn-rbcm", eta=0.3)
     scalars = [o.ledger.total(phase="average", kind="predictions").scalars for o in (everyone, nearest)]
     assert scalars[1] < 0.5 * scalars[0]
     used = {edge for edge, t in nearest.ledger.by_edge().items() if t.scalars}
@@ -351,7 +356,7 @@ def test_edges_of_use(method: str) -> None:
     parts = [*shards(), (np.array([[1.0, 1.0]]), np.array([0.3]))]  # an agent with one point
     f = fg.Fleet(parts, "cycle", theta=THETA)
     assert f.predict(np.empty((0, 2)), method).mean.shape == (0,)
-    out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, rounds=300)
+    out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, **prediction_method(method).those_of(rounds=300))
     assert out.means.shape == out.variances.shape == (6, 2)
     assert out.participants.shape == (6, 2)
     assert (out.variances > 0).all()
@@ -435,7 +440,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     ("arguments", "message"),
     [
         ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
-        ({"queries": [[1.0, 2.0, 3.0]]}, r"shape \(T, 2\), but their shape is \(1, 3\)"),
+        ({"queries": [[1.0, 2.0, 3.0]]}, r"expected shape \(T, 2\), got \(1, 3\)"),
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),
         ({"agent": 5}, "agent must lie between 0 and 4"),
@@ -469,7 +474,8 @@ def test_same_answers_rounds_and_messages_in_every_hosting(method: str, graph: s
     def work(network: Network) -> fg.Prediction:
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
-        return predict(prediction_method(method), mine, network, KERNELS["se"], thetas, queries(4), options)
+        conditioned = Conditioned(mine, KERNELS["se"], thetas)
+        return answer(conditioned, network, prediction_method(method), queries(4), options)
 
     whole = work(fg.InProcess(topology))
     for hosting in ([list(range(6))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

@@ -13,7 +13,6 @@ from fleetgp.cli.options import (
     BOX,
     DATE,
     DECIMAL,
-    DEFAULT_ETA,
     ENCODING,
     ENGINE,
     ETA,
@@ -36,6 +35,7 @@ from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.prediction import prediction_method
+from fleetgp.prediction.options import refuse_foreign
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.model import Model, load_model
 from fleetgp.units import readable_bytes
@@ -54,9 +54,9 @@ def predict(
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
     noisy: NOISY = False,
-    eta: ETA = DEFAULT_ETA,
-    rounds: ROUNDS = 20_000,
-    tol: TOL = 1e-6,
+    eta: ETA = None,
+    rounds: ROUNDS = None,
+    tol: TOL = None,
     engine: ENGINE = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -72,10 +72,9 @@ def predict(
     """
     known = load_model(model)
     _warn_of_model(known, model)
-    _warn_of_eta(method, eta)
     check_answer_file(out, points)
     queries, others = read_points(points, known.inputs, out, reading_of(date, box, stride, sep, decimal, encoding))
-    options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
+    options = _options(method, noisy, eta=eta, rounds=rounds, tol=tol, engine=engine)
     answers = ask(known, queries, method, agent, options, out, quiet)
     write_answer(out, others, answers.mean, answers.variance, answers.participants)
     answers.kept.clear()
@@ -100,9 +99,9 @@ def map_(
     method: METHOD = "dec-nn-grbcm",
     agent: ASKED = None,
     noisy: NOISY = False,
-    eta: ETA = DEFAULT_ETA,
-    rounds: ROUNDS = 20_000,
-    tol: TOL = 1e-6,
+    eta: ETA = None,
+    rounds: ROUNDS = None,
+    tol: TOL = None,
     engine: ENGINE = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -123,7 +122,6 @@ def map_(
 
     known = load_model(model)
     _warn_of_model(known, model)
-    _warn_of_eta(method, eta)
     if known.fleet.dimension != 2:
         raise InputError(f"a map needs two inputs, but the model has {len(known.inputs)}: {', '.join(known.inputs)}")
     if out.suffix.lower() != ".nc":
@@ -134,7 +132,7 @@ def map_(
     first, second = axes_of(known.fleet.shards, grid, four_sides(box))
     cells = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     chosen = cells_within(known, cells, within)
-    options = {"eta": eta, "rounds": rounds, "tol": tol, "engine": engine, "noisy": noisy}
+    options = _options(method, noisy, eta=eta, rounds=rounds, tol=tol, engine=engine)
     answers, coverage = on_all_cells(ask(known, cells[chosen], method, agent, options, out, quiet), chosen)
     picture = save_map(out, known, (first, second), answers, coverage, units)
     answers.kept.clear()
@@ -194,9 +192,10 @@ def _report_answers(
     emit(facts, said, f"Sent between agents: {readable_bytes(answers.bytes)}.", deviation, told, as_json=as_json)
 
 
-def _warn_of_eta(method: str, eta: float) -> None:
-    if eta != DEFAULT_ETA and not prediction_method(method).nearest:
-        warn(f"--eta is for the methods dec-nn-...: {method} does not have it")
+def _options(method: str, noisy: bool, **given: Any) -> dict[str, Any]:
+    """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
+    refuse_foreign(prediction_method(method), given, prefix="--")
+    return {"noisy": noisy, **given}
 
 
 def _warn_of_model(model: Model, folder: Path) -> None:

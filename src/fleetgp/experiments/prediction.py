@@ -155,7 +155,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
         for graph in GRAPHS.get(method, ("path",)):
             rounds = npae_rounds(method, graph, task["agents"]) if row.rule == "npae" else 20_000
             began = time.process_time()
-            found = fleets[graph].predict(queries, method, rounds=rounds)
+            # Conditioned afresh, each method computes and sends all that it needs.
+            found = fleets[graph].condition().predict(queries, method, **row.those_of(rounds=rounds))
             seconds = time.process_time() - began
             if not row.decentralized:
                 central[row.rule] = found
@@ -188,3 +189,11 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
 def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
     """The average of one quantity over replications."""
     return float(np.mean([row[what] for row in rows]))
+
+
+def found_in(rows: Sequence[Mapping[str, Any]]) -> Found:
+    """The replications by method, graph and number of agents."""
+    found: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["method"], row["graph"], row["agents"]), []).append(row)
+    return found

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
-from fleetgp.consensus.reductions import ByConsensus, ByServer, Reduction
-from fleetgp.consensus.scaling import Scaling, agree_on_scaling
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
-from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.conditioned import ConditionedFleet, Source
 from fleetgp.fleet.shards import check_shards, warn_of_shards
-from fleetgp.given import as_flag, as_numbers, by_name, check_finite, check_number, check_whole, column_names
+from fleetgp.given import as_flag, as_numbers, check_whole
 from fleetgp.gp.expert import ENGINES
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
-from fleetgp.network import InProcess, Network
-from fleetgp.prediction import Prediction, PredictionOptions, predict_in_units, prediction_method
+from fleetgp.network import InProcess
+from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor
@@ -74,6 +72,7 @@ class Fleet:
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
         self.fit: Fit | None = None
+        self._conditioned: ConditionedFleet | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
@@ -197,9 +196,9 @@ class Fleet:
         method: str = "dec-nn-grbcm",
         *,
         theta: Sequence[float] | Array | None = None,
-        rounds: int = 20_000,
-        tol: float = 1e-6,
-        eta: float = 1e-3,
+        rounds: int | None = None,
+        tol: float | None = None,
+        eta: float | None = None,
         noisy: bool = False,
         agent: int = 0,
         seed: int | None = None,
@@ -210,59 +209,56 @@ class Fleet:
         queries: an array with the inputs in their order, or a data frame that has them among its columns.
         theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
             mean of their estimates), or those given to the fleet.
-        rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many
-            rounds; `status` says which. For NPAE it is relative to what the agents explain of the prior variance.
-        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
+        rounds, tol: with dec-, every query averages until its agents differ by less than tol (1e-6), relatively, or for
+            this many rounds (20,000); `status` says which. For NPAE tol is relative to what the agents explain.
+        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3).
         noisy: the variance of an observation instead of that of f.
         agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
-        seed: draws the samples of grBCM, per agent.
+        seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.
         engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
             where the inputs would be shorter.
 
-        Options that a method does not have are ignored, so that one set can serve a comparison.
+        An option that the method does not have is refused.
+        The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
+        next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
-        row = prediction_method(method)
-        self._check_engine(engine)
-        points = self._check_queries(queries)
-        if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < self.agents:
-            raise InputError(f"agent must lie between 0 and {self.agents - 1}, got {agent!r}")
-        check_number("tol", tol, above=0.0)
-        check_number("eta", eta, least=0.0, most=1.0)
-        as_flag(noisy, "noisy")
-        check_whole("rounds", rounds, least=1)
-        chosen_seed = self.seed if seed is None else seed
-        check_whole("seed", chosen_seed, least=0)
-        network = InProcess(self.graph)
-        reduction = ByConsensus(network) if row.decentralized else ByServer(network)
-        thetas, scaling = self._model(theta, network, reduction)
-        options = PredictionOptions(int(rounds), float(tol), float(eta), int(chosen_seed), engine)
-        found = predict_in_units(row, self.shards, network, self.kernel, thetas, scaling, points, options, noisy=noisy)
-        answer = replace(found, asked=int(agent))
-        told = told_of_outside(points, answer.uninformed, self.shards, self.inputs)
-        if told:
-            unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
-            warnings.warn(told + unfinished, FleetGPWarning, stacklevel=2)
-        return answer
+        source = self._source(theta)
+        if self._conditioned is None or self._conditioned.engine != engine or not self._conditioned.source.same(source):
+            self._conditioned = None  # before the next one needs the memory
+            self._conditioned = ConditionedFleet(source, engine)
+        return self._conditioned.predict(
+            queries, method, rounds=rounds, tol=tol, eta=eta, noisy=noisy, agent=agent, seed=seed
+        )
 
-    def _model(
-        self, theta: Sequence[float] | Array | None, network: Network, reduction: Reduction
-    ) -> tuple[Array, Scaling]:
-        """The common theta of all agents (M, P), and the scaling of the observations that belongs to it."""
-        scaling = Scaling() if self.fit is None else self.fit.scaling
-        if self.normalize and self.fit is None:
-            with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, self.shards)
+    def condition(self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto") -> ConditionedFleet:
+        """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
+
+        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta and engine.
+
+        >>> from fleetgp import partition, synthetic_field
+        >>> field = synthetic_field(120, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> conditioned = fleet.condition()
+        >>> first, second = (conditioned.predict([[0.5, 0.5]], "dec-nn-grbcm") for _ in range(2))
+        >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
+        (True, True)
+        """
+        return ConditionedFleet(self._source(theta), engine)
+
+    def _source(self, theta: Sequence[float] | Array | None) -> Source:
+        """What predictions are from: with the theta that was given, or that of the fleet."""
+        fit = self.fit
         if theta is not None:
-            return np.tile(self._check_theta(theta, "theta"), (self.agents, 1)), scaling
-        if self.theta is None:
+            model = self._check_theta(theta, "theta")
+        elif self.theta is None:
             raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
-        if self.fit is None or self.fit.status == "diverged" or not np.array_equal(self.theta, self.fit.theta):
-            return np.tile(self._check_theta(self.theta, "theta"), (self.agents, 1)), scaling  # as it was set
-        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
-        with network.phase("model"):
-            log_theta = reduction.total(np.log(self.fit.thetas)) / self.agents
-        return np.tile(np.exp(log_theta), (self.agents, 1)), scaling
+        elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
+            model = self._check_theta(self.theta, "theta")  # as it was set
+        else:
+            model = fit.thetas
+        scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
+        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed)
 
     # ---- checks ---------------------------------------------------------------------------------------
 
@@ -276,29 +272,6 @@ class Fleet:
         if not len(rows):
             raise InputError("theta0 must hold at least one start, but it is empty")
         return np.log([self._check_theta(row, "theta0") for row in rows])
-
-    def _check_queries(self, queries: Any) -> Array:
-        if column_names(queries, "queries") is not None:
-            queries = self._by_name(queries)
-        points = as_numbers(queries, "queries")
-        if points.size == 0:
-            points = points.reshape(0, self.dimension)
-        if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise InputError(f"queries must have shape (T, {self.dimension}), but their shape is {points.shape}")
-        check_finite(points, "the array of queries")
-        return points
-
-    def _by_name(self, queries: Any) -> Any:
-        """A data frame's columns in the order of the inputs; with a warning as they are, if these have no names."""
-        if self.inputs is not None:
-            return by_name(queries, self.inputs, "queries")
-        warnings.warn(
-            f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
-            "Give the fleet data frames, or inputs=[...]",
-            FleetGPWarning,
-            stacklevel=4,
-        )
-        return queries
 
     def _check_theta(self, theta: object, name: str) -> Array:
         values = as_numbers(theta, name)

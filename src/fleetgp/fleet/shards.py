@@ -84,4 +84,6 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
+    for array in (inputs, observations):
+        array.setflags(write=False)  # posteriors are kept for as long as the arrays are the same
     return inputs, observations

@@ -1,15 +1,19 @@
 """The prediction methods: six aggregations, thirteen decentralized, and the exact GP."""
 
+from fleetgp.prediction.conditioned import Conditioned, Conditioner
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
-from fleetgp.prediction.predict import PredictionOptions, predict, predict_in_units
+from fleetgp.prediction.options import PredictionOptions
+from fleetgp.prediction.predict import answer, predict_in_units
 from fleetgp.prediction.prediction import Prediction
 
 __all__ = [
     "PREDICTION_METHODS",
+    "Conditioned",
+    "Conditioner",
     "Prediction",
     "PredictionMethod",
     "PredictionOptions",
-    "predict",
+    "answer",
     "predict_in_units",
     "prediction_method",
 ]

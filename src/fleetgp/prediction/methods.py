@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fleetgp.errors import unknown_name
 
@@ -19,6 +19,26 @@ class PredictionMethod:
     decentralized: bool = False
     nearest: bool = False
     solver: Solver = "direct"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that have a meaning for this method.
+
+        >>> prediction_method("dec-nn-poe").options
+        ('engine', 'rounds', 'tol', 'eta')
+        """
+        agrees = ("rounds", "tol") if self.decentralized else ()
+        selects = ("eta",) if self.nearest else ()
+        draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
+        return ("engine", *agrees, *selects, *draws)
+
+    def those_of(self, **options: Any) -> dict[str, Any]:
+        """Of one set of options for many methods, those that this method has.
+
+        >>> prediction_method("dec-poe").those_of(eta=0.1, rounds=50)
+        {'rounds': 50}
+        """
+        return {name: value for name, value in options.items() if name in self.options}
 
 
 AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.network import Ledger
+from fleetgp.prediction.posteriors import first_used
 
 #: An answer that explains less than this share of the variance is no better than the prior.
 INFORMED = 0.01
+#: From the best to the worst.
+STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Prediction:
     status: "converged", "round limit" or "diverged", of the worst query.
     jitter: the largest that any covariance needed; 0 if none.
     engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior.
+        "unused": with dec-nn-, of an agent that is too far from all queries for its posterior to be needed.
     explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior.
     asked: position of the agent whose answer `mean` and `variance` are.
     """
@@ -75,3 +81,29 @@ class Prediction:
             f"Prediction({self.method}: {self.means.shape[1]} queries, status={self.status!r}, rounds={self.rounds}, "
             f"disagreement={self.disagreement:.1e})"
         )
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """Of several parts of an answer; of none, "converged".
+
+    >>> worst(["converged", "diverged", "round limit"])
+    'diverged'
+    """
+    return max(statuses, key=STATUSES.index, default="converged")
+
+
+def joined(parts: Sequence[Prediction]) -> Prediction:
+    """One answer from those at blocks of the queries, in their order, by one method over one network."""
+    if len(parts) == 1:
+        return parts[0]
+    along_queries = ("means", "variances", "participants", "query_rounds", "solver_rounds", "residual", "explained")
+    whole: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in along_queries
+    }
+    return replace(
+        parts[0],
+        **whole,
+        status=worst(part.status for part in parts),
+        jitter=max(part.jitter for part in parts),
+        engine=first_used(*(part.engine for part in parts)),
+    )

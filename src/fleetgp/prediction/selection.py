@@ -7,6 +7,7 @@ between the participants relay with zero weight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -19,13 +20,13 @@ from fleetgp.network import Cargo, Network
 from fleetgp.network.sound import check_told
 
 
-def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
-    """participants (M, T), the same at every agent, from each agent's own correlation (A, T) and threshold (A,).
+def select(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:
+    """participants (M, T), the same at every agent, from each hosted agent's own choice (A, T).
 
-    Where nobody reaches the threshold, the most correlated agent answers alone (of equals, the smallest id).
+    Where nobody chose itself, the most correlated agent answers alone (of equals, the smallest id): correlation(t)
+    is each hosted agent's with the queries t, (A, len(t)).
     """
-    agents, queries = network.agents, correlation.shape[1]
-    chosen = correlation >= threshold[:, None]
+    agents, queries = network.agents, chosen.shape[1]
     lists = network.flood([np.flatnonzero(row).astype(float) for row in chosen], "statistics")
     check_told(lists, lambda _, taken: _are_positions(taken, queries), f"positions of queries below {queries}")
     participants = np.zeros((agents, queries), dtype=bool)
@@ -33,9 +34,9 @@ def select(network: Network, correlation: Array, threshold: Array) -> BoolArray:
         participants[agent, taken.astype(int)] = True
     empty = np.flatnonzero(~participants.any(axis=0))
     if empty.size:
-        best = maximum(network, correlation[:, empty])
+        own = correlation(empty)
         ids = np.asarray(network.hosted, dtype=float)[:, None]
-        winner = minimum(network, np.where(correlation[:, empty] == best, ids, float(agents)))[0]
+        winner = minimum(network, np.where(own == maximum(network, own), ids, float(agents)))[0]
         participants[winner.astype(int), empty] = True
     return participants
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.errors import FleetGPWarning, unknown_name
-from fleetgp.prediction import prediction_method
+from fleetgp.errors import unknown_name
+from fleetgp.network import InProcess
+from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction.predict import block_size
+from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.storage.kept import Kept
 from fleetgp.storage.model import Model
-
-#: Points per block.
-BLOCK = 2000
-#: From the best to the worst.
-STATUSES = ("converged", "round limit", "diverged")
 
 
 @dataclass(frozen=True)
@@ -56,22 +53,56 @@ def ask(
     out: Path,
     quiet: bool,
 ) -> Answers:
-    """Ask the fleet. Finished blocks lie beside `out` until the answer is written: the same call goes on from them."""
-    from fleetgp.version import __version__
+    """Ask the fleet. Finished blocks lie beside `out` until the answer is written: the same call goes on from them.
 
-    prediction_method(method)
+    options: those of `Fleet.predict` that the method has; what is None is as if it were not there.
+    """
+    row = prediction_method(method)
     asked = model.agents[0] if agent is None else agent
     if asked not in model.agents:
         raise unknown_name("agent", asked, model.agents)
-    position = model.agents.index(asked)
-    content = hashlib.sha256(queries.tobytes())
-    for inputs, observations in model.fleet.shards:
-        content.update(inputs.tobytes() + observations.tobytes())
+    position, fleet = model.agents.index(asked), model.fleet
+    given = {name: value for name, value in options.items() if value is not None}
+    engine = given.pop("engine", "auto")
+    size = block_size(row, InProcess(fleet.graph))
+    kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
+    numbers = range(-(-len(queries) // size))
+    pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    blocks = fleet.condition(engine=engine).predict_in_blocks(
+        queries, method, agent=position, done=tuple(pieces), **given
+    )
+    sent = 0
+    with listening(not quiet) as listener:
+        heard = listener or _nobody
+        heard(Progress(method, min(len(pieces) * size, len(queries)), len(queries), "", unit="point"))
+        for number, found in blocks if len(pieces) < len(numbers) else ():
+            pieces[number] = _piece(found, found.ledger.bytes - sent)
+            sent = found.ledger.bytes
+            if len(numbers) > 1:
+                kept.put(str(number), pieces[number])
+            heard(Progress(method, min(len(pieces) * size, len(queries)), len(queries), "", unit="point"))
+    return _joined(method, asked, [pieces[number] for number in numbers], len(model.agents), kept)
+
+
+def _nobody(progress: Progress) -> None:
+    pass
+
+
+def _settings(
+    model: Model, queries: Array, method: str, position: int, size: int, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that an answer depends on: pieces of another one are of no use."""
+    from fleetgp.version import __version__
+
     fleet = model.fleet
-    settings = {
+    content = hashlib.sha256(queries.tobytes())
+    for inputs, observations in fleet.shards:
+        content.update(inputs.tobytes() + observations.tobytes())
+    return {
         "version": __version__,
-        "pieces": 2,  # of what a block holds
-        "block": BLOCK,
+        "pieces": 3,  # of what a block holds
+        "block": size,
         "method": method,
         "agent": position,
         "data": content.hexdigest(),
@@ -82,44 +113,10 @@ def ask(
         "graph": [fleet.graph.at(t).edges.tolist() for t in range(fleet.graph.period)],
         **options,
     }
-    kept = Kept(out.with_name(f".{out.name}.parts"), settings)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    blocks: list[dict[str, Any]] = []
-    starts = range(0, len(queries), BLOCK)
-    with listening(not quiet) as listener:
-        if listener is not None:
-            listener(Progress(method, 0, len(queries), "", unit="point"))
-        for number, start in enumerate(starts):
-            block = kept.get(str(number))
-            if block is None:
-                block = _block(model, queries[start : start + BLOCK], method, position, options)
-                if len(starts) > 1:
-                    kept.put(str(number), block)
-            blocks.append(block)
-            if listener is not None:
-                done = min(start + BLOCK, len(queries))
-                listener(Progress(method, done, len(queries), "", unit="point"))
-    return Answers(
-        method,
-        asked,
-        np.concatenate([np.zeros(0), *(block["mean"] for block in blocks)]),
-        np.concatenate([np.zeros(0), *(block["variance"] for block in blocks)]),
-        np.concatenate([np.zeros(0, dtype=int), *(block["participants"] for block in blocks)]),
-        np.concatenate([np.zeros(0, dtype=bool), *(np.array(block["uninformed"], dtype=bool) for block in blocks)]),
-        np.sum([np.zeros(len(model.agents)), *(block["said"] for block in blocks)], axis=0) / max(1, len(queries)),
-        max((block["status"] for block in blocks), key=STATUSES.index, default="converged"),
-        max((block["rounds"] for block in blocks), default=0),
-        max((block["iterations"] for block in blocks), default=0),
-        sum(block["bytes"] for block in blocks),
-        max((block["jitter"] for block in blocks), default=0.0),
-        kept,
-    )
 
 
-def _block(model: Model, queries: Array, method: str, position: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FleetGPWarning)  # of points outside the data: told once, of all blocks
-        found = model.fleet.predict(queries, method, agent=position, **options)
+def _piece(found: Prediction, sent: int) -> dict[str, Any]:
+    """What is kept of a block's answer, for JSON. sent: its bytes."""
     return {
         "mean": found.mean.tolist(),
         "variance": found.variance.tolist(),
@@ -129,6 +126,28 @@ def _block(model: Model, queries: Array, method: str, position: int, options: Ma
         "status": found.status,
         "rounds": found.rounds,
         "iterations": int(found.solver_rounds.max(initial=0)),
-        "bytes": found.ledger.bytes,
+        "bytes": sent,
         "jitter": found.jitter,
     }
+
+
+def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: int, kept: Kept) -> Answers:
+    def along(name: str, dtype: type) -> Any:
+        return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
+
+    mean = along("mean", float)
+    return Answers(
+        method,
+        agent,
+        mean,
+        along("variance", float),
+        along("participants", int),
+        along("uninformed", bool),
+        np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0) / max(1, len(mean)),
+        worst(piece["status"] for piece in pieces),
+        max((piece["rounds"] for piece in pieces), default=0),
+        max((piece["iterations"] for piece in pieces), default=0),
+        sum(piece["bytes"] for piece in pieces),
+        max((piece["jitter"] for piece in pieces), default=0.0),
+        kept,
+    )

@@ -1,0 +1,111 @@
+"""Products of experts and committee machines: every agent's summands, their totals, what the rule makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus import average_items
+from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.posteriors import Believed
+from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
+from fleetgp.prediction.selection import Selection, select
+from fleetgp.prediction.task import Answer, Task
+
+
+def aggregate(task: Task, conditioned: Conditioned) -> Answer:
+    if task.method.nearest:
+        return _over_selection(task, conditioned)
+    rule = RULES[task.method.rule]
+    nobody = np.zeros((len(task.network.hosted), len(task.queries)), dtype=bool)
+    own = conditioned.own(task.network.hosted).at(task.queries, nobody if rule.augmented else None)
+    beliefs, believed = _beliefs(task, rule, conditioned, task.everyone, own)
+    if task.method.decentralized:
+        return _averaged(task, rule, beliefs, believed, None)
+    return _summed(task, rule, beliefs, believed)
+
+
+def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
+    """CBNN: the correlated agents of each query answer it; for grBCM too their own data count.
+
+    (With the samples of all, everyone would be correlated everywhere.)
+    """
+    rule, own = RULES[task.method.rule], conditioned.own(task.network.hosted)
+    prior = task.prior[:, None]
+    threshold = task.options.eta * prior
+    least, most = conditioned.reach.bounds(task.queries)
+    possible = most >= threshold
+    # grBCM has no use for the own posterior of an agent that certainly takes part.
+    asked = possible & (least < threshold) if rule.augmented else possible
+    known = own.at(task.queries, asked)
+    with task.network.phase("select"):
+        chosen = np.where(asked, prior - known.variance >= threshold, possible)
+        participants = select(task.network, chosen, lambda t: prior - own.at(task.queries[t]).variance)
+    selection = Selection(task.network.topology, participants)
+    if not rule.augmented:
+        alone = participants[list(task.network.hosted)] & ~asked  # whoever answers where nobody is correlated
+        known = known.completed(own.at(task.queries, alone), alone)
+    beliefs, believed = _beliefs(task, rule, conditioned, participants, known)
+    return _averaged(task, rule, beliefs, believed, selection)
+
+
+def _beliefs(
+    task: Task, rule: Rule, conditioned: Conditioned, participants: BoolArray, own: Believed
+) -> tuple[Beliefs, Believed]:
+    """What enters the rule: the agents' own posteriors; for grBCM those of augmented data and of the samples alone."""
+    hosted, floor = list(task.network.hosted), SMALLEST * task.prior[:, None]
+    believed = common = own
+    if rule.augmented:
+        samples = task.agreed.samples
+        common = conditioned.common(samples, task.queries)
+        found = conditioned.augmented(hosted, samples).at(task.queries, participants[hosted])
+        believed = replace(found, jitter=max(found.jitter, common.jitter, own.jitter))
+    first = participants.argmax(axis=0)[None, :] == np.asarray(hosted)[:, None]
+    variance, common_variance = (np.maximum(b.variance, floor) for b in (believed, common))
+    return Beliefs(believed.mean, variance, task.prior, common.mean, common_variance, first), believed
+
+
+def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Believed) -> Answer:
+    """The totals and the answer at a central node."""
+    network = task.network
+    with network.phase("aggregate"):
+        sent = network.gather({"predictions": rule.summands(beliefs)})["predictions"]
+        totals = np.tile(np.sum(sent, axis=0), (len(network.hosted), 1, 1))
+        count = np.full(beliefs.mean.shape, float(network.agents))
+        means, variances = _finished(rule, totals, count, beliefs)
+        told = network.scatter(np.stack([means[0], variances[0]]), "predictions")
+    return Answer(told[:, 0], told[:, 1], task.everyone, engine=believed.engine, jitter=believed.jitter)
+
+
+def _averaged(task: Task, rule: Rule, beliefs: Beliefs, believed: Believed, selection: Selection | None) -> Answer:
+    """The totals by an average consensus of all agents, or of those selected, which tell the others."""
+    network, options = task.network, task.options
+    participants = task.everyone if selection is None else selection.participants
+    hosted = list(network.hosted)
+    summands = np.where(participants[hosted][..., None], rule.summands(beliefs), 0.0)
+    with network.phase("average"):
+        averaging = average_items(
+            network, summands, kind="predictions", tol=options.tol, rounds=options.rounds, scope=selection
+        )
+    size = float(network.agents) if selection is None else selection.size[:, None]
+    count = np.tile(participants.sum(axis=0).astype(float), (len(hosted), 1))
+    means, variances = _finished(rule, averaging.state * size, count, beliefs)
+    if selection is not None:
+        with network.phase("spread"):
+            means, variances, averaging = selection.spread(network, means, variances, averaging)
+    return Answer(means, variances, participants, averaging, engine=believed.engine, jitter=believed.jitter)
+
+
+def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+    """The rule's finish. An average that was capped early can give a precision that is no number, or not positive:
+    then the answer is the prior.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means, variances = rule.finish(totals, count, beliefs)
+    prior = beliefs.prior[:, None]
+    sound = (variances > 0.0) & np.isfinite(means)
+    means = np.where(sound, means, 0.0)
+    # gPoE alone may exceed the prior by rounding; nobody may by more.
+    return means, np.where(sound, np.minimum(variances, prior), prior)

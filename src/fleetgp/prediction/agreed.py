@@ -1,0 +1,59 @@
+"""What the agents tell each other before any query: samples, the box of their data, or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleetgp.consensus.pool import pool_at_server
+from fleetgp.consensus.reductions import ByConsensus, ByServer
+from fleetgp.consensus.samples import communication_data
+from fleetgp.data.partition import Shard
+from fleetgp.gp.basis import Basis
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.network import Network
+from fleetgp.prediction.cross import common_basis
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.options import PredictionOptions
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What a method needs from the other agents, whatever is asked. It is the same at every agent.
+
+    samples: every agent's, for grBCM.  basis: on the box of the whole fleet, for NPAE without inputs that travel.
+    pool: all data at the central node, for the exact GP.
+    """
+
+    samples: tuple[Shard, ...] = ()
+    basis: Basis | None = None
+    pool: Shard | None = None
+
+
+def agree(
+    network: Network,
+    method: PredictionMethod,
+    shards: Sequence[Shard],
+    kernel: Kernel,
+    h: Hyperparameters,
+    options: PredictionOptions,
+) -> Agreed:
+    """Let the agents agree on what this method needs; nothing is sent for the methods that need nothing."""
+    if method.rule == "full-gp":
+        return Agreed(pool=pool_at_server(network, shards))
+    if method.rule == "grbcm":
+        with network.phase("augment"):
+            samples = communication_data(network, shards, options.seed, central=not method.decentralized)
+        return Agreed(samples=tuple(samples))
+    if method.rule == "npae" and options.engine != "dense" and isinstance(kernel, SquaredExponential):
+        reduction = ByConsensus(network) if method.decentralized else ByServer(network)
+        with network.phase("box"):
+            return Agreed(basis=common_basis([x for x, _ in shards], h, reduction))
+    return Agreed()
+
+
+def agreement_key(method: PredictionMethod, options: PredictionOptions) -> tuple[object, ...]:
+    """Two questions with the same key need the same to be agreed on, by the same messages."""
+    seed = options.seed if method.rule == "grbcm" else None
+    return method.rule, method.decentralized, seed, options.engine

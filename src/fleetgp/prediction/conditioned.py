@@ -1,0 +1,112 @@
+"""Agents conditioned on their data: posteriors at fixed hyperparameters that answer query after query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.pool import pooled
+from fleetgp.consensus.samples import augmented
+from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
+from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.prediction.posteriors import Believed, Posteriors, Room
+from fleetgp.prediction.reach import Reach
+
+
+class Conditioned:
+    """The posteriors of the agents hosted here, computed when a method first needs them, and kept.
+
+    shards: the agents' data.  thetas: (A, P), in the units of the data.  scaling: that of the model.
+    It knows no network: what other agents sent comes with each call, and what was computed from it is kept until
+    they send something else. `hosted` are the agents' numbers in the network, for the draws of samples and errors.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        kernel: Kernel,
+        thetas: Array,
+        scaling: Scaling | None = None,
+        engine: str = "auto",
+    ) -> None:
+        self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
+        self.shards = self.scaling.apply(shards)
+        self.thetas = thetas / np.exp(self.scaling.shift(thetas))
+        self.noise = thetas[:, -1:] ** 2
+        self._room = Room()
+        self._kept: dict[str, Posteriors] = {}
+
+    def own(self, hosted: Sequence[int]) -> Posteriors:
+        """f | D_i."""
+        return self._of("own", self.shards, hosted, self.thetas, self.engine)
+
+    def dense(self, hosted: Sequence[int]) -> Posteriors:
+        """f | D_i, by the dense engine."""
+        if self.engine == "dense" or not isinstance(self.kernel, SquaredExponential):
+            return self.own(hosted)
+        return self._of("dense", self.shards, hosted, self.thetas, "dense")
+
+    def augmented(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Posteriors:
+        """f | D_i and the samples of the others."""
+        data = [augmented(shard, i, samples) for shard, i in zip(self.shards, hosted, strict=True)]
+        return self._of("augmented", data, hosted, self.thetas, self.engine)
+
+    def common(self, samples: Sequence[Shard], queries: Array) -> Believed:
+        """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
+        distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
+        data = [pooled(samples)] * len(distinct)
+        found = self._of("common", data, [0] * len(distinct), distinct, self.engine).at(queries)
+        rows = which.ravel()
+        return Believed(found.mean[rows], found.variance[rows], found.engine, found.jitter)
+
+    def whole(self, pool: Shard) -> Posteriors:
+        """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
+        theta = np.exp(np.log(self.thetas).mean(axis=0))
+        return self._of("whole", [pool], [0], theta[None], self.engine)
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far the agents' own data reach."""
+        return Reach([x for x, _ in self.shards], self.thetas, self.kernel)
+
+    def _of(self, role: str, data: Sequence[Shard], agents: Sequence[int], thetas: Array, engine: str) -> Posteriors:
+        kept = self._kept.get(role)
+        if kept is None or not same_data(kept.data, data):
+            if kept is not None:
+                kept.release()
+            kept = self._kept[role] = Posteriors(data, agents, thetas, self.kernel, engine, self._room)
+        return kept
+
+
+class Conditioner:
+    """Gives the same `Conditioned` again until data, theta, scaling, kernel or engine change.
+
+    The arrays of a shard must not be written to while they are in use here; new data are new arrays.
+    """
+
+    def __init__(self) -> None:
+        self._last: Conditioned | None = None
+        self._data: list[Shard] = []
+        self._model: tuple[object, ...] = ()
+
+    def condition(
+        self, shards: Sequence[Shard], kernel: Kernel, thetas: Array, scaling: Scaling, engine: str
+    ) -> Conditioned:
+        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine)
+        if self._last is None or model != self._model or not same_data(self._data, shards):
+            self._last = None  # before the next one needs the memory
+            self._last = Conditioned(shards, kernel, thetas, scaling, engine)
+            self._data, self._model = list(shards), model
+        return self._last
+
+
+def same_data(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
+    """Whether two lists of data sets hold the same numbers."""
+    return len(one) == len(other) and all(
+        np.array_equal(x, other_x) and np.array_equal(y, other_y)
+        for (x, y), (other_x, other_y) in zip(one, other, strict=True)
+    )

@@ -1,0 +1,70 @@
+"""The options of a prediction: their defaults, their checks, and who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.given import check_number, check_whole
+from fleetgp.gp.expert import ENGINES
+from fleetgp.prediction.methods import METHODS, PredictionMethod
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """Settings known to every agent.
+
+    rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many rounds.
+        For NPAE tol is relative to what the agents explain of the prior variance.
+    eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
+    seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
+    engine: "auto", "dense" or "moments", as in training.
+    """
+
+    rounds: int = 20_000
+    tol: float = 1e-6
+    eta: float = 1e-3
+    seed: int = 0
+    engine: str = "auto"
+
+    def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
+        """These options with what was given (what is not None) in their place, checked.
+
+        >>> PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
+        PredictionOptions(rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto')
+        """
+        options = replace(self, **{name: value for name, value in given.items() if value is not None})
+        check_whole("rounds", options.rounds, least=1)
+        check_number("tol", options.tol, above=0.0)
+        check_number("eta", options.eta, least=0.0, most=1.0)
+        check_whole("seed", options.seed, least=0)
+        if options.engine not in ENGINES:
+            raise unknown_name("engine", options.engine, ENGINES)
+        return replace(
+            options,
+            rounds=int(options.rounds),
+            tol=float(options.tol),
+            eta=float(options.eta),
+            seed=int(options.seed),
+        )
+
+
+def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix: str = "") -> None:
+    """One clear error for an option that was given (is not None) and that the method does not have.
+
+    prefix: what options are typed with, "--" on the command line.
+
+    >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine; methods with eta: dec-nn-poe, ...
+    """
+    for name, value in given.items():
+        if value is not None and name not in method.options:
+            having = ", ".join(row.name for row in METHODS.values() if name in row.options)
+            own = ", ".join(prefix + option for option in method.options)
+            raise InputError(
+                f"{method.name} has no option {prefix}{name}: expected one of {own}; "
+                f"methods with {prefix}{name}: {having}"
+            )

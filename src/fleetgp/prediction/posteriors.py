@@ -1,0 +1,152 @@
+"""Posteriors of several data sets at fixed hyperparameters: computed when first needed, kept, asked in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.data.partition import Shard
+from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.expert import Expert, condition
+from fleetgp.gp.kernels import Kernel
+from fleetgp.linalg.threads import cores, side_by_side
+
+#: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
+#: 49 agents with 600 points each need 141 MB; for grBCM, which adds the samples of all, 550 MB more.
+KEPT_BYTES = 1 << 30
+#: Entries of k(X_i, x*) that are worked on at a time: they stay in a core's cache. But no fewer queries than these.
+CHUNK, SHORTEST_CHUNK = 1 << 17, 128
+#: Instead of an engine: no query needed this posterior, so it was not computed.
+UNUSED = "unused"
+
+
+@dataclass(frozen=True)
+class Believed:
+    """mean and variance (n, T) of n posteriors, the engine of each (or UNUSED), and the largest jitter."""
+
+    mean: Array
+    variance: Array
+    engine: tuple[str, ...]
+    jitter: float
+
+    def completed(self, other: Believed, where: BoolArray) -> Believed:
+        """With another's values in some places (n, T)."""
+        return Believed(
+            np.where(where, other.mean, self.mean),
+            np.where(where, other.variance, self.variance),
+            first_used(self.engine, other.engine),
+            max(self.jitter, other.jitter),
+        )
+
+
+def first_used(*engines: Sequence[str]) -> tuple[str, ...]:
+    """The engine of each agent, from several parts of a prediction in which it may have been needed or not."""
+    return tuple(next((name for name in row if name != UNUSED), UNUSED) for row in zip(*engines, strict=True))
+
+
+class Room:
+    """Bytes that are left for posteriors to be kept in."""
+
+    def __init__(self, bytes: int = KEPT_BYTES) -> None:
+        self.left = bytes
+
+    def take(self, bytes: int) -> bool:
+        """Whether there was room; then it is taken."""
+        fits = bytes <= self.left
+        self.left -= bytes if fits else 0
+        return fits
+
+
+class Posteriors:
+    """f | data[i] at thetas[i], for each i. agents: whose data they are, for error messages."""
+
+    def __init__(
+        self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, kernel: Kernel, engine: str, room: Room
+    ) -> None:
+        self.data, self.thetas, self.engine, self.room = data, thetas, engine, room
+        self._agents, self._kernel = agents, kernel
+        self._kept: list[Posterior | None] = [None] * len(data)
+        self._held = 0
+
+    def at(self, queries: Array, wanted: BoolArray | None = None) -> Believed:
+        """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
+        count = len(queries)
+        mean = np.zeros((len(self.data), count))
+        variance = np.repeat(self.thetas[:, -2:-1] ** 2, count, axis=1)
+        columns = [np.arange(count)] * len(self.data) if wanted is None else [np.flatnonzero(row) for row in wanted]
+        engine, jitter = [UNUSED] * len(self.data), 0.0
+
+        def ask(task: tuple[int, Posterior, IntArray]) -> None:
+            i, posterior, here = task
+            mean[i, here], variance[i, here] = posterior.mean_and_variance(queries[here])
+
+        for group in self._groups([i for i, asked in enumerate(columns) if len(asked)]):
+            tasks = []
+            for i, posterior in zip(group, self._computed(group), strict=True):
+                engine[i], jitter = posterior.engine, max(jitter, posterior.jitter)
+                step = max(SHORTEST_CHUNK, CHUNK // len(self.data[i][1]))
+                tasks += [(i, posterior, columns[i][s : s + step]) for s in range(0, len(columns[i]), step)]
+            side_by_side(ask, tasks)
+        return Believed(mean, variance, tuple(engine), jitter)
+
+    def all(self) -> list[Posterior]:
+        """Every posterior at once, kept or not."""
+        return self._computed(range(len(self.data)))
+
+    def release(self) -> None:
+        """Give the room back; whatever is asked later is computed again."""
+        self.room.left += self._held
+        self._kept, self._held = [None] * len(self.data), 0
+
+    def _computed(self, group: Sequence[int]) -> list[Posterior]:
+        missing = [i for i in group if self._kept[i] is None]
+        found = {i: posterior for i in group if (posterior := self._kept[i]) is not None}
+        if missing:
+            experts = [Expert(*self.data[i], self._kernel, self._agents[i], self.engine) for i in missing]
+            new = condition(experts, self.thetas[missing], lambda posterior: posterior)
+            for i, posterior in zip(missing, new, strict=True):
+                found[i] = posterior
+                size = held_bytes(posterior)
+                if self.room.take(size):
+                    self._kept[i] = posterior
+                    self._held += size
+        return [found[i] for i in group]
+
+    def _groups(self, positions: Sequence[int]) -> Iterator[list[int]]:
+        """Positions in groups whose covariances fit in memory at the same time; no fewer than there are cores."""
+        group: list[int] = []
+        expected = 0
+        for i in positions:
+            size = 0 if self._kept[i] is not None else 8 * len(self.data[i][1]) ** 2
+            if len(group) >= cores() and expected + size > KEPT_BYTES:
+                yield group
+                group, expected = [], 0
+            group.append(i)
+            expected += size
+        if group:
+            yield group
+
+
+def held_bytes(thing: Any) -> int:
+    """Bytes of all arrays that an object holds, directly or through others.
+
+    >>> held_bytes([np.zeros(3), (np.zeros(2), "x")])
+    40
+    """
+    found, seen, waiting = 0, set(), [thing]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            found += one.nbytes
+        elif isinstance(one, list | tuple):
+            waiting += one
+        else:
+            waiting += getattr(one, "__dict__", {}).values()
+    return found

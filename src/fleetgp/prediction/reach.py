@@ -1,0 +1,51 @@
+"""How much of the variance an agent explains, at least and at most, from the distance to its nearest observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from fleetgp.arrays import Array
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import KERNELS, Kernel
+from fleetgp.linalg.threads import side_by_side
+
+#: What rounding and jitter (at most 1e-6 of the diagonal) may do to the bounds, relatively, with a margin of ten.
+SLACK = 1e-5
+
+
+class Reach:
+    """Bounds of k_i*' C_i^-1 k_i* with C_i = K_i + sigma_eps^2 I, for every hosted agent i.
+
+    No set of observations explains less than one of them alone: at least k^2 / (sigma_f^2 + sigma_eps^2), with k the
+    covariance with the nearest one. And C_i^-1 <= I / sigma_eps^2: at most N_i k^2 / sigma_eps^2, if no covariance is
+    larger than with the nearest. That holds for kernels that fall with the distance, as all of `KERNELS` do.
+    """
+
+    def __init__(self, inputs: Sequence[Array], thetas: Array, kernel: Kernel) -> None:
+        self._models = [Hyperparameters.from_theta(theta) for theta in thetas]
+        self._sizes = [len(x) for x in inputs]
+        self._kernel = kernel
+        self._falls = kernel in KERNELS.values()
+        self._trees = [cKDTree(x / np.asarray(h.length_scales)) for x, h in zip(inputs, self._models, strict=True)]
+
+    def bounds(self, queries: Array) -> tuple[Array, Array]:
+        """The least and the most that each agent explains at the queries, (A, T) each."""
+
+        def squared(i: int) -> Array:
+            """k^2 with the nearest observation."""
+            h = self._models[i]
+            distance, _ = self._trees[i].query(queries / np.asarray(h.length_scales))
+            profile, _ = self._kernel.profile_and_slope(distance**2)
+            return np.asarray((h.signal**2 * profile) ** 2)
+
+        near = np.stack(side_by_side(squared, range(len(self._trees))))
+        signal, noise = np.array([[h.signal**2, h.noise**2] for h in self._models]).T
+        least = near * ((1.0 - SLACK) / (signal + noise))[:, None]
+        if not self._falls:
+            return least, np.repeat(signal[:, None], near.shape[1], axis=1)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            most = near * ((1.0 + SLACK) * np.array(self._sizes) / noise)[:, None]
+        return least, np.where(np.isfinite(most), np.minimum(most, signal[:, None]), signal[:, None])
