@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -21,6 +21,7 @@ from fleetgp.cli.options import (
     STRIDE,
     Json,
     Quiet,
+    as_typed,
     fills_of,
     reading_of,
 )  # fmt: skip
@@ -71,6 +72,14 @@ def fit(
     start: Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")] = None,
     rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 2000,
     tol: Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")] = 1e-5,
+    rho: Annotated[float | None, typer.Option(help="The ADMM penalty. (default: from measured curvature)")] = None,
+    kappa: Annotated[float | None, typer.Option(help="Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")] = None,
+    lipschitz: Annotated[float | None, typer.Option(help="Stiffness of the steps of apx-gp and gapx-gp.")] = None,
+    nested: Annotated[
+        str | None, typer.Option(help="Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.")
+    ] = None,
+    step: Annotated[float | None, typer.Option(help="Step size of --nested gradient-descent.")] = None,
+    nested_iterations: Annotated[int | None, typer.Option(help="Inner iterations of c-gp and dec-c-gp.")] = None,
     noise_floor: Annotated[
         float, typer.Option(help="The smallest sigma_eps, in units of the observations' deviation; 0 for none.")
     ] = 1e-3,
@@ -102,7 +111,19 @@ def fit(
         raise InputError(f"--inputs and --target must be different columns, got {[*inputs, target]}")
     if missing not in ("refuse", "drop"):
         raise unknown_name("--missing", missing, ("refuse", "drop"))
-    training_method(training)
+    options: dict[str, Any] = {
+        "rounds": rounds,
+        "tol": tol,
+        "rho": rho,
+        "kappa": kappa,
+        "lipschitz": lipschitz,
+        "nested": nested,
+        "step": step,
+        "nested_iterations": nested_iterations,
+        "noise_floor": noise_floor,
+        "engine": engine,
+    }
+    fg.TrainingOptions(**options).check_for(training_method(training), as_typed)
     theta0 = None if start is None else _start(start, inputs)
     if (agent is None) == (agents is None):
         raise InputError("give either --agent (the column that names the agents) or --agents (how many to split over)")
@@ -125,15 +146,7 @@ def fit(
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
     with listening(not quiet) as shown:
         try:
-            fleet.train(
-                training,
-                theta0=theta0,
-                rounds=rounds,
-                tol=tol,
-                noise_floor=noise_floor,
-                engine=engine,
-                progress=shown or False,
-            )
+            fleet.train(training, theta0=theta0, progress=shown or False, **options)
         except KeyboardInterrupt:
             model = Model(fleet, tuple(names), tuple(inputs), target)
             raise KeyboardInterrupt(_keep(model, out, beside)) from None

@@ -75,6 +75,15 @@ def fills_of(fill: Sequence[str] | None) -> list[float] | None:
         raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
 
 
+def as_typed(name: str) -> str:
+    """An option as it is typed.
+
+    >>> as_typed("nested_iterations")
+    '--nested-iterations'
+    """
+    return "--" + name.replace("_", "-")
+
+
 def missing_of(given: str) -> Missing:
     """--missing as one of its values, or one clear error."""
     choices: tuple[Missing, ...] = get_args(Missing)
