@@ -10,7 +10,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
 from fleetgp.consensus.iterate import Outcome
 from fleetgp.errors import unknown_name
-from fleetgp.graph import Topology, perron_epsilon
+from fleetgp.graph import Topology, metropolis_weights, perron_epsilon
 from fleetgp.network import Network
 
 Weights = Literal["metropolis", "perron"]
@@ -29,11 +29,10 @@ class AverageRule(BatchRule):
 
     def update(self, state: Array, received: Array, near: Near) -> Array:
         if self.epsilon is None:
-            weights = 1.0 / (1.0 + np.maximum(near.degrees[near.receivers], near.sender_degrees))
+            weights = metropolis_weights(near.degrees[near.receivers], near.sender_degrees)
         else:
             weights = np.full(len(received), self.epsilon)
-        change = weights[:, None] * (received - state[near.receivers])
-        return state + near.reduce(np.add, change, 0.0)
+        return state + near.links.weighted_sum(weights, received - state.take(near.receivers, axis=0))
 
 
 def average_items(

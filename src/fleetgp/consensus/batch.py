@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.links import Links
 from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
 from fleetgp.graph import Graph
 from fleetgp.network import Cargo, Incoming, Network
@@ -33,7 +34,7 @@ class Near:
     receivers: IntArray
     sender_degrees: IntArray
     cargo: Cargo
-    _order: IntArray
+    links: Links
 
     @classmethod
     def of(
@@ -44,18 +45,12 @@ class Near:
         edges, items = np.nonzero(on)
         receivers = number[incoming.receivers[edges], items]
         cargo = Cargo(incoming, edges, receivers, edges)
-        order = np.argsort(receivers, kind="stable")  # a cell's links in the order of their senders
-        return cls(degrees[alive], receivers, sender_degrees[edges, items], cargo, order)
+        links = Links(receivers, int(alive.sum()))  # in the order of the senders
+        return cls(degrees[alive], receivers, sender_degrees[edges, items], cargo, links)
 
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
         """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
-        reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
-        count = np.bincount(self.receivers, minlength=len(self.degrees))
-        present = np.flatnonzero(count)
-        if present.size:
-            starts = np.cumsum(count)[present] - count[present]
-            reduced[present] = operation.reduceat(values[self._order], starts, axis=0)
-        return reduced
+        return self.links.reduce(operation, values, empty)
 
 
 class Scope(Protocol):
