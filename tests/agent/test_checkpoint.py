@@ -19,6 +19,7 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.disk.checkpoint import LARGEST_FILE, Checkpoint
 from fleetgp.agent.logs import Log
+from fleetgp.agent.memory import Memory
 from fleetgp.errors import InputError, StorageError
 from fleetgp.files import check_folder, own_folder
 from fleetgp.gp.hyperparameters import LOG_RANGE
@@ -182,8 +183,8 @@ def start(folder: Path, description: Description) -> list[dict[str, Any]]:
     """Start an agent and end it: what it logged."""
     log = Log("a0", file=folder / "a0.log")
     try:
-        agent = Agent(description, "a0", log)
-        agent.node.close()
+        agent = Agent.start(description, "a0", log)
+        agent.close()
     finally:
         log.close()
     return [json.loads(line) for line in (folder / "a0.log").read_text().splitlines()]
@@ -238,7 +239,7 @@ def test_a_state_folder_that_cannot_be_written_to_is_one_error_at_the_start(tmp_
     text = (describe(tmp_path, 1).folder / "fleet.toml").read_text()
     for place in ("/proc/fleetgp", "a.csv/state"):
         (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'))
-        with pytest.raises(InputError, match=r"cannot be written|a folder was expected"):
+        with pytest.raises(InputError, match=r"cannot be written|expected a folder, got a file"):
             start(tmp_path, read_description(tmp_path / "fleet.toml"))
 
 
@@ -257,19 +258,16 @@ def test_a_full_disk_is_no_reason_not_to_start(tmp_path: Path) -> None:
 
 
 def test_an_agent_without_room_for_checkpoints_complains_once(tmp_path: Path) -> None:
-    description = describe(tmp_path, 1, ports=True)
+    description = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
-    agent = Agent(description, "a0", log)
-    try:
-        full = OSError(errno.ENOSPC, "No space left on device")
-        with mock.patch.object(Checkpoint, "save", side_effect=full):
-            for _ in range(3):
-                agent._save()
-        agent._save()
-        with mock.patch.object(Checkpoint, "save", side_effect=full):
-            agent._save()
-    finally:
-        agent.node.close()
-        log.close()
+    memory = Memory(tmp_path / "checkpoint.json", description, log)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with mock.patch.object(Checkpoint, "save", side_effect=full):
+        for _ in range(3):
+            memory.save()
+    memory.save()
+    with mock.patch.object(Checkpoint, "save", side_effect=full):
+        memory.save()
+    log.close()
     lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
     assert [line["error"] for line in lines if line["event"] == "no checkpoint"] == [str(full)] * 2

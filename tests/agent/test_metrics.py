@@ -14,12 +14,16 @@ import pytest
 from fleetgp.agent import metrics
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import CONNECTIONS, Metrics
+from fleetgp.agent.status import status_of
+from fleetgp.agent.threads import Threads
+from fleetgp.errors import NetworkError
 from fleetgp.operator.example import free_ports
+from tests.agent.fleets import describe, running, serving, until
 
 
 class _Agent:
     def __init__(self, log: Log) -> None:
-        self.log = log
+        self.log, self.threads = log, Threads(log)
 
 
 def test_idle_connections_take_few_threads_and_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +56,27 @@ def test_idle_connections_take_few_threads_and_are_closed(tmp_path: Path, monkey
             one.close()
         served.close()
         log.close()
+
+
+def test_metrics_for_prometheus(tmp_path: Path) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents) and (status_of(agents[0])["disagreement"] or 1.0) < 1e-4)  # hellos tell it
+        (port,) = free_ports(1)
+        metrics = Metrics(agents[0], port)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                found = {f.name: f.samples for f in text_string_to_metric_families(answer.read().decode())}
+            with pytest.raises(NetworkError, match="no metrics on port"):
+                Metrics(agents[1], port)
+        finally:
+            metrics.close()
+        assert found["fleetgp_rounds"][0].value > 10
+        assert found["fleetgp_neighbour_up"][0].labels == {"neighbour": "a1"}
+        assert found["fleetgp_neighbour_up"][0].value == 1.0
+        assert found["fleetgp_bytes_sent"][0].value > 1000
+        assert {s.labels["parameter"] for s in found["fleetgp_theta"]} == {"l_x", "l_y", "sigma_f", "sigma_eps"}
+        assert found["fleetgp_disagreement"][0].value < 1e-4
+        assert {s.labels["phase"]: s.value for s in found["fleetgp_phase"]}["serving"] == 1.0

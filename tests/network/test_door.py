@@ -19,7 +19,7 @@ from fleetgp.agent.description.certificates import make_authority, make_certific
 from fleetgp.network.zenoh.door import HANDSHAKES, MOST_SILENT, Allowance, Door, begins_tls
 from fleetgp.operator.client import AgentClient
 from fleetgp.operator.example import free_ports
-from tests.agent.test_agent import describe, running, serving, until
+from tests.agent.fleets import describe, running, serving, until
 
 #: More than anything here takes, on any machine: only a hang is longer.
 LONG = 60.0

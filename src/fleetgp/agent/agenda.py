@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
+from fleetgp.agent.description import MOST_STARTS
+from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
+from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value, packed, unpacked
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
@@ -16,30 +20,32 @@ from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
 from fleetgp.network.sound import LARGEST
 
-STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
-#: More points are not answered at once.
-MOST_POINTS = 20_000
+#: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
+MOST_BYTES = 2**16
+
+NOTHING = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(Strict):
     """The model an agent holds. log_theta: its own estimate, in the units of the data.
 
     id: of the training, the same at all who took part; members: who did.
     """
 
-    log_theta: tuple[float, ...]
-    id: int
-    members: tuple[int, ...]
-    method: str
+    log_theta: LogTheta
+    id: Annotated[int, Field(gt=0, lt=2**32)]
+    members: Annotated[Ids, Field(min_length=1)]
+    method: Trainer
     status: Status
-    rounds: int
-    offset: float = 0.0
-    scale: float = 1.0
+    rounds: Count
+    offset: Value = 0.0
+    scale: Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)] = 1.0
 
     @property
     def theta(self) -> list[float]:
-        return np.exp(np.array(self.log_theta)).tolist()  # type: ignore[no-any-return]
+        theta: list[float] = np.exp(np.array(self.log_theta)).tolist()
+        return theta
 
     @property
     def scaling(self) -> Scaling:
@@ -47,36 +53,19 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A training that somebody asked for. cold: from the file's own starts instead of the current estimates."""
-
-    cold: bool = False
-    method: str | None = None
-
-
-@dataclass(frozen=True)
-class Question:
-    """Queries (T, D) for all, and how to combine the answers."""
-
-    queries: Array
-    method: str
-    noisy: bool = False
-
-
-@dataclass(frozen=True)
-class Item:
+class Item(Strict):
     """One member's part of the agenda.
 
     estimates: (S, P) log theta of a training that did not end, one row for each start; chosen: the best start is.
-    failed: training came to nothing in this view, so that nobody tries again without being told.
+    failed: training failed in this view, so that nobody tries again without being told.
     new: rows that came since the model was trained.
     """
 
     trained: Trained | None = None
-    estimates: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    estimates: Matrix = field(default_factory=lambda: NOTHING)
     chosen: bool = False
     failed: bool = False
-    new: int = 0
+    new: Count = 0
     wish: Wish | None = None
     question: Question | None = None
 
@@ -90,7 +79,10 @@ class Agenda:
 
     @property
     def model(self) -> Trained | None:
-        """The model to answer with: of most holders, then of most members; with the mean of the holders' log theta."""
+        """The model to answer with: the one that most members hold; if several are, the one that most agents trained.
+
+        Its log theta is the mean over the members that hold it.
+        """
         held = [item.trained for item in self.items if item.trained is not None]
         if not held:
             return None
@@ -98,9 +90,7 @@ class Agenda:
         best = max(held, key=lambda trained: (ids.count(trained.id), len(trained.members), trained.id))
         rows = [trained.log_theta for trained in held if trained.id == best.id]
         mean = np.sum([np.array(row) for row in rows], axis=0) / len(rows)
-        return Trained(
-            tuple(mean.tolist()), best.id, best.members, best.method, best.status, best.rounds, best.offset, best.scale
-        )
+        return replace(best, log_theta=tuple(mean.tolist()))
 
     @property
     def questions(self) -> list[tuple[int, Question]]:
@@ -148,122 +138,52 @@ def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...], flee
 
     Whatever an item says is checked here, where it comes in; a NonsenseError names whose item says what cannot be.
     """
-    told = network.flood_parts(
-        {"agenda": [_facts(item)], "hyperparameters": [_rows(item)], "queries": [_queries(item)]}
-    )
+    told = network.flood_parts({kind: [part] for kind, part in parts_of(item).items()})
     items = []
-    parts = zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)
-    for position, (facts, rows, queries) in enumerate(parts):
+    for position, parts in enumerate(zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)):
         try:
-            items.append(_item(facts, rows, queries, fleet, dimension))
+            items.append(item_of(*parts, fleet, dimension))
         except ValueError as error:
-            raise NonsenseError(position, f"an agenda with {error}") from error
+            raise NonsenseError(position, f"an agenda that is none: {error}") from error
     return Agenda(items, members)
 
 
-def _facts(item: Item) -> Array:
-    trained, wish, question = item.trained, item.wish, item.question
-    return np.array(
-        [
-            item.chosen,
-            item.failed,
-            item.new,
-            0 if wish is None else 1 + wish.cold,
-            0 if wish is None or wish.method is None else 1 + TRAINERS.index(wish.method),
-            0 if question is None else 1 + PREDICTORS.index(question.method),
-            question is not None and question.noisy,
-            0 if trained is None else trained.id,
-            *(
-                ()
-                if trained is None
-                else (
-                    TRAINERS.index(trained.method),
-                    STATUSES.index(trained.status),
-                    trained.rounds,
-                    trained.offset,
-                    trained.scale,
-                    *trained.members,
-                )
-            ),
-        ],
-        dtype=float,
+def parts_of(item: Item) -> dict[str, Array]:
+    """An item as arrays, each with the content that its kind names: a record, (S, P) log theta, and (T, D) queries."""
+    trained, question = item.trained, item.question
+    bare = replace(
+        item,
+        trained=None if trained is None else replace(trained, log_theta=()),
+        estimates=NOTHING,
+        question=None if question is None else replace(question, queries=NOTHING),
     )
+    rows = [*([] if trained is None else [trained.log_theta]), *item.estimates.tolist()]
+    return {
+        "agenda": packed(_CODEC.encode(bare)),
+        "hyperparameters": np.array(rows) if rows else NOTHING,
+        "queries": NOTHING if question is None else question.queries,
+    }
 
 
-def _rows(item: Item) -> Array:
-    """(S + 1, P): the model's log theta, if there is one, and the estimates."""
-    rows = [] if item.trained is None else [item.trained.log_theta]
-    rows += [tuple(row) for row in item.estimates.tolist()]
-    return np.array(rows, dtype=float) if rows else np.zeros((0, 0))
-
-
-def _queries(item: Item) -> Array:
-    return np.zeros((0, 0)) if item.question is None else item.question.queries
-
-
-def _item(facts: Array, rows: Array, queries: Array, fleet: int, dimension: int) -> Item:
-    """An item as it was told, or a ValueError that says what is wrong with it."""
-    if facts.ndim != 1 or len(facts) < 8 or not np.isfinite(facts).all():
-        raise ValueError(f"facts of shape {facts.shape}, or not finite")
-    if rows.size and not sound_log_theta(rows, dimension):
+def item_of(record: Array, rows: Array, queries: Array, fleet: int, dimension: int) -> Item:
+    """The converse of `parts_of`, or a ValueError that says what is wrong."""
+    item = _CODEC.decode(unpacked(record))
+    trained, question = item.trained, item.question
+    if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, dimension)):
         raise ValueError(f"hyperparameters of shape {rows.shape}, or beyond exp(+-{LOG_RANGE:g})")
-    if len(rows) > MOST_STARTS + 1:  # and the model's
-        raise ValueError(f"{len(rows)} estimates")
-    chosen, failed, new, wished, trainer, predictor, noisy, number, *model = facts.tolist()
-    trained = None
-    if number:
-        if rows.ndim != 2 or not rows.size or len(model) < 6:
-            raise ValueError("a model without hyperparameters, or without members")
-        trained = _trained(rows[0], _whole(number, 2**32), model, fleet)
-    method = None if not trainer else _one_of(TRAINERS, trainer - 1.0)
-    wish = Wish(_whole(wished, 3) == 2, method) if wished else None
-    question = None
-    if predictor:
-        question = Question(_checked(queries, dimension), _one_of(PREDICTORS, predictor - 1.0), bool(noisy))
-    estimates = rows[1:] if trained else rows
-    return Item(
-        trained,
-        estimates if estimates.size else np.zeros((0, 0)),
-        bool(chosen),
-        bool(failed),
-        _whole(new, 2**53),
-        wish,
-        question,
-    )
+    estimates = rows if rows.size else NOTHING
+    if trained is not None:
+        if not len(estimates):
+            raise ValueError("a model without hyperparameters")
+        if trained.members[-1] >= fleet:
+            raise ValueError(f"a model of agent {trained.members[-1]}, of {fleet}")
+        trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
+    if len(estimates) > MOST_STARTS:
+        raise ValueError(f"{len(estimates)} estimates")
+    if question is not None:
+        check_queries(queries, dimension)
+        question = replace(question, queries=queries)
+    return replace(item, trained=trained, estimates=estimates if len(estimates) else NOTHING, question=question)
 
 
-def _trained(log_theta: Array, number: int, model: list[float], fleet: int) -> Trained:
-    method, status, rounds, offset, scale, *others = model
-    members = tuple(_whole(member, fleet) for member in others)
-    if list(members) != sorted(set(members)):
-        raise ValueError("a model whose members are not in order")
-    if not (abs(offset) <= LARGEST and 0.0 < scale <= LARGEST):
-        raise ValueError(f"a model of observations around {offset:g} with a deviation of {scale:g}")
-    return Trained(
-        tuple(log_theta.tolist()),
-        number,
-        members,
-        _one_of(TRAINERS, method),
-        STATUSES[_whole(status, len(STATUSES))],
-        _whole(rounds, 2**53),
-        offset,
-        scale,
-    )
-
-
-def _checked(queries: Array, dimension: int) -> Array:
-    if queries.ndim != 2 or queries.shape[1] != dimension or not 0 < len(queries) <= MOST_POINTS:
-        raise ValueError(f"queries of shape {queries.shape}")
-    if not (np.abs(queries) <= LARGEST).all():
-        raise ValueError("queries that are not finite, or too large")
-    return queries
-
-
-def _whole(value: float, below: int) -> int:
-    if not (0.0 <= value < below and value.is_integer()):
-        raise ValueError(f"{value:g} where a whole number from 0 to {below - 1} was expected")
-    return int(value)
-
-
-def _one_of(names: Sequence[str], number: float) -> str:
-    return names[_whole(number, len(names))]
+_CODEC = Codec(Item, MOST_BYTES)

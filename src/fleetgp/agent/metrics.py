@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from typing import Any
 
+from fleetgp.agent.activity import PHASES
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
 from fleetgp.agent.status import status_of
 from fleetgp.errors import NetworkError
 
-PHASES = ("starting", "agreeing", "training", "predicting", "serving", "failed", "stopped")
 #: Connections that are served at once; more are closed.
 CONNECTIONS = 8
 #: Seconds after which a connection that says nothing is closed.
@@ -62,8 +62,7 @@ class Metrics:
             self._server = _Server(("127.0.0.1", port), handler, agent.log)
         except OSError as error:
             raise NetworkError(f"no metrics on port {port}: {error.strerror}") from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
+        agent.threads.start("metrics", self._server.serve_forever, wake=self.close)
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -108,6 +107,6 @@ class Metrics:
         yield phase
 
     def close(self) -> None:
+        """Safe to call twice."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(timeout=5.0)

@@ -28,20 +28,20 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
     os.environ.setdefault("FLEETGP_COMPILE", "0")
     description.id_of(name)
     log = Log(name, file=log_file)
-    ended = threading.Event()
     agent = None
     try:
         own = description.credentials(name)
         if own is not None:
             look_at_certificates(own, log)
-            threading.Thread(target=_look_again, args=(own, log, ended), name="certificates", daemon=True).start()
-        agent = Agent(description, name, log)
+        agent = Agent.start(description, name, log)
+        if own is not None:
+            ending = agent.threads.ending
+            agent.threads.start("certificates", lambda: _look_again(own, log, ending))
         _run(agent)
     except Exception as error:
         log.error("ended by an error", error=str(error), kind=type(error).__name__)
         raise
     finally:
-        ended.set()
         log.close()
         if agent is not None and not agent.node.left:
             # Python would wait for the threads of a session that does not end, and the process would never.
@@ -60,8 +60,8 @@ def look_at_certificates(own: Credentials, log: Log) -> None:
             log.warn("certificate expires soon", file=str(file), days_left=round(left, 1), remedy=REMEDY)
 
 
-def _look_again(own: Credentials, log: Log, ended: threading.Event) -> None:
-    while not ended.wait(DAY):
+def _look_again(own: Credentials, log: Log, ending: threading.Event) -> None:
+    while not ending.wait(DAY):
         try:
             look_at_certificates(own, log)
         except (OSError, InputError) as error:  # it is being replaced, say: there will be another look
@@ -69,22 +69,18 @@ def _look_again(own: Credentials, log: Log, ended: threading.Event) -> None:
 
 
 def _run(agent: Agent) -> None:
-    metrics = None
     try:
         port = agent.description.agents[agent.id].metrics
         if port is not None:
-            metrics = Metrics(agent, port)
-        service = Service(agent)
+            Metrics(agent, port)
+        Service(agent)
 
         def stop(*_: Any) -> None:
             # In a thread: a handler interrupts this one anywhere, also where it holds what `stop` needs.
-            threading.Thread(target=agent.stop, daemon=True).start()
+            threading.Thread(target=agent.stop, name="stop", daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         agent.run()
-        service.close()
     finally:
-        agent.node.close()
-        if metrics is not None:
-            metrics.close()
+        agent.close()

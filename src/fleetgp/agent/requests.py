@@ -1,4 +1,4 @@
-"""What an agent was asked for and has not done yet: questions, and trainings. One thread adds, another takes."""
+"""What an agent was asked for and has not done yet: questions and trainings. Any thread adds; the view loop takes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleetgp.agent.agenda import Question, Trained, Wish
-from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.membership import View
+from fleetgp.agent.questions import Question, Wish
 from fleetgp.errors import NetworkError
-from fleetgp.prediction import Prediction
 
 #: Questions that may wait at an agent.
 MOST_WAITING = 64
@@ -32,6 +29,10 @@ class Asked:
     deadline: float
     reply: Callable[[dict[str, Any]], None]
     tries: int = 0
+
+    @property
+    def expired(self) -> bool:
+        return time.monotonic() >= self.deadline
 
 
 class Requests:
@@ -84,12 +85,11 @@ class Requests:
         for asked in list(self._asked):
             self.finish(asked, error=why)
 
-    def expire(self, who: str) -> list[Asked]:
-        """Nobody waits longer than was said; those who do not any more. who: the agent, and what it is doing."""
-        expired = [asked for asked in list(self._asked) if time.monotonic() >= asked.deadline]
-        for asked in expired:
-            self.finish(asked, error=f"no answer within {asked.seconds:.3g} s: {who}")
-        return expired
+    def expire(self, reason: str) -> None:
+        """Tell everyone whose time is up that no answer has come, and why: what the agent is doing instead."""
+        for asked in list(self._asked):
+            if asked.expired:
+                self.finish(asked, error=f"no answer within {asked.seconds:.3g} s: {reason}")
 
     # ---- wishes ---------------------------------------------------------------------------------------------
 
@@ -123,29 +123,3 @@ class Requests:
             if self._wishes:
                 self.fulfilled, self.outcome = self._wishes[-1][0], why
                 self._wishes.clear()
-
-
-def told_answer(found: Prediction, model: Trained, view: View, description: Description) -> dict[str, Any]:
-    """The answer of the agent that was asked, and how it came about."""
-    names = [description.names[member] for member in view.members]
-    return {
-        "mean": found.means[0].tolist(),
-        "variance": found.variances[0].tolist(),
-        "participants": found.participants.sum(axis=0).tolist(),
-        "uninformed": found.uninformed.tolist(),
-        "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
-        "members": names,
-        "missing": [name for name in description.names if name not in names],
-        "method": found.method,
-        "status": found.status,
-        "rounds": found.rounds,
-        "iterations": int(found.solver_rounds.max(initial=0)),
-        "jitter": found.jitter,
-        "bytes": found.ledger.bytes,
-        "theta": model.theta,
-        "trained": {
-            "by": [description.names[member] for member in model.members],
-            "method": model.method,
-            "status": model.status,
-        },
-    }

@@ -6,32 +6,28 @@ The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator'
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.agenda import MOST_POINTS, Question, Wish
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.agent.description.parts import LONGEST_WAIT
 from fleetgp.agent.inbox import Inbox
+from fleetgp.agent.questions import Question, Wish, check_queries
 from fleetgp.agent.requests import Asked
 from fleetgp.agent.status import status_of
-from fleetgp.errors import FleetGPError, InputError, unknown_name
-from fleetgp.network.sound import LARGEST
+from fleetgp.errors import FleetGPError, InputError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 
-#: A longer request is refused, and so is longer waiting.
+#: A longer request is refused.
 MAX_REQUEST_BYTES = 8 * 2**20
-MAX_SECONDS = 86_400.0
-
-Reply = Callable[[dict[str, Any]], None]
-
-
 #: Requests that may wait; the rest is refused.
 MOST_REQUESTS = 64
+
+Reply = Callable[[dict[str, Any]], None]
 
 
 class Service:
@@ -47,9 +43,8 @@ class Service:
             "train": self._train,
             "stop": self._stop,
         }
-        self._inbox, self._closed = Inbox(), False
-        self._thread = threading.Thread(target=self._work, name="service", daemon=True)
-        self._thread.start()
+        self._inbox = Inbox()
+        agent.threads.start("service", self._work, wake=lambda: self._inbox.put(lambda: None))
         self._queryable = agent.node.links.session.declare_queryable(f"{self._key}/*", self._came, complete=True)
 
     def _came(self, query: Any) -> None:
@@ -69,17 +64,13 @@ class Service:
             reply({"error": f"{self._agent.name} has too many requests waiting: try again later"})
 
     def _work(self) -> None:
-        while not self._closed:
+        while not self._agent.threads.ending.is_set():
             action = self._inbox.get(1.0)
             try:
                 if action is not None:
                     action()
             except Exception as error:  # the asker is gone, say
                 self._agent.log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
-
-    def close(self) -> None:
-        self._closed = True
-        self._inbox.put(lambda: None)
 
     def _do(self, verb: str, payload: bytes, reply: Reply) -> None:
         try:
@@ -88,9 +79,9 @@ class Service:
             try:
                 request = json.loads(payload or b"{}")
             except (ValueError, RecursionError) as error:
-                raise InputError(f"the request is no JSON: {error}") from error
+                raise InputError(f"expected a request in JSON: {error}") from error
             if not isinstance(request, dict):
-                raise InputError("the request must be a JSON object")
+                raise InputError(f"expected a request that is a JSON object, got {shortened(request)}")
             self._check_fleet(verb, request)
             self._verbs[verb](request, reply)
         except FleetGPError as error:
@@ -106,7 +97,10 @@ class Service:
                 f"{agent.name} belongs to the fleet {agent.description.name!r}, not {request.get('fleet')!r}"
             )
         if verb in ("ask", "observe", "train") and request.get("digest") != agent.description.digest:
-            raise InputError(f"{agent.name} holds another fleet description than the one that was given: compare them")
+            raise InputError(
+                f"{agent.name} holds another fleet description than this file, or is of another version of FleetGP: "
+                "compare them"
+            )
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:
         description = self._agent.description
@@ -117,15 +111,10 @@ class Service:
             queries = np.array(request["queries"], dtype=float)
             seconds = float(request.get("seconds") or description.timeouts.ask)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"a list of queries was expected: {error}") from error
-        if queries.ndim != 2 or queries.shape[1] != description.dimension or not np.isfinite(queries).all():
-            raise InputError(f"queries must be finite, of shape (T, {description.dimension}), but {queries.shape} came")
-        if np.abs(queries).max(initial=0.0) > LARGEST:
-            raise InputError(f"some queries are beyond {LARGEST:g}: use other units")
-        if not 0 < len(queries) <= MOST_POINTS:
-            raise InputError(f"expected 1 to {MOST_POINTS} points at once, got {len(queries)}")
-        if not 0.0 < seconds <= MAX_SECONDS:
-            raise InputError(f"seconds must lie above 0 and up to {MAX_SECONDS:g}, but {seconds} came")
+            raise InputError(f"expected a list of queries: {error}") from error
+        check_queries(queries, description.dimension)
+        if not 0.0 < seconds <= LONGEST_WAIT:
+            raise InputError(f"expected seconds above 0 and up to {LONGEST_WAIT:g}, got {seconds}")
         question = Question(queries, method, bool(request.get("noisy")))
         self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply))
 

@@ -11,13 +11,14 @@ from fleetgp.agent.agent import Agent
 def status_of(agent: Agent) -> dict[str, Any]:
     """The agent's state as plain values."""
     node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
+    activity = agent.activity
     members = [] if node.view is None else [names[member] for member in node.view.members]
     return {
         "agent": agent.name,
-        "phase": agent.phase,
-        "problem": agent.problem or agent.data_problem,
-        "round": agent.round if agent.phase == "training" else node.round,
-        "rounds": agent.rounds,
+        "phase": activity.phase,
+        "problem": activity.problem or activity.data_problem,
+        "round": activity.round if activity.phase == "training" else node.round,
+        "rounds": activity.rounds,
         "members": members,
         "missing": [name for name in names if members and name not in members],
         "theta": agent.theta,
@@ -38,11 +39,11 @@ def status_of(agent: Agent) -> dict[str, Any]:
         "resent": node.links.resent,
         "rows": agent.data.rows,
         "new_rows": agent.new_rows,
-        "questions": agent.questions,
+        "questions": activity.questions,
         "waiting": requests.waiting,
         "fulfilled": requests.fulfilled,
         "outcome": requests.outcome,
-        "views": agent.views,
-        "seconds": time.time() - agent.began,
+        "views": activity.views,
+        "seconds": time.time() - activity.began,
         "digest": agent.description.digest,
     }

@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
 from fleetgp.consensus.iterate import Outcome
+from fleetgp.consensus.near import Near
+from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, metropolis_weights, perron_epsilon
 from fleetgp.network import Network
@@ -32,7 +34,7 @@ class AverageRule(BatchRule):
             weights = metropolis_weights(near.degrees[near.receivers], near.sender_degrees)
         else:
             weights = np.full(len(received), self.epsilon)
-        return state + near.links.weighted_sum(weights, received - state.take(near.receivers, axis=0))
+        return state + near.weighted_sum(weights, received - state.take(near.receivers, axis=0))
 
 
 def average_items(

@@ -51,13 +51,14 @@ class Hyperparameters:
         return np.log(self.theta)
 
 
-def names(dimension: int) -> tuple[str, ...]:
-    """The names of the D + 2 hyperparameters, in order.
+def names(inputs: int | Sequence[str]) -> tuple[str, ...]:
+    """The names of the D + 2 hyperparameters, in order: length-scales by number, or under the inputs' names.
 
-    >>> names(2)
-    ('l_1', 'l_2', 'sigma_f', 'sigma_eps')
+    >>> names(2), names(["lon"])
+    (('l_1', 'l_2', 'sigma_f', 'sigma_eps'), ('l_lon', 'sigma_f', 'sigma_eps'))
     """
-    return (*(f"l_{d + 1}" for d in range(dimension)), "sigma_f", "sigma_eps")
+    labels = range(1, inputs + 1) if isinstance(inputs, int) else inputs
+    return (*(f"l_{label}" for label in labels), "sigma_f", "sigma_eps")
 
 
 def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:

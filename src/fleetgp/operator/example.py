@@ -51,7 +51,7 @@ def write_example(file: Path, boats: int = 5) -> None:
     if file.exists():
         raise InputError(f"{file}: there is a fleet already: start it without --example, or choose another name")
     if not 1 <= boats <= 100:
-        raise InputError(f"an example has 1 to 100 boats, but {boats} came")
+        raise InputError(f"expected 1 to 100 boats in an example, got {boats}")
     check_folder(file.parent)
     for taken in (file.parent / "data", file.parent / "points.csv"):
         if taken.exists():

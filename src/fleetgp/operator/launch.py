@@ -69,7 +69,7 @@ class Launched:
                 time.sleep(0.1)
 
     def stop(self, seconds: float = 10.0) -> list[str]:
-        """Ask all to end, then make them; the names of those that had to be made."""
+        """Ask all processes to end, and kill those that have not ended in time; the names of the killed."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)

@@ -7,9 +7,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fleetgp.agent.description.certificates import NAME
+from fleetgp.prediction import PREDICTION_METHODS
+from fleetgp.training import TRAINING_METHODS
+
+#: The methods that need no server.
+TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
+PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
+#: No training has more starts.
+MOST_STARTS = 100
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(ge=0.1, le=86_400.0, allow_inf_nan=False)]
+#: Seconds: nobody waits longer for anything.
+LONGEST_WAIT = 86_400.0
+Seconds = Annotated[float, Field(ge=0.1, le=LONGEST_WAIT, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -35,7 +45,9 @@ class AgentPart(_Part):
 
 
 class TrainingPart(_Part):
-    """Options of training, as `Fleet.train` has them, and when to train again.
+    """Options of training, as in `TrainingOptions` but in a fleet without a central node, and when to train again.
+
+    The options are for all methods that this fleet will train with: each takes those that it has.
 
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """

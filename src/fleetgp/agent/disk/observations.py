@@ -11,7 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fleetgp.agent.description import Description
 from fleetgp.agent.disk.journal import Journal
+from fleetgp.agent.logs import Log
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
@@ -29,6 +31,32 @@ class Taken(NamedTuple):
 
     rows: int
     repeated: bool
+
+
+def observations_of(description: Description, name: str, folder: Path, log: Log) -> ObservationStore:
+    """The data of an agent, its journal in its folder; the log says what was dropped or found damaged."""
+    own = description.agents[description.id_of(name)]
+    data = ObservationStore(
+        description.data_of(description.id_of(name)),
+        description.inputs,
+        description.target,
+        folder / "observed.jsonl",
+        missing=own.missing,
+        fill=own.fill,
+        watched=own.watch,
+    )
+    if data.dropped:
+        log.warn("rows dropped", rows=data.dropped, file=str(own.data))
+    journal = data.journal
+    if journal.damaged:
+        log.error(
+            "observed rows damaged",
+            file=str(journal.path),
+            unreadable_lines=journal.damaged,
+            rows_kept=len(journal.rows),
+            copy=str(journal.aside) if journal.aside else "none: no room; the file is left as it is",
+        )
+    return data
 
 
 class ObservationStore:

@@ -1,10 +1,11 @@
-"""Has new rows written by a thread of its own: a slow disk holds up neither heartbeats nor answers."""
+"""New rows, written by a thread of their own: a slow disk holds up neither heartbeats nor answers."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from fleetgp.agent.disk.observations import ObservationStore
@@ -18,14 +19,12 @@ Reply = Callable[[dict[str, Any]], None]
 
 
 class Recorder:
-    """name: the agent's.  taken: called when rows have come, by the recorder's thread."""
+    """name: the agent's.  taken: called by the recorder's thread when rows have come."""
 
     def __init__(self, name: str, data: ObservationStore, log: Log, taken: Callable[[], None]) -> None:
         self._name, self._data, self._log, self._taken = name, data, log, taken
         self._jobs: queue.Queue[tuple[Any, Any, Reply] | None] = queue.Queue(WAITING)
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
-        self._thread.start()
 
     def put(self, rows: Any, request: Any, reply: Reply) -> None:
         """Have rows written, and whoever told them answered."""
@@ -39,13 +38,11 @@ class Recorder:
     def close(self) -> None:
         """Finish the one that is being written; the others were never acknowledged, and whoever sent them knows."""
         self._closing.set()
-        try:
+        with suppress(queue.Full):  # then `work` looks at `_closing` after the next job
             self._jobs.put_nowait(None)
-        except queue.Full:
-            return  # the thread looks at `_closing` after every job
-        self._thread.join(timeout=5.0)
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """The work of its thread, until it is closed."""
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
             rows, request, reply = job
             told = self._record(rows, request)

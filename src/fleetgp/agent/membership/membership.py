@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from fleetgp.agent.records import Ids, Whole
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
 
@@ -22,28 +23,24 @@ from fleetgp.graph import Graph
 INCARNATION_LEAP = 2**41
 LARGEST_AGE = 2**60
 
-#: More records than any fleet has agents are nonsense.
-MOST_RECORDS = 10_000
-
 #: Incarnation and version of a record.
 Age = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Record:
-    """What an agent says of itself.
+class Record(NamedTuple):
+    """What an agent says of itself: a tuple, since a hello may carry one of every agent.
 
     incarnation: larger after every start of its process.  version: larger after every change.
     up: the neighbours it can work with.  restarts: how often it gave up a view that had begun.
     view: the view it is ready for, or works in; 0 while it is busy with something that is over.
     """
 
-    agent: int
-    incarnation: int
-    version: int = 0
-    up: tuple[int, ...] = ()
-    restarts: int = 0
-    view: int = 0
+    agent: Whole
+    incarnation: Whole
+    version: Whole = 0
+    up: Ids = ()
+    restarts: Whole = 0
+    view: Whole = 0
 
     @property
     def age(self) -> Age:
@@ -138,8 +135,8 @@ class Membership:
                 continue  # who relays it may know more of the time than we do, and is not to blame
             if record.agent == self.agent:
                 if record.age > self.own.age:  # said by an earlier self
-                    self._records[self.agent] = replace(
-                        self.own, incarnation=record.incarnation + 1, version=self.own.version + 1
+                    self._records[self.agent] = self.own._replace(
+                        incarnation=record.incarnation + 1, version=self.own.version + 1
                     )
                     news = True
                 continue
@@ -173,7 +170,7 @@ class Membership:
     def _say(self, **changes: Any) -> bool:
         if all(getattr(self.own, name) == value for name, value in changes.items()):
             return False
-        self._records[self.agent] = replace(self.own, version=self.own.version + 1, **changes)
+        self._records[self.agent] = self.own._replace(version=self.own.version + 1, **changes)
         self._renewed()
         return True
 
@@ -202,35 +199,6 @@ class Membership:
         named = tuple(sorted(members))
         started = [(m, self._records[m].incarnation, self._records[m].restarts) for m in named]
         return View(named, edges, _hash(f"{started} {edges}", 6))
-
-
-# ---- as bytes -----------------------------------------------------------------------------------------------
-
-
-def encode_records(records: Iterable[Record]) -> list[list[Any]]:
-    """Records as JSON has them, each a list in the order of its fields."""
-    return [list(astuple(record)) for record in records]
-
-
-def decode_records(items: object) -> list[Record]:
-    """Records as they were told, or a NetworkError."""
-    if not isinstance(items, list) or len(items) > MOST_RECORDS:
-        raise NetworkError(f"expected a list of at most {MOST_RECORDS} records")
-    return [_record(item) for item in items]
-
-
-def _record(item: object) -> Record:
-    if not isinstance(item, list) or len(item) != len(Record.__dataclass_fields__):
-        raise NetworkError("expected a record with all its fields")
-    agent, incarnation, version, up, restarts, view = item
-    if not isinstance(up, list) or not all(map(is_whole, (agent, incarnation, version, restarts, view, *up))):
-        raise NetworkError("expected a record of whole numbers")
-    return Record(agent, incarnation, version, tuple(sorted(set(up))), restarts, view)
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number of at most 63 bits, and not negative."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _hash(text: str, size: int) -> int:

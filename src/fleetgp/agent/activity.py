@@ -1,0 +1,30 @@
+"""What an agent is doing, and how much it has done: for whoever asks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Phase = Literal["starting", "agreeing", "training", "predicting", "serving", "failed", "stopped"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclass
+class Activity:
+    """round: of the training under way.  problem, data_problem: what is wrong, with the work and with the watched file.
+
+    rounds, questions, views: how many there were.  began: on the wall clock.
+    """
+
+    phase: Phase = "starting"
+    round: int = 0
+    problem: str = ""
+    data_problem: str = ""
+    rounds: int = 0
+    questions: int = 0
+    views: int = 0
+    began: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        return f"training, round {self.round}" if self.phase == "training" else self.phase

@@ -1,0 +1,148 @@
+"""The task of answering: all members of a view compute the answer to a question that one of them was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fleetgp.agent.activity import Activity
+from fleetgp.agent.agenda import Agenda, Item, Trained
+from fleetgp.agent.description import Description
+from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.logs import Log
+from fleetgp.agent.memory import Memory
+from fleetgp.agent.questions import Question
+from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.tasks import Tasks
+from fleetgp.errors import NetworkError
+from fleetgp.gp.kernels import as_kernel
+from fleetgp.network.zenoh.links import EpochOverError
+from fleetgp.prediction import Conditioned, Conditioner, Prediction, answer, prediction_method
+
+#: A question whose views end this many times is refused: it may be what ends them.
+TRIES = 6
+
+
+class AnswerTask:
+    """Answers the questions of an agenda.
+
+    under_way: this agent's own question, while the fleet computes its answer; other threads may read it.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        id: int,
+        data: ObservationStore,
+        requests: Requests,
+        activity: Activity,
+        log: Log,
+    ) -> None:
+        self._description, self._id, self._data = description, id, data
+        self._requests, self._activity, self._log = requests, activity, log
+        self._kernel = as_kernel(description.kernel)
+        self._conditioner = Conditioner()
+        self.under_way: Asked | None = None
+
+    def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
+        """All questions, in the members' order. asked: the one that this agent put on the agenda."""
+        model = agenda.model
+        if model is None:
+            return
+        for position, question in agenda.questions:
+            self._activity.phase = "predicting"
+            if tasks.view.members[position] != self._id:
+                self._compute(tasks, model, question)
+            elif asked is not None:
+                self._answer(tasks, model, asked)
+
+    def _answer(self, tasks: Tasks, model: Trained, asked: Asked) -> None:
+        """The own question: however it ends, the asker is told, or the question stays for the next view."""
+        asked.tries += 1
+        self.under_way = asked
+        try:
+            found = self._compute(tasks, model, asked.question)
+        except CannotAnswerError as error:
+            self._requests.finish(asked, error=f"it cannot be computed: {error.why}")
+            raise
+        except (NetworkError, EpochOverError) as error:
+            if asked.tries >= TRIES:
+                self._requests.finish(asked, error=f"not answered in {TRIES} attempts: {error}")
+            raise
+        finally:
+            self.under_way = None
+        self._log("answered", queries=found.means.shape[1], method=found.method, status=found.status)
+        self._requests.finish(asked, answer=told_answer(found, model, tasks, self._description))
+
+    def _compute(self, tasks: Tasks, model: Trained, question: Question) -> Prediction:
+        method, options = prediction_method(question.method), self._description.prediction_options()
+        with tasks.next() as network:
+            try:
+                conditioned = self.conditioned(model)
+                found = answer(conditioned, network, method, question.queries, options, noisy=question.noisy)
+            except (NetworkError, EpochOverError):
+                raise
+            except Exception as error:  # this question is at fault, not the agent
+                why = f"{type(error).__name__}: {error}"
+                self._log.error("a question cannot be answered", error=why)
+                raise CannotAnswerError(why) from error
+        tasks.node.well_done(tasks.view)
+        self._activity.questions += 1
+        return found
+
+    def conditioned(self, model: Trained) -> Conditioned:
+        """This agent's posterior: that of the last question, unless data or model have changed since."""
+        theta, engine = np.array([model.theta]), self._description.prediction.engine
+        return self._conditioner.condition([self._data.shard], self._kernel, theta, model.scaling, engine)
+
+
+class CannotAnswerError(NetworkError):
+    """This agent cannot compute its part of an answer. why: the error."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"a question cannot be answered here: {why}")
+
+
+class Asides:
+    """Questions that come while the fleet trains: answered with the model from before, as an `Interlude`."""
+
+    def __init__(self, answers: AnswerTask, requests: Requests, memory: Memory, activity: Activity, tasks: Tasks):
+        self._answers, self._requests, self._memory = answers, requests, memory
+        self._activity, self._tasks = activity, tasks
+
+    def wanted(self) -> bool:
+        return self._memory.trained is not None and self._requests.question() is not None
+
+    def play(self) -> None:
+        asked = self._requests.question()
+        item = Item(self._memory.trained, question=None if asked is None else asked.question)
+        self._answers.run(self._tasks, self._tasks.agree(item), asked)
+        self._activity.phase = "training"
+
+
+def told_answer(found: Prediction, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
+    """The answer of the agent that was asked, and how it came about."""
+    names = tasks.names
+    return {
+        "mean": found.means[0].tolist(),
+        "variance": found.variances[0].tolist(),
+        "participants": found.participants.sum(axis=0).tolist(),
+        "uninformed": found.uninformed.tolist(),
+        "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
+        "members": names,
+        "missing": [name for name in description.names if name not in names],
+        "method": found.method,
+        "status": found.status,
+        "rounds": found.rounds,
+        "iterations": int(found.solver_rounds.max(initial=0)),
+        "jitter": found.jitter,
+        "bytes": found.ledger.bytes,
+        "theta": model.theta,
+        "trained": {
+            "by": [description.names[member] for member in model.members],
+            "method": model.method,
+            "status": model.status,
+        },
+    }

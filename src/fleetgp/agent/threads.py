@@ -1,0 +1,70 @@
+"""The threads of an agent: one place starts them, names them, waits for their end, and tells when one of them fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from fleetgp.agent.logs import Log
+
+Work = Callable[[], object]
+
+
+class Threads:
+    """Threads with one owner.
+
+    failed(name, error): called by a thread that ends with an exception, after it was logged; the owner then ends the
+    agent. Nothing fails unseen.
+    ending: set by `close`. A thread that does something from time to time waits on it: `while not ending.wait(1.0)`.
+    """
+
+    def __init__(self, log: Log, failed: Callable[[str, BaseException], None] | None = None) -> None:
+        self._log, self.failed = log, failed
+        self._lock = threading.Lock()
+        self._running: list[tuple[threading.Thread, Work | None]] = []
+        self.ending = threading.Event()
+
+    def start(self, name: str, work: Work, *, wake: Work | None = None) -> threading.Thread:
+        """Run `work` in a thread of its own.
+
+        wake: called by `close`, for work that waits for something else than `ending`; it must not wait long itself.
+        """
+        thread = threading.Thread(target=self._run, args=(name, work), name=name, daemon=True)
+        with self._lock:
+            self._running = [(other, woken) for other, woken in self._running if other.is_alive()]
+            # Started under the lock: `close` must not find a thread that is not alive yet.
+            thread.start()
+            self._running.append((thread, wake))
+        return thread
+
+    @property
+    def names(self) -> list[str]:
+        """Of the threads that run."""
+        with self._lock:
+            return [thread.name for thread, _ in self._running if thread.is_alive()]
+
+    def close(self, seconds: float = 5.0) -> list[str]:
+        """Have all threads end, and wait for that; the names of those that did not end in time. Safe to call twice."""
+        self.ending.set()
+        with self._lock:
+            running = [(thread, wake) for thread, wake in self._running if thread.is_alive()]
+        for _, wake in running:
+            if wake is not None:
+                wake()
+        deadline = time.monotonic() + seconds
+        for thread, _ in running:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        late = [thread.name for thread, _ in running if thread.is_alive() and thread is not threading.current_thread()]
+        if late:
+            self._log.warn("threads did not end", threads=late, seconds=seconds)
+        return late
+
+    def _run(self, name: str, work: Work) -> None:
+        try:
+            work()
+        except BaseException as error:  # whatever it is: a thread that ends unseen leaves an agent that seems to work
+            self._log.error("a thread failed", thread=name, error=f"{type(error).__name__}: {error}")
+            if self.failed is not None:
+                self.failed(name, error)

@@ -1,0 +1,197 @@
+"""The life of an agent: it agrees with others on a view, works in it until it is over, and looks for the next.
+
+This is the one place that ends a view: whatever interrupts a task comes up to here.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterable
+
+from fleetgp.agent.activity import Activity
+from fleetgp.agent.agenda import Agenda, Item
+from fleetgp.agent.answer_task import AnswerTask, Asides
+from fleetgp.agent.description import Description
+from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.logs import Log
+from fleetgp.agent.membership.membership import View
+from fleetgp.agent.memory import Memory
+from fleetgp.agent.node import Node, StoppedError
+from fleetgp.agent.questions import Wish
+from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.training_task import TrainingTask
+from fleetgp.errors import NetworkError, NonsenseError
+from fleetgp.network.zenoh.epoch import NeighbourLostError
+from fleetgp.network.zenoh.links import EpochOverError
+
+#: Seconds between two looks at whether an agent that failed can work again.
+RECOVERY = 0.2
+#: Seconds before the first new attempt after trouble; twice as many before each further one, up to a limit.
+PAUSE, LONGEST_PAUSE = 0.25, 30.0
+
+
+class ViewLoop:
+    """View after view, until `stopping` is set and the node is stopped."""
+
+    def __init__(
+        self,
+        description: Description,
+        id: int,
+        data: ObservationStore,
+        memory: Memory,
+        requests: Requests,
+        activity: Activity,
+        node: Node,
+        log: Log,
+    ) -> None:
+        self.description, self.id, self.name = description, id, description.names[id]
+        self.data, self.memory, self.requests = data, memory, requests
+        self.activity, self.node, self.log = activity, node, log
+        self.trainer = TrainingTask(description, data, memory, activity, log)
+        self.answers = AnswerTask(description, id, data, requests, activity, log)
+        self.stopping = threading.Event()
+        self._failed_in = 0  # the view in which the last training failed
+        self._told_new = 0  # the new rows that the others know of
+        self._troubles = 0  # in a row
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            self._live()
+
+    @property
+    def new_rows(self) -> int:
+        """Rows that came since the model was trained."""
+        return 0 if self.memory.trained is None else max(0, self.data.rows - self.memory.rows)
+
+    def _live(self) -> None:
+        """One view, from agreement to its end."""
+        try:
+            self.activity.phase = "agreeing"
+            view = self.node.agree()
+            self._say_view(view)
+            self._work(Tasks(self.node, view, self.activity))
+        except NeighbourLostError as lost:
+            self.node.lost(view, lost.neighbours, str(lost))
+        except StoppedError:
+            self.stopping.set()
+        except EpochOverError as over:
+            self.log("view over", why=str(over))
+        except NonsenseError as nonsense:
+            self._left_out(view, nonsense)
+        except NetworkError as error:
+            self._trouble(view, error)
+        except Exception as error:  # whatever it is, the others go on and this agent says why it does not
+            self._fail(error)
+
+    def _work(self, tasks: Tasks) -> None:
+        """The tasks of a view, one after the other and the same at all its members, until it is over."""
+        rules = self.description.training
+        while True:
+            asked = self.requests.question()
+            agenda = tasks.agree(self._item(tasks.view, asked))
+            self._adopt(agenda)
+            self.answers.run(tasks, agenda, asked)
+            wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
+            if wish is not None:
+                self._train(tasks, agenda, wish)
+            elif agenda.model is None:
+                self.requests.refuse_all("the fleet has no model: its training failed")
+            else:
+                self._stand_by()
+            self.activity.problem = ""
+            self._troubles = 0
+            self.activity.phase = "serving" if self.memory.trained is not None else "failed"
+            self.node.idle(tasks.view, tasks.count, self._pending)
+
+    def _item(self, view: View, asked: Asked | None) -> Item:
+        """What this agent has and wants."""
+        self._told_new = self.new_rows
+        return Item(
+            self.memory.trained,
+            self.memory.estimates,
+            self.memory.chosen,
+            self._failed_in == view.id,
+            self._told_new,
+            self.requests.wish(),
+            None if asked is None else asked.question,
+        )
+
+    def _adopt(self, agenda: Agenda) -> None:
+        """Whoever has no model, or that of a smaller part of the fleet, takes over the common one."""
+        model, own = agenda.model, self.memory.trained
+        if model is not None and (own is None or own.id != model.id):
+            self.memory.adopt(model)
+            self.node.theta = self.memory.log_theta
+            self.log("model taken over", trained_by=self._named(model.members))
+
+    def _train(self, tasks: Tasks, agenda: Agenda, wish: Wish) -> None:
+        """Train; whoever asked for it remembers that until it is done, since the view may end before."""
+        self._failed_in = 0
+        asides = Asides(self.answers, self.requests, self.memory, self.activity, tasks)
+        try:
+            outcome = self.trainer.run(tasks, agenda, wish, asides)
+        except BaseException:  # interrupted or failed: what there is of it is not thrown away
+            if len(self.memory.estimates):
+                self.requests.warm_up(wish)
+            raise
+        if outcome == "diverged":
+            self._failed_in = tasks.view.id
+        self.requests.fulfil(wish, outcome)
+
+    def _stand_by(self) -> None:
+        """The model is good as it is: estimates of a training that was broken off are of no use any more."""
+        if len(self.memory.estimates):
+            self.memory.forget_estimates()
+            self.memory.save()
+        self.node.theta = self.memory.log_theta
+
+    def _pending(self) -> bool:
+        """Whether this agent has something for the agenda."""
+        grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
+        return self.requests.any or grown
+
+    # ---- when something is wrong ------------------------------------------------------------------------------
+
+    def _left_out(self, view: View, nonsense: NonsenseError) -> None:
+        """A member sent what nobody can work with: its neighbours leave it out, and all others go on without it."""
+        culprit = view.members[nonsense.sender]
+        if culprit == self.id:
+            self._fail(nonsense)
+            return
+        name = self.description.names[culprit]
+        self.activity.problem = f"{name} was left out, since it sent nonsense: {nonsense.why}"
+        self.log.error("nonsense", sender=name, error=nonsense.why)
+        self.node.lost(view, (culprit,), f"it sends nonsense: {nonsense.why}", nonsense=True)
+
+    def _trouble(self, view: View, error: NetworkError) -> None:
+        """Something is wrong with what was sent, not with the links: try again, but not at once."""
+        self.activity.problem = str(error)
+        self.log.error("trouble", error=str(error))
+        self.node.lost(view, (), str(error))
+        self._troubles += 1
+        self.stopping.wait(min(LONGEST_PAUSE, PAUSE * 2 ** min(self._troubles, 10)))
+
+    def _fail(self, error: Exception) -> None:
+        """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
+        problem = f"{type(error).__name__}: {error}"
+        self.activity.phase, self.activity.problem = "failed", problem
+        self.log.error("failed", error=problem, where=traceback.format_exc(limit=-3))
+        self.requests.give_up_wishes(problem)
+        self.node.withdraw(True)
+        used = self.trainer.used_rows
+        while not self.stopping.is_set() and self.requests.wish() is None and self.data.rows == used:
+            self.requests.refuse_all(f"{self.name} cannot work: {problem}")
+            self.stopping.wait(RECOVERY)
+        self.trainer.used_rows = self.data.rows
+        self.node.withdraw(False)
+
+    def _say_view(self, view: View) -> None:
+        self.activity.views += 1
+        missing = sorted(set(range(len(self.description.names))) - set(view.members))
+        said = self.log.warn if missing else self.log
+        said("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")
+
+    def _named(self, members: Iterable[int]) -> list[str]:
+        return [self.description.names[member] for member in members]

@@ -1,0 +1,85 @@
+"""fleetgp methods: what there is, what it needs and sends, and when to use it."""
+
+from __future__ import annotations
+
+import fleetgp as fg
+from fleetgp.cli.options import Json
+from fleetgp.cli.output import emit, plain_table
+from fleetgp.prediction import prediction_method
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.training import training_method
+from fleetgp.training.methods import TrainingMethod
+
+_SERVER = "a central node"
+_CONNECTED = "connected"
+
+#: method -> what each agent sends, when to use it.
+TRAINING_NOTES = {
+    "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
+    "fact-gp": ("a gradient per step", "the optimum that c, apx and dec-apx aim at"),
+    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "the optimum that gapx and dec-gapx aim at"),
+    "c-gp": ("θ per round", "to compare with the paper"),
+    "apx-gp": ("θ per round", "to compare; a server, no data sent"),
+    "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
+    "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
+    "dec-apx-gp": ("θ per round and neighbour", "no observation may leave an agent"),
+    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the default: accurate with many agents"),
+}
+RULE_NOTES = {
+    "full-gp": ("all its data", "the exact reference"),
+    "poe": ("2 numbers", "never: overconfident, and gpoe has the same mean"),
+    "gpoe": ("2 numbers", "cautious: too wide an uncertainty, a mean pulled to the prior"),
+    "bcm": ("2 numbers", "to compare; rbcm is better"),
+    "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
+    "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
+    "npae": ("1 vector", "the most accurate where it converges; dear"),
+}
+
+
+def _training_row(row: TrainingMethod) -> dict[str, str]:
+    sends, use = TRAINING_NOTES[row.name]
+    return {"method": row.name, "graph": _CONNECTED if row.decentralized else _SERVER, "sends": sends, "use": use}
+
+
+def _prediction_row(row: PredictionMethod) -> dict[str, str]:
+    sends, use = RULE_NOTES[row.rule]
+    graph = _CONNECTED if row.decentralized else _SERVER
+    if row.decentralized and row.rule != "npae":
+        sends = sends.replace("numbers", "numbers per point, round and neighbour", 1)
+        use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
+    elif row.rule == "npae" and row.solver in ("jor", "jor-star"):
+        graph = "connected (best: complete; else a flood an iteration)"
+        sends = "1 vector, flooded; 1 number per iteration, flooded"
+        use = "to compare; dec-npae-star needs fewer iterations" if row.solver == "jor" else use
+    elif row.solver == "dale":
+        sends, use = "1 vector, flooded; the whole unknown per round", "to compare: slow, rarely converges"
+    elif row.rule != "full-gp":
+        sends = sends.replace("numbers", "numbers per point").replace("vector", "vector per point")
+    if row.name == "dec-nn-grbcm":
+        use = "the default: accurate, calibrated, the correlated agents only"
+    return {"method": row.name, "graph": graph, "sends": sends, "use": use}
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods: what each needs of the graph, what it sends, when to use it.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp methods --json[/cyan]
+    """
+    training = [_training_row(training_method(name)) for name in fg.TRAINING_METHODS]
+    prediction = [_prediction_row(prediction_method(name)) for name in fg.PREDICTION_METHODS]
+    tables = []
+    for title, rows in (("Training", training), ("Prediction", prediction)):
+        table = plain_table(title, "method", "graph", "an agent sends", "use it", left=4)
+        for row in rows:
+            table.add_row(
+                *(f"[bold]{v}[/bold]" if v.startswith("dec-") and k == "method" else v for k, v in row.items())
+            )
+        tables.append(table)
+    emit(
+        {"training": training, "prediction": prediction},
+        *tables,
+        "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
+        as_json=as_json,
+    )

@@ -1,0 +1,123 @@
+"""When a fleet of agents trains, and with what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.agent.agenda import Agenda, Item
+from fleetgp.agent.agent import Agent
+from fleetgp.agent.description import read_description
+from fleetgp.agent.logs import Log
+from fleetgp.agent.questions import Wish
+from fleetgp.agent.status import status_of
+from fleetgp.agent.tasks import Tasks
+from fleetgp.network.zenoh.epoch import NeighbourLostError
+from fleetgp.network.zenoh.links import EpochOverError
+from fleetgp.operator.client import AgentClient
+from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
+
+
+def trainings(folder: Path) -> list[bool]:
+    """Of every training that a0 has begun, whether it was warm."""
+    lines = [json.loads(line) for line in (folder / "a0.log").read_text().splitlines()]
+    return [line["warm"] for line in lines if line["event"] == "training"]
+
+
+def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
+    options = "theta0 = [2.0, 0.5, 1.0, 1.0]"
+    description, shards = describe(tmp_path, 2, training_options=options)
+    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text)
+    description = read_description(tmp_path / "fleet.toml")
+    more = fg.synthetic_field(6, seed=8)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        first = agents[0].memory.trained
+        with AgentClient(description, "a1") as client:
+            rows = np.column_stack([more.inputs, more.observations])
+            assert client.request("observe", rows=rows[:4].tolist()) == {"rows": 4, "repeated": False, "in_all": 44}
+            assert agents[1].new_rows == 4
+            grown = [
+                shards[0],
+                tuple(np.concatenate(p) for p in zip(shards[1], (more.inputs[:4], more.observations[:4]), strict=True)),
+            ]
+            expected = fg.Fleet(shards, "path", normalize=True)
+            expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+            later = fg.Fleet(grown, "path", normalize=True)
+            later.fit, later.theta = expected.fit, expected.theta
+            np.testing.assert_allclose(
+                ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
+            )
+            until(lambda: serving(agents))
+            assert trainings(tmp_path) == [False]  # four are not five
+            client.request("observe", rows=rows[4:].tolist())
+        until(lambda: serving(agents) and agents[0].memory.trained != first and agents[1].memory.trained != first)
+        assert agents[1].new_rows == 0
+        assert trainings(tmp_path) == [False, True]
+
+
+def test_a_new_row_below_the_rule_leaves_the_fleet_idle(tmp_path: Path) -> None:
+    describe(tmp_path, 2)
+    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text)
+    description = read_description(tmp_path / "fleet.toml")
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with AgentClient(description, "a0") as client:
+            client.request("observe", rows=[[0.1, 0.1, 0.0]])
+        rounds = []
+        for _ in range(4):  # the first time the row may be told as well
+            ask(description, "a0", QUERIES)
+            rounds.append(agents[0].activity.rounds)
+        # One agenda and one answer each: a fleet that is not idle in between agrees on further agendas.
+        assert rounds[3] - rounds[2] == rounds[2] - rounds[1]
+        assert len(trainings(tmp_path)) == 1
+
+
+def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        with AgentClient(description, "a1") as client:
+            numbers = [client.request("train", method=method)["wish"] for method in ("dec-c-gp", "dec-apx-gp")]
+        assert numbers == [1, 2]
+        until(lambda: agents[1].requests.fulfilled == 2 and serving(agents))
+        methods = [
+            json.loads(line)["method"]
+            for line in (tmp_path / "a0.log").read_text().splitlines()
+            if '"event": "trained"' in line
+        ]
+        assert methods == ["dec-apx-gp", "dec-c-gp", "dec-apx-gp"]
+        assert status_of(agents[1])["outcome"] == "converged"
+
+
+@pytest.mark.parametrize("error", [EpochOverError("over"), NeighbourLostError(3, [1], 5.0), MemoryError("too much")])
+def test_a_training_that_is_broken_off_goes_on_where_it_was(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends it, the wish for it stays, and is warm as soon as there are estimates."""
+    description, _ = describe(tmp_path, 1)
+    log = Log("a0", file=tmp_path / "a0.log")
+    agent = Agent.start(description, "a0", log)
+    try:
+        loop, tasks = agent.loop, Tasks(agent.node, SimpleNamespace(id=1), agent.activity)  # type: ignore[arg-type]
+        agent.wish(Wish(cold=True))
+
+        def broken(*_: Any) -> Any:
+            agent.memory.note(np.zeros((1, 4)), True, 3)
+            raise error
+
+        monkeypatch.setattr(loop.trainer, "run", broken)
+        with pytest.raises(type(error)):
+            loop._train(tasks, Agenda([Item()], (0,)), Wish(cold=True))
+        assert agent.requests.wish() == Wish(cold=False)
+    finally:
+        agent.close()
+        log.close()

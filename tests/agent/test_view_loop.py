@@ -1,0 +1,76 @@
+"""The life of an agent: what ends a view, and what comes after it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetgp.agent.status import status_of
+from fleetgp.errors import NetworkError, NumericalError
+from fleetgp.operator.client import AgentClient
+from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
+
+
+def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleetgp.training import train as real
+
+    broken = threading.Event()
+    broken.set()
+
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if broken.is_set() and network._links.hosted == (1,):
+            raise NumericalError("agent 1: its covariance cannot be factorized")
+        return real(method, shards, network, *rest)
+
+    monkeypatch.setattr("fleetgp.agent.training_task.train", train)
+    description, _ = describe(tmp_path, 2)
+    with running(description, tmp_path) as agents:
+        until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
+        assert status_of(agents[0])["missing"] == ["a1"]
+        assert "cannot be factorized" in status_of(agents[1])["problem"]
+        with pytest.raises(NetworkError, match="a1 cannot work: NumericalError"):
+            ask(description, "a1", QUERIES)
+        assert ask(description, "a0", QUERIES)["members"] == ["a0"]
+        broken.clear()
+        with AgentClient(description, "a1") as client:
+            client.request("train")
+        until(lambda: serving(agents) and status_of(agents[0])["trained"]["by"] == ["a0", "a1"])
+        assert status_of(agents[1])["problem"] == ""
+
+
+def test_an_agent_alone_can_be_interrupted(tmp_path: Path) -> None:
+    """Without neighbours there is nobody to wait for: the end must be noticed all the same."""
+    description, _ = describe(tmp_path, 1, points=200, training_options="tol = 0.0\nrounds = 100000")
+    with running(description, tmp_path) as agents:
+        until(lambda: agents[0].round > 5)
+        agents[0].stop()
+        until(lambda: agents[0].phase == "stopped")  # the rounds that are left would take hours
+
+
+def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of an agenda, the last of a training: each is asked for, and nobody is left out."""
+    from fleetgp.network.wire import decode
+    from fleetgp.network.zenoh.links import Links
+
+    lost: list[int] = []
+    real = Links.send
+
+    def send(self: Links, own: int, neighbour: int, frame: bytes) -> None:
+        round = decode(frame).round
+        if len(lost) < 6 and own == 1 and round % 17 == len(lost) % 2 and round not in lost[-1:]:
+            lost.append(round)
+            return
+        real(self, own, neighbour, frame)
+
+    monkeypatch.setattr(Links, "send", send)
+    description, _ = describe(tmp_path, 3, round=20)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        answer = ask(description, "a1", QUERIES)
+        assert answer["members"] == ["a0", "a1", "a2"]
+        assert len(lost) == 6
+        assert agents[1].node.links.resent >= 6
+        assert agents[0].views == 1
