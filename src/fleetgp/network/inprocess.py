@@ -37,7 +37,8 @@ class InProcess(Network):
 
     def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
         return {
-            kind: x[masks[kind].within(incoming).by_arrival] if kind in masks else x[incoming.senders]
+            # (take is several times faster than an index array in brackets)
+            kind: x.take(masks[kind].within(incoming).by_arrival if kind in masks else incoming.senders, axis=0)
             for kind, x in parts.items()
         }
 
