@@ -10,13 +10,15 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import INTERRUPTED, INTERRUPTION, answering, models
+from fleetgp.cli import INTERRUPTED, INTERRUPTION, answering
 from fleetgp.cli.agent import agent
 from fleetgp.cli.ask import ask
 from fleetgp.cli.certs import certs
 from fleetgp.cli.demo import demo
 from fleetgp.cli.down import down
 from fleetgp.cli.download import download
+from fleetgp.cli.fit import HELP as FIT
+from fleetgp.cli.fit import fit
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
@@ -121,7 +123,7 @@ def root(
     pass
 
 
-models.register(app)
+app.command(cls=VariadicCommand, help=FIT)(fit)
 answering.register(app)
 for command in (download, reproduce, certs, agent, up, down, status, ask, observe, retrain, methods, demo):
     app.command(cls=VariadicCommand)(command)
