@@ -17,7 +17,7 @@ from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError
 
-#: Days before its end from which on a certificate is complained about, and seconds between two looks at it.
+#: A certificate with fewer days left is warned about; seconds between two looks at it.
 SOON = 30.0
 DAY = 86_400.0
 REMEDY = "make another with `fleetgp certs`, and start the agent again"
