@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 NUMERICAL = ("gp", "linalg", "graph", "consensus", "training/test_admm_steps.py", "training/test_training.py",
-             "prediction", "fleet/test_hosting.py", "experiments/test_paper.py", "data/test_data.py",
+             "prediction", "fleet/test_hosting.py", "experiments/test_training.py", "data/test_synthetic.py",
              "storage")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
 TELLING = ("gp", "linalg", "consensus", "training/test_admm_steps.py", "fleet/test_hosting.py")

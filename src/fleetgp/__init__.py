@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Prediction
     from fleetgp.storage.model import Model, load_model, save_model
-    from fleetgp.training import TRAINING_METHODS, Fit
+    from fleetgp.training import TRAINING_METHODS, Fit, Trainer, TrainingInfo, TrainingOptions, TrainingState
 
 __all__ = [
     "PAPER_THETA",
@@ -46,6 +46,10 @@ __all__ = [
     "NetworkError",
     "NumericalError",
     "Prediction",
+    "Trainer",
+    "TrainingInfo",
+    "TrainingOptions",
+    "TrainingState",
     "load_model",
     "partition",
     "save_model",
@@ -61,7 +65,7 @@ _HOMES = {
     "storage.model": ("Model", "load_model", "save_model"),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
     "prediction": ("PREDICTION_METHODS", "Prediction"),
-    "training": ("TRAINING_METHODS", "Fit"),
+    "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message says what was expected, what came and what to do."""
+"""The errors a user can meet: each message says what was expected, what it got and what to do. And `Cancelled`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ class NetworkError(FleetGPError, RuntimeError):
     """A network that cannot do what was asked of it, or a peer that did not answer."""
 
 
+class NeighbourLostError(NetworkError):
+    """A round's deadline passed without a message from some neighbours, which are named."""
+
+    def __init__(self, round: int, neighbours: Iterable[int], seconds: float) -> None:
+        self.neighbours = tuple(sorted(neighbours))
+        names = ", ".join(map(str, self.neighbours))
+        super().__init__(f"round {round}: nothing came from agent {names} within {seconds:g} s")
+
+
 class StorageError(FleetGPError, OSError):
     """A file or folder in which something must be kept, and cannot be."""
 
@@ -35,6 +44,14 @@ class NonsenseError(NetworkError):
     def __init__(self, sender: int, why: str) -> None:
         self.sender, self.why = sender, why
         super().__init__(f"agent {sender} sent nonsense: {why}")
+
+
+class Cancelled(BaseException):
+    """Work was ended from outside, and not because of an error of its own.
+
+    It is no `Exception`, so that no `except Exception` or `except NetworkError` can stop it: it passes through every
+    algorithm and is caught where the work was begun.
+    """
 
 
 class FleetGPWarning(UserWarning):

@@ -28,7 +28,7 @@ def check_writable(path: str | Path) -> None:
     """One clear error where a file cannot be put, before any work is done for it."""
     file = Path(path)
     if os.path.isdir(file):  # which, unlike Path, has no error for a name that is too long
-        raise InputError(f"{path}: a file was expected, but it is a folder")
+        raise InputError(f"{path}: expected a file, got a folder")
     # The name under which it will be written first: a name may be too long.
     check_place(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
 
@@ -52,7 +52,7 @@ def check_place(folder: Path, name: str, path: str | Path, *, may_be_full: bool 
         while not there.exists() and there != there.parent:
             there = there.parent
         if not there.is_dir():
-            raise InputError(f"{there}: a folder was expected, but it is a file")
+            raise InputError(f"{there}: expected a folder, got a file")
         with tempfile.TemporaryDirectory(prefix=".fleetgp-", dir=there) as own:
             trial = Path(own) / folder.relative_to(there)
             trial.mkdir(parents=True, exist_ok=True)

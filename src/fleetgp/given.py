@@ -9,12 +9,13 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.errors import FleetGPWarning, InputError, shortened
 
 #: Squares of larger values overflow.
 LARGEST = 1e100
@@ -83,15 +84,17 @@ def as_flag(value: object, name: str) -> bool:
 
 
 def check_number(
-    name: str, value: object, *, above: float | None = None, least: float | None = None, most: float = np.inf
+    name: str, value: object, *, above: float = -np.inf, least: float = -np.inf, most: float = np.inf
 ) -> None:
     """A finite number above or at least a bound, and up to another, or one clear error."""
-    bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
-    bound += f" and at most {most:g}" if most < np.inf else ""
-    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    number: Any = value if numeric and np.isfinite(value) else None  # type: ignore[call-overload]
-    if number is None or (number <= above if above is not None else number < least) or number > most:
-        raise InputError(f"{name} must be a number {bound}, got {value!r}")
+    number = np.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+    if not (above < number < np.inf and least <= number <= most):
+        bound = f"above {above:g}" if above > -np.inf else f"of at least {least:g}"
+        bound += f" and at most {most:g}" if most < np.inf else ""
+        raise InputError(f"{name} must be a number {bound}, got {shortened(value)}")
 
 
 def check_whole(name: str, value: object, *, least: int) -> None:

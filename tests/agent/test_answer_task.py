@@ -25,9 +25,8 @@ from fleetgp.agent.node import StoppedError
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.service import Service
-from fleetgp.errors import InputError, NetworkError
-from fleetgp.network.zenoh.epoch import NeighbourLostError
-from fleetgp.network.zenoh.links import EpochOverError
+from fleetgp.errors import InputError, NeighbourLostError, NetworkError
+from fleetgp.network.zenoh.epoch import EpochOverError
 from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, until
 
 

@@ -84,7 +84,7 @@ def test_a_host_that_nobody_can_look_up_is_one_error_and_leaves_nothing(tmp_path
 
 def test_certificates_go_where_files_can_be_put(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("")
-    with pytest.raises(InputError, match="a folder was expected"):
+    with pytest.raises(InputError, match="expected a folder, got a file"):
         make_certificate(tmp_path / "keys", "a0")
     with pytest.raises(InputError, match="cannot be written"):
         make_certificate("/proc/fleetgp-keys", "a0")

@@ -239,7 +239,7 @@ def test_a_state_folder_that_cannot_be_written_to_is_one_error_at_the_start(tmp_
     text = (describe(tmp_path, 1).folder / "fleet.toml").read_text()
     for place in ("/proc/fleetgp", "a.csv/state"):
         (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'))
-        with pytest.raises(InputError, match=r"cannot be written|a folder was expected"):
+        with pytest.raises(InputError, match=r"cannot be written|expected a folder, got a file"):
             start(tmp_path, read_description(tmp_path / "fleet.toml"))
 
 

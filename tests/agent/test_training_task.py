@@ -18,8 +18,8 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.status import status_of
 from fleetgp.agent.tasks import Tasks
-from fleetgp.network.zenoh.epoch import NeighbourLostError
-from fleetgp.network.zenoh.links import EpochOverError
+from fleetgp.errors import NeighbourLostError
+from fleetgp.network.zenoh.epoch import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 

@@ -202,19 +202,21 @@ def test_fixed_rounds_are_exact_and_claim_nothing(rng: np.random.Generator) -> N
 
 def test_settled_waits_for_the_tail_of_a_slow_contraction() -> None:
     """Steps of 1e-5 with a contraction of 0.9999 leave 0.1 to go: a test on the step alone would stop here."""
-    stopping = Settled(1e-4)
-    verdicts = [stopping.hear(np.array([[1.0 + 0.1 * 0.9999**s]])) for s in range(50)]
+    settled, verdicts = Settled(1e-4), []
+    for s in range(50):
+        settled = settled.heard(np.array([[1.0 + 0.1 * 0.9999**s]]))
+        verdicts.append(settled.verdict)
     assert not any(v is not None and v.converged.all() for v in verdicts)
 
 
 def test_maximin_reports_maxima_that_it_does_not_judge() -> None:
-    stopping = Maximin(1, 1e-3)
-    stopping.open(Watch(np.ones((1, 1)), np.zeros((1, 1)), np.array([[7.0]])))
-    verdict = stopping.hear(np.array([[1.0, -1.0, 0.0, 9.0]]))
+    net = network("path", 2)
+    window = Maximin(1, 1e-3).open(Watch(np.ones((2, 1)), np.zeros((2, 1)), {"seen": np.array([[7.0], [9.0]])}))
+    assert window.verdict is None
+    verdict = window.heard(net.exchange_parts(window.parts), net.incoming).verdict
     assert verdict is not None
-    assert verdict.converged
-    assert verdict.largest is not None
-    assert verdict.largest.tolist() == [[9.0]]
+    assert verdict.converged.all()
+    assert {name: values.tolist() for name, values in verdict.largest.items()} == {"seen": [[9.0], [9.0]]}
 
 
 def test_averaging_on_a_sequence_that_is_never_connected(rng: np.random.Generator) -> None:

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import Cancelled, InputError, NeighbourLostError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network import KINDS, SERVER, Network
-from fleetgp.network.testing import check_network
+from fleetgp.network.loopback import LoopbackNetwork
+from fleetgp.network.testing import Run, check_network
+from fleetgp.network.testing_ends import check_ends, check_lost_neighbour
 from fleetgp.network.wire import HEADER_BYTES, Frame, Part, decode, encode, part_bytes
 from tests.conftest import alternating_path, every_graph
 
@@ -31,8 +33,8 @@ HOSTINGS = {
 @pytest.mark.parametrize("name", every_graph(AGENTS))
 def test_in_process_conforms(name: str) -> None:
     topology = every_graph(AGENTS)[name]
-    network = fg.InProcess(topology)
-    check_network(lambda function: [function(network)], topology)
+    check_network(lambda function: [function(fg.InProcess(topology))], topology)
+    check_ends(lambda function: [function(fg.InProcess(topology))], topology)
 
 
 @pytest.mark.parametrize("name", every_graph(AGENTS))
@@ -40,6 +42,14 @@ def test_in_process_conforms(name: str) -> None:
 def test_loopback_conforms(name: str, hosting: str) -> None:
     topology = every_graph(AGENTS)[name]
     check_network(fg.Loopback(topology, HOSTINGS[hosting]).run, topology)
+    check_ends(lambda function: fg.Loopback(topology, HOSTINGS[hosting]).run(function), topology)
+
+
+@pytest.mark.parametrize("hosting", HOSTINGS)
+@pytest.mark.parametrize("name", ["star", "complete", "alternating"])
+def test_a_neighbour_that_loopback_loses_is_named(name: str, hosting: str) -> None:
+    topology = every_graph(AGENTS)[name]
+    check_lost_neighbour(lambda function: fg.Loopback(topology, HOSTINGS[hosting], timeout=0.1).run(function), topology)
 
 
 def test_the_suite_notices_a_network_that_lies() -> None:
@@ -52,10 +62,40 @@ def test_the_suite_notices_a_network_that_lies() -> None:
         def flood_parts(self, parts):  # type: ignore[no-untyped-def]
             return {kind: [np.asarray(v) for v in values] for kind, values in parts.items()}
 
-    for broken in (Deaf, Cheap):
-        network = broken(fg.Graph.path(4))
+    class Undead(fg.InProcess):
+        def close(self) -> None:
+            pass
+
+    class Excused(fg.InProcess):
+        def cancel(self, why: Cancelled) -> None:
+            super().close()
+
+    class Forgetful(fg.InProcess):
+        def _as_hosted(self, x: Array) -> Array:
+            return np.asarray(x, dtype=float)[: len(self.hosted)]
+
+    def one(network: type[fg.InProcess]) -> Run:
+        return lambda function: [function(network(fg.Graph.path(4)))]
+
+    for lying in (Deaf, Cheap):
         with pytest.raises(AssertionError):
-            check_network(lambda function, network=network: [function(network)], fg.Graph.path(4))  # type: ignore[misc]
+            check_network(one(lying), fg.Graph.path(4))
+    for endless in (Undead, Excused, Forgetful):
+        with pytest.raises(AssertionError):
+            check_ends(one(endless), fg.Graph.path(4))
+
+
+def test_the_suite_notices_a_network_that_waits_on_or_trusts_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fg.Graph.path(3)
+    check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]]).run(function), path)
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopbackNetwork, "_wake", lambda _: None)
+        with pytest.raises(AssertionError, match="expected 'closed', got 'round"):
+            check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]], timeout=0.2).run(function), path)
+    with monkeypatch.context() as patch:
+        patch.setattr("fleetgp.network.frames.phase_number", lambda _: 0)
+        with pytest.raises(AssertionError, match="expected NonsenseError, got None"):
+            check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]]).run(function), path)
 
 
 def test_peer_to_peer_networks_refuse_the_server_verbs() -> None:
@@ -84,7 +124,7 @@ def test_a_silent_neighbour_is_an_error_not_a_hang() -> None:
         if network.hosted != (1,):
             network.neighbour_sum(np.zeros(1), "statistics")
 
-    with pytest.raises(NetworkError, match="nothing came on edges"):
+    with pytest.raises(NeighbourLostError, match="nothing came from agent 1 within"):
         fg.Loopback(fg.Graph.path(3), [[0], [1], [2]], timeout=0.2).run(work)
 
 
@@ -94,9 +134,9 @@ def test_wrong_use_is_refused() -> None:
         network.exchange(np.zeros(2), "statistics")
     with pytest.raises(InputError, match="unknown kind of content 'secrets'"):
         network.exchange(np.zeros(3), "secrets")
-    with pytest.raises(NetworkError, match="one value per hosted agent"):
+    with pytest.raises(NetworkError, match="expected one value per hosted agent"):
         network.flood([np.zeros(1)], "statistics")
-    with pytest.raises(InputError, match="hosting must name each"):
+    with pytest.raises(InputError, match=r"expected each of the agents 0 .. 2 once in hosting"):
         fg.Loopback(fg.Graph.path(3), [[0], [1]])
 
 

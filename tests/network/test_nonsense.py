@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,9 @@ import zenoh
 import fleetgp as fg
 from fleetgp.agent.agenda import Item, Trained
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.heart import HELLOS
 from fleetgp.agent.membership.hello import Hello
 from fleetgp.agent.membership.membership import Record
-from fleetgp.agent.node import HELLOS
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import MOST_WAITING, Asked, Requests
 from fleetgp.agent.view_loop import ViewLoop
@@ -27,7 +28,7 @@ from fleetgp.graph import Graph
 from fleetgp.network.frames import _content
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
 from fleetgp.network.wire import Frame, Part, decode, encode
-from fleetgp.network.zenoh.links import EpochOverError, Links
+from fleetgp.network.zenoh.links import Links
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -164,42 +165,54 @@ def test_values_that_are_no_numbers_in_a_training_leave_the_others_a_model(
         assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
 
 
-def test_numbers_beyond_all_bounds_do_not_split_a_fleet(tmp_path: Path) -> None:
-    """A hello with incarnations that nobody can exceed, about others: its sender is left out, and it does no harm."""
+def test_numbers_beyond_all_bounds_do_not_split_a_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hellos with incarnations that nobody can exceed, about others: their sender is left out, and they do no harm."""
     description, _ = describe(tmp_path, 3, round=3)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
         links = agents[2].node.links
         absurd = tuple(Record(agent, 2**63 - 1, 2**63 - 1) for agent in (0, 1))
-        number = 10**6
-        for _ in range(3):
-            number += 1
-            hello = Hello(description.digest, agents[2].node._started, number, 1, absurd)
-            links.greet(2, 1, hello.encode())
-        until(lambda: agents[1].node.links.dropped["nonsense"] >= 1)
-        until(lambda: without(agents, (0, 1)))
-        assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
-        agents[2].node._number = number  # else its own hellos would look old
+        real = links.greet
+
+        def greet(own: int, neighbour: int, data: bytes) -> None:
+            hello = Hello.decode(data)
+            real(own, neighbour, replace(hello, records=(*hello.records, *absurd)).encode())
+
+        with monkeypatch.context() as patch:
+            patch.setattr(links, "greet", greet)
+            until(lambda: agents[1].node.links.dropped["nonsense"] >= 1)
+            until(lambda: without(agents, (0, 1)))
+            assert agents[1].node.neighbours()["a2"].startswith("suspended: it sends nonsense")
         until(lambda: without(agents, (0, 1, 2)))
 
 
-def test_hellos_do_not_pile_up(tmp_path: Path) -> None:
-    """Fifteen hundred of a megabyte, and as many small ones: refused unread, or beyond what may wait."""
+def test_hellos_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred of a megabyte are refused unread; of many small ones, those beyond what may wait."""
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
+        links = agents[0].node.links
         key = f"fleetgp/{description.run:016x}/0/1/hello"
         session = agents[1].node.links.session
         flood = session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
         large = json.dumps({"digest": description.digest, "theta": [0.0] * 200_000}).encode()
         for _ in range(200):
             flood.put(large)
-        until(lambda: agents[0].node.links.dropped["malformed"] >= 200)
-        with agents[0].node._changed:  # its control thread is busy
-            small = Hello(description.digest, 1, 1, 0).encode()
+        until(lambda: links.dropped["malformed"] >= 200)
+        rested, real = threading.Event(), links.up
+
+        def up(own: int, neighbour: int) -> bool:
+            rested.wait(60.0)
+            return real(own, neighbour)
+
+        monkeypatch.setattr(links, "up", up)  # its heart is busy from the next beat on
+        small = Hello(description.digest, 1, 1, 0).encode()
+        try:
             for _ in range(1500):
                 flood.put(small)
-            until(lambda: agents[0].node.links.dropped["flooded"] >= 1500 - HELLOS - 2)
+            until(lambda: links.dropped["flooded"] >= 1500 - 2 * HELLOS)
+        finally:
+            rested.set()
         assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
 
 
@@ -248,68 +261,3 @@ def test_replayed_frames_and_hellos_change_nothing(tmp_path: Path, monkeypatch: 
     fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
     np.testing.assert_array_equal(np.exp(theta), fit.thetas)
     np.testing.assert_array_equal(answer["mean"], expected.predict(QUERIES, "dec-rbcm", agent=1).mean)
-
-
-# ---- questions in the middle of a training ------------------------------------------------------------------
-
-
-def test_questions_are_answered_while_the_fleet_trains(tmp_path: Path) -> None:
-    """With the model from before, and without ending the training."""
-    description, _ = describe(tmp_path, 3)
-    with running(description, tmp_path) as agents:
-        until(lambda: serving(agents))
-        before = {name: ask(description, name, QUERIES)["mean"] for name in description.names}
-        endless = description.training.model_copy(update={"rounds": 10**9, "tol": 1e-300})
-        for agent in agents:
-            agent.description.training = endless
-        with AgentClient(description, "a0") as client:
-            client.request("train", cold=True)
-        until(lambda: all(agent.phase == "training" and agent.round > 3 for agent in agents))
-        views = [agent.views for agent in agents]
-        for name in description.names:
-            assert ask(description, name, QUERIES)["mean"] == before[name]
-        assert all(agent.phase == "training" for agent in agents)
-        assert [agent.views for agent in agents] == views
-
-
-def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> None:
-    """Options with which every agent diverges: all say so, and stay one fleet."""
-    wild = "theta0 = [2.0, 0.5, 1.0, 1.0]\nrho = 0.01\nkappa = 0.01"
-    description, _ = describe(tmp_path, 3, training_options=wild)
-    with running(description, tmp_path) as agents:
-        until(lambda: all("training failed" in (tmp_path / f"a{k}.log").read_text() for k in range(3)))
-        assert [agent.views for agent in agents] == [1, 1, 1]
-        assert all(set(agent.node.neighbours().values()) == {"up"} for agent in agents)
-
-
-# ---- tasks within tasks -------------------------------------------------------------------------------------
-
-
-def test_a_view_that_ends_during_an_interlude_ends_the_training_at_once(tmp_path: Path) -> None:
-    """Also if the interlude had its last word already: else an agent would wait a whole deadline for nobody."""
-    description, _ = describe(tmp_path, 2)
-    with running(description, tmp_path) as agents:
-        until(lambda: serving(agents))
-        node, view = agents[0].node, agents[0].node.view
-        assert view is not None
-        with node.epoch(view, 10**6) as outer:
-            with node.epoch(view, 10**6 + 1):
-                node.abandon("anything")
-            with pytest.raises(EpochOverError):
-                outer.exchange(np.zeros((1, 1)), "statistics")
-        until(lambda: serving(agents))
-
-
-def test_a_frame_that_was_lost_before_an_interlude_is_sent_again(tmp_path: Path) -> None:
-    description, _ = describe(tmp_path, 2)
-    with running(description, tmp_path) as agents:
-        until(lambda: serving(agents))
-        nodes, views = [agent.node for agent in agents], [agent.node.view for agent in agents]
-        assert views[0] is not None
-        assert views[1] is not None
-        with nodes[0].epoch(views[0], 10**6) as outer, nodes[1].epoch(views[1], 10**6) as other:
-            outer._keep((0, 1), 0, encode(Frame(0, 1, 0, (Part("statistics", 0, np.ones(1)),), 0, 1, outer.epoch)))
-            with nodes[0].epoch(views[0], 10**6 + 1):  # a0 has gone on; its frame has not arrived, and a1 says so
-                heard = other.exchange(np.zeros((1, 1)), "statistics")
-        assert heard.tolist() == [[1.0]]
-        assert nodes[0].links.resent >= 1

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import json
-import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fleetgp as fg
-from fleetgp.agent.description.certificates import Credentials, make_certificate
-from fleetgp.cli.app import app
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
 from fleetgp.network.testing import check_network
+from fleetgp.network.testing_ends import check_ends, check_lost_neighbour
 from fleetgp.network.wire import Frame, Part, encode
-from fleetgp.network.zenoh.epoch import NeighbourLostError, ZenohNetwork
+from fleetgp.network.zenoh.epoch import ZenohNetwork
 from fleetgp.network.zenoh.links import Links
-from fleetgp.network.zenoh.session import Security
+from fleetgp.operator.example import free_ports
 
 zenoh = pytest.importorskip("zenoh")
 
-
-def ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    found = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return found
+#: Seconds that nothing here takes, on any machine: only a hang is longer.
+LONG = 120.0
 
 
 def fleet(
     topology: Topology, hosting: list[list[int]], function: Callable[[ZenohNetwork], Any], **options: Any
 ) -> list[Any]:
-    """function(network) at every end, each with a session of its own."""
-    ends = [f"tcp/127.0.0.1:{port}" for port in ports(len(hosting))]
+    """function(network) at every end, each with a session of its own; all begin and leave together."""
+    ends = [f"tcp/127.0.0.1:{port}" for port in free_ports(len(hosting))]
     endpoints = {agent: ends[k] for k, group in enumerate(hosting) for agent in group}
+    linked, finished = threading.Barrier(len(hosting)), threading.Barrier(len(hosting))
 
     def one(k: int) -> Any:
         with Links.along(topology, hosting[k], listen=ends[k], endpoints=endpoints, run=99) as links:
             links.wait(30.0)
-            return function(ZenohNetwork(links, topology, hosting[k], **options))
+            linked.wait(LONG)
+            try:
+                return function(ZenohNetwork(links, topology, hosting[k], **options))
+            finally:
+                finished.wait(LONG)
 
     with ThreadPoolExecutor(len(hosting)) as pool:
         return list(pool.map(one, range(len(hosting))))
@@ -81,28 +74,25 @@ def test_no_link_beyond_the_graph_and_no_server() -> None:
     assert fleet(Graph.path(4), [[0], [1], [2], [3]], look) == [1, 2, 2, 1]
 
 
-def test_a_silent_neighbour_is_named_in_time() -> None:
-    def leave(network: ZenohNetwork) -> Any:
-        network.neighbour_sum(np.ones(1), "statistics")
-        if network.hosted == (0,):
-            return None
-        try:
-            network.neighbour_sum(np.ones(1), "statistics")
-        except NeighbourLostError as lost:
-            return lost.neighbours
-        return ()
+@pytest.mark.parametrize("topology", [Graph.path(3), ODD_EVEN], ids=["path", "alternating"])
+def test_it_ends_as_all_networks_do(topology: Topology) -> None:
+    hosting = [[agent] for agent in range(topology.agents)]
+    check_ends(lambda function: fleet(topology, hosting, function, timeout=LONG), topology)
 
-    answers = fleet(Graph.path(3), [[0], [1], [2]], leave, timeout=4.0)
-    assert answers[1] == (0,)
+
+def test_a_neighbour_that_is_lost_is_named_as_in_all_networks() -> None:
+    check_lost_neighbour(
+        lambda function: fleet(Graph.star(4), [[0], [1], [2, 3]], function, timeout=0.5), Graph.star(4)
+    )
 
 
 def test_a_neighbour_that_never_comes_is_named() -> None:
-    with pytest.raises(NetworkError, match=r"agent 1 did not answer within 0\.3 s"):
-        Links(
-            [(0, 1)],
-            listen=f"tcp/127.0.0.1:{ports(1)[0]}",
-            endpoints={1: f"tcp/127.0.0.1:{ports(1)[0]}"},
-        ).wait(0.3)
+    own, other = (f"tcp/127.0.0.1:{port}" for port in free_ports(2))
+    with (
+        Links([(0, 1)], listen=own, endpoints={1: other}) as links,
+        pytest.raises(NetworkError, match=r"agent 1 did not answer within 0\.3 s"),
+    ):
+        links.wait(0.3)
 
 
 def test_whatever_else_arrives_is_counted_and_stops_nothing() -> None:
@@ -175,136 +165,3 @@ def test_training_over_sockets_equals_training_in_process(method: str) -> None:
     thetas = np.concatenate(fleet(Graph.path(4), [[0], [1], [2], [3]], one))
     expected = fg.Fleet(shards, "path").train(method, theta0=fg.PAPER_THETA0, rounds=60).thetas
     assert np.array_equal(thetas, expected)
-
-
-# ---- who is believed ---------------------------------------------------------------------------------------
-
-
-NAMES = ("Ada", "Bo")
-
-
-def secured(folder: Path, agent: int, *, certificate: str | None = None, authority: Path | None = None) -> Security:
-    name = certificate or NAMES[agent]
-    own = Credentials.of(folder, name)
-    return Security(authority or own.authority, own.certificate, own.key, NAMES)
-
-
-def two_ends(zero: Security | None, one: Security | None, *, scheme: str = "tls", patience: float = 4.0) -> list[Any]:
-    """What becomes of two neighbours with these credentials: a sum, or the error of each.
-
-    patience: seconds. Whoever must be believed gets many, so that a busy machine is not taken for a refusal.
-    """
-    places = ports(2)
-
-    def work(agent: int) -> Any:
-        security = (zero, one)[agent]
-        kind = "tcp" if security is None else scheme
-        try:
-            with Links(
-                [(agent, 1 - agent)],
-                listen=f"{kind}/127.0.0.1:{places[agent]}",
-                endpoints={1 - agent: f"{kind}/127.0.0.1:{places[1 - agent]}"},
-                security=security,
-                run=5,
-            ) as links:
-                links.wait(patience)
-                network = ZenohNetwork(links, Graph.path(2), [agent], timeout=patience)
-                return float(network.neighbour_sum(np.full(1, 1.0 + agent), "statistics")[0])
-        except NetworkError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(work, range(2)))
-
-
-@pytest.fixture
-def fleet_keys(tmp_path: Path) -> Path:
-    for name in NAMES:
-        make_certificate(tmp_path / "keys", name)
-    return tmp_path / "keys"
-
-
-@pytest.mark.parametrize("kind", ["tls", "quic"])
-def test_neighbours_with_their_certificates_are_believed(fleet_keys: Path, kind: str) -> None:
-    assert two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1), scheme=kind, patience=60.0) == [2.0, 1.0]
-
-
-def test_over_quic_too_a_name_must_be_ones_own(fleet_keys: Path) -> None:
-    make_certificate(fleet_keys, "Eve")
-    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1, certificate="Eve"), scheme="quic")
-    assert "agent 1 did not answer" in found[0] or "nothing came from agent 1" in found[0]
-
-
-def test_no_certificate_is_refused(fleet_keys: Path) -> None:
-    found = two_ends(secured(fleet_keys, 0), None)
-    assert "agent 1 did not answer" in found[0]
-
-
-def test_an_expired_certificate_is_refused(fleet_keys: Path) -> None:
-    make_certificate(fleet_keys, "Bo", days=-1)
-    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1))
-    assert "agent 1 did not answer" in found[0]
-
-
-def test_a_foreign_authority_is_refused(fleet_keys: Path, tmp_path: Path) -> None:
-    make_certificate(tmp_path / "foreign", "Bo")
-    stranger = secured(tmp_path / "foreign", 1, authority=fleet_keys / "authority.crt")
-    found = two_ends(secured(fleet_keys, 0), stranger)
-    assert "agent 1 did not answer" in found[0]
-
-
-def test_a_valid_certificate_under_another_name_is_refused(fleet_keys: Path) -> None:
-    make_certificate(fleet_keys, "Eve")
-    found = two_ends(secured(fleet_keys, 0), secured(fleet_keys, 1, certificate="Eve"))
-    assert "agent 1 did not answer" in found[0] or "nothing came from agent 1" in found[0]
-    # The name alone makes the difference.
-    agreed = [replace(secured(fleet_keys, 0), names=("Ada", "Eve")), secured(fleet_keys, 1, certificate="Eve")]
-    assert two_ends(*agreed, patience=60.0) == [2.0, 1.0]
-
-
-def test_outside_of_this_machine_certificates_are_a_must() -> None:
-    with pytest.raises(InputError, match="need certificates"):
-        Links([(0, 1)], listen="tcp/0.0.0.0:7447", endpoints={1: "tcp/10.0.0.2:7447"})
-
-
-def test_keys_are_their_owners_alone_and_certificates_say_who(fleet_keys: Path) -> None:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    certificate = x509.load_pem_x509_certificate((fleet_keys / "Ada.crt").read_bytes())
-    authority = x509.load_pem_x509_certificate((fleet_keys / "authority.crt").read_bytes())
-    assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "Ada"
-    certificate.verify_directly_issued_by(authority)
-    for key in fleet_keys.glob("*.key"):
-        assert key.stat().st_mode & 0o077 == 0
-    before = (fleet_keys / "authority.crt").read_bytes()
-    make_certificate(fleet_keys, "Cy")
-    assert (fleet_keys / "authority.crt").read_bytes() == before
-    with pytest.raises(InputError, match="cannot be called"):
-        make_certificate(fleet_keys, "a/b")
-    (fleet_keys / "authority.key").unlink()  # where the operator is, it is not
-    with pytest.raises(InputError, match="authority's key is not here"):
-        make_certificate(fleet_keys, "Di")
-    assert (fleet_keys / "authority.crt").read_bytes() == before
-
-
-def test_certificates_from_the_command_line(tmp_path: Path) -> None:
-    arguments = [
-        "certs",
-        str(tmp_path / "k"),
-        "--agents",
-        "auv1",
-        "auv2",
-        "--hosts",
-        "10.0.0.1",
-        "boat.example",
-        "--json",
-    ]
-    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    assert set(json.loads(found.stdout)["certificates"]) == {"auv1", "auv2", "operator"}
-    assert {p.name for p in (tmp_path / "k").iterdir()} == {
-        f"{name}.{end}" for name in ("authority", "auv1", "auv2", "operator") for end in ("crt", "key")
-    }
-    refused = CliRunner().invoke(app, ["certs", str(tmp_path / "k"), "--agents", "authority"], catch_exceptions=False)
-    assert refused.exit_code == 2

@@ -337,7 +337,7 @@ def test_edges_by_name_with_any_separator(tmp_path: Path) -> None:
     [
         ("a b\nb d\n", "line 2: agent 'd' is not in the data, which have a, b, c"),
         ("a b\n", "no edge for c of the data"),
-        ("a b c\n", "line 1: two agents were expected"),
+        ("a b c\n", "line 1: expected two agents"),
         ("a b\nc c\n", "line 2: agent 'c' has an edge to itself"),
     ],
 )

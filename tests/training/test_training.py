@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -324,26 +323,24 @@ def test_normalization_by_consensus() -> None:
         ("nested_iterations", 3, ["c-gp", "dec-c-gp"]),
     ],
 )
-def test_an_option_that_a_method_does_not_have_is_not_ignored_in_silence(
-    method: str, option: str, value: object, having: list[str]
+def test_an_option_that_a_method_does_not_have_is_refused(
+    method: str, option: str, value: Any, having: list[str]
 ) -> None:
     """What a method has is what changes its iterates."""
     f = fleet(45, 3)
-    plain = f.train(method, theta0=THETA0, rounds=3, tol=0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit = f.train(method, theta0=THETA0, rounds=3, tol=0, **{option: value})  # type: ignore[arg-type]
-    said = [str(w.message) for w in caught]
+    options: dict[str, Any] = {"theta0": THETA0, "rounds": 3, "tol": 0}
     if method in having:
-        assert not said
-        assert not np.array_equal(fit.history, plain.history)
+        assert not np.array_equal(
+            f.train(method, **options, **{option: value}).history, f.train(method, **options).history
+        )
     else:
-        assert said == [f"{method} has no {option}, which is ignored: it is an option of {', '.join(having)}"]
-        assert np.array_equal(fit.history, plain.history)
+        with pytest.raises(fg.InputError) as refused:
+            f.train(method, **options, **{option: value})
+        assert str(refused.value) == f"{method} has no option {option}: methods with {option}: {', '.join(having)}"
 
 
-def test_a_step_without_gradient_descent_is_not_ignored_in_silence() -> None:
-    with pytest.warns(fg.FleetGPWarning, match='step is ignored: it is an option of nested="gradient-descent"'):
+def test_a_step_without_gradient_descent_is_refused() -> None:
+    with pytest.raises(fg.InputError, match='step is the step size of nested "gradient-descent", and the nested solve'):
         fleet(45, 3).train("c-gp", theta0=THETA0, rounds=1, step=1e-3)
 
 

@@ -58,8 +58,9 @@ class Agent:
         own_folder(folder)
         data = observations_of(description, name, folder, log)
         memory = Memory(folder / "checkpoint.json", description, log)
-        node = Node(description, description.id_of(name), log, lambda: None)
-        agent = cls(description, name, log, data, memory, node, Threads(log))
+        threads = Threads(log)
+        node = Node(description, description.id_of(name), log, threads)
+        agent = cls(description, name, log, data, memory, node, threads)
         agent._start_threads(watched=own.watch)
         node.theta = memory.log_theta
         log("started", endpoint=own.endpoint, rows=data.rows, digest=description.digest[:16])

@@ -15,9 +15,8 @@ from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Tasks
-from fleetgp.errors import NetworkError
+from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.gp.kernels import as_kernel
-from fleetgp.network.zenoh.links import EpochOverError
 from fleetgp.prediction import Conditioned, Conditioner, Prediction, answer, prediction_method
 
 #: A question whose views end this many times is refused: it may be what ends them.
@@ -66,7 +65,7 @@ class AnswerTask:
         except CannotAnswerError as error:
             self._requests.finish(asked, error=f"it cannot be computed: {error.why}")
             raise
-        except (NetworkError, EpochOverError) as error:
+        except (NetworkError, Cancelled) as error:
             if asked.tries >= TRIES:
                 self._requests.finish(asked, error=f"not answered in {TRIES} attempts: {error}")
             raise
@@ -81,7 +80,7 @@ class AnswerTask:
             try:
                 conditioned = self.conditioned(model)
                 found = answer(conditioned, network, method, question.queries, options, noisy=question.noisy)
-            except (NetworkError, EpochOverError):
+            except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
                 why = f"{type(error).__name__}: {error}"

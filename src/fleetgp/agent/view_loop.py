@@ -22,9 +22,7 @@ from fleetgp.agent.questions import Wish
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Tasks
 from fleetgp.agent.training_task import TrainingTask
-from fleetgp.errors import NetworkError, NonsenseError
-from fleetgp.network.zenoh.epoch import NeighbourLostError
-from fleetgp.network.zenoh.links import EpochOverError
+from fleetgp.errors import Cancelled, NeighbourLostError, NetworkError, NonsenseError
 
 #: Seconds between two looks at whether an agent that failed can work again.
 RECOVERY = 0.2
@@ -73,10 +71,10 @@ class ViewLoop:
             self._say_view(view)
             self._work(Tasks(self.node, view, self.activity))
         except NeighbourLostError as lost:
-            self.node.lost(view, lost.neighbours, str(lost))
+            self.node.neighbours_lost(view, lost.neighbours, str(lost))
         except StoppedError:
             self.stopping.set()
-        except EpochOverError as over:
+        except Cancelled as over:
             self.log("view over", why=str(over))
         except NonsenseError as nonsense:
             self._left_out(view, nonsense)
@@ -163,13 +161,13 @@ class ViewLoop:
         name = self.description.names[culprit]
         self.activity.problem = f"{name} was left out, since it sent nonsense: {nonsense.why}"
         self.log.error("nonsense", sender=name, error=nonsense.why)
-        self.node.lost(view, (culprit,), f"it sends nonsense: {nonsense.why}", nonsense=True)
+        self.node.neighbours_lost(view, (culprit,), f"it sends nonsense: {nonsense.why}", nonsense=True)
 
     def _trouble(self, view: View, error: NetworkError) -> None:
         """Something is wrong with what was sent, not with the links: try again, but not at once."""
         self.activity.problem = str(error)
         self.log.error("trouble", error=str(error))
-        self.node.lost(view, (), str(error))
+        self.node.neighbours_lost(view, (), str(error))
         self._troubles += 1
         self.stopping.wait(min(LONGEST_PAUSE, PAUSE * 2 ** min(self._troubles, 10)))
 

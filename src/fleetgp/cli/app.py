@@ -10,8 +10,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import INTERRUPTED, INTERRUPTION, about, answering, asking, fetch, fleet, models, reproduce
+from fleetgp.cli import INTERRUPTED, INTERRUPTION, answering, models
+from fleetgp.cli.agent import agent
+from fleetgp.cli.ask import ask
+from fleetgp.cli.certs import certs
+from fleetgp.cli.demo import demo
+from fleetgp.cli.down import down
+from fleetgp.cli.download import download
+from fleetgp.cli.methods import methods
+from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
+from fleetgp.cli.reproduce import reproduce
+from fleetgp.cli.retrain import retrain
+from fleetgp.cli.status import status
+from fleetgp.cli.up import up
+from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
@@ -108,5 +121,7 @@ def root(
     pass
 
 
-for module in (models, answering, fetch, reproduce, fleet, asking, about):
-    module.register(app)
+models.register(app)
+answering.register(app)
+for command in (download, reproduce, certs, agent, up, down, status, ask, observe, retrain, methods, demo):
+    app.command(cls=VariadicCommand)(command)

@@ -1,15 +1,16 @@
-"""Options that several commands have, and what they mean together."""
+"""Arguments and options that several commands have, their checks, and what they mean together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, unknown_name
 from fleetgp.io.formats import Reading
+from fleetgp.io.tables import Missing
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
@@ -32,6 +33,12 @@ STRIDE = Annotated[int | None, typer.Option(help="NetCDF: every so many-th row a
 SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; tab, for example. (default: ,)")]
 DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
 ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]
+MISSING = Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")]
+FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
+AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
+
+#: The longest that a command waits: a day.
+LONGEST = 86_400.0
 
 
 def reading_of(
@@ -66,3 +73,17 @@ def fills_of(fill: Sequence[str] | None) -> list[float] | None:
         return [float(value) for value in fill]
     except ValueError as error:
         raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
+
+
+def missing_of(given: str) -> Missing:
+    """--missing as one of its values, or one clear error."""
+    choices: tuple[Missing, ...] = get_args(Missing)
+    for choice in choices:
+        if choice == given:
+            return choice
+    raise unknown_name("--missing", given, choices)
+
+
+def check_seconds(seconds: float) -> None:
+    if not 0.0 < seconds <= LONGEST:
+        raise InputError(f"--seconds must lie above 0 and up to {LONGEST:g}, got {seconds}")

@@ -60,7 +60,3 @@ def reproduce(
         f"The page is {bold(page)}; results.csv, results.json and figures/ are beside it.",
         as_json=as_json,
     )
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(reproduce)

@@ -1,17 +1,20 @@
 """Consensus algorithms: agreement, extremes, averages and linear systems over a network."""
 
 from fleetgp.consensus.average import average, average_items
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, FloodRule, Scope, iterate_batch, iterate_flooded
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
 from fleetgp.consensus.dale import dale
 from fleetgp.consensus.extrema import maximum, minimum
+from fleetgp.consensus.flooded import FloodRule, iterate_flooded
 from fleetgp.consensus.flooding import total
 from fleetgp.consensus.interlude import Interlude, WithInterludes
-from fleetgp.consensus.iterate import NeighbourRule, Outcome, iterate
+from fleetgp.consensus.iterate import NeighbourRule, Outcome, OverNeighbours, Running, drive, iterate
 from fleetgp.consensus.jor import jor
 from fleetgp.consensus.power import optimal_relaxation, power_method
-from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
+from fleetgp.consensus.scope import Scope, WholeFleet
+from fleetgp.consensus.stopping import UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
 
 __all__ = [
+    "UNWATCHED",
     "BatchOutcome",
     "BatchRule",
     "FloodRule",
@@ -19,15 +22,20 @@ __all__ = [
     "Maximin",
     "NeighbourRule",
     "Outcome",
+    "OverNeighbours",
+    "Running",
     "Scope",
     "Settled",
     "Status",
+    "Unwatched",
     "Verdict",
     "Watch",
+    "WholeFleet",
     "WithInterludes",
     "average",
     "average_items",
     "dale",
+    "drive",
     "iterate",
     "iterate_batch",
     "iterate_flooded",

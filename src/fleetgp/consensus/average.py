@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
 from fleetgp.consensus.iterate import Outcome
+from fleetgp.consensus.near import Near
+from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, perron_epsilon
 from fleetgp.network import Network

@@ -7,73 +7,17 @@ the edges inside an item's scope carry it.
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.stopping import Maximin, Settled, Status, Verdict, Watch
+from fleetgp.consensus.iterate import drive
+from fleetgp.consensus.near import Near
+from fleetgp.consensus.scope import Scope, WholeFleet
+from fleetgp.consensus.stopping import Status, Unwatched, Verdict, Watch, Window, watched
 from fleetgp.graph import Graph
-from fleetgp.network import Cargo, Incoming, Network
-from fleetgp.network.sound import check_told
-
-
-@dataclass(frozen=True)
-class Near:
-    """What the cells have around them in one round.
-
-    A cell is one hosted agent's part in one item; a link brings one cell's value from one neighbour.
-    degrees: (C,) links of each cell.  receivers: (L,) the cell of each link.  sender_degrees: (L,) the links that
-    the sending cell has.
-    """
-
-    degrees: IntArray
-    receivers: IntArray
-    sender_degrees: IntArray
-    cargo: Cargo
-    _order: IntArray
-
-    @classmethod
-    def of(
-        cls, incoming: Incoming, on: BoolArray, degrees: IntArray, sender_degrees: IntArray, alive: BoolArray
-    ) -> Near:
-        """From edges in use (E, T), degrees (A, T), the senders' degrees (E, T), and the cells (A, T) there are."""
-        number = np.cumsum(alive).reshape(alive.shape) - 1
-        edges, items = np.nonzero(on)
-        receivers = number[incoming.receivers[edges], items]
-        cargo = Cargo(incoming, edges, receivers, edges)
-        order = np.argsort(receivers, kind="stable")  # a cell's links in the order of their senders
-        return cls(degrees[alive], receivers, sender_degrees[edges, items], cargo, order)
-
-    def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
-        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
-        reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
-        count = np.bincount(self.receivers, minlength=len(self.degrees))
-        present = np.flatnonzero(count)
-        if present.size:
-            starts = np.cumsum(count)[present] - count[present]
-            reduced[present] = operation.reduceat(values[self._order], starts, axis=0)
-        return reduced
-
-
-class Scope(Protocol):
-    """Which agents an item concerns; the same knowledge at every agent.
-
-    active: (M, T).  window: rounds within which a word crosses any item's agents, and the fleet.
-    """
-
-    active: BoolArray
-    window: int
-
-    def edges(self, graph: Graph) -> BoolArray:
-        """(2E, T), in the order of graph.directed: both ends are active."""
-        ...
-
-    def degrees(self, graph: Graph) -> IntArray:
-        """(M, T): active neighbours of the active agents."""
-        ...
+from fleetgp.network import Network
 
 
 class BatchRule(abc.ABC):
@@ -88,28 +32,6 @@ class BatchRule(abc.ABC):
     def narrow(self, keep: BoolArray) -> BatchRule:
         """The same rule for some of the cells."""
         return self
-
-
-class FloodRule(abc.ABC):
-    """A recursion that needs everyone's value: one flood of diam(G) rounds per iteration; state (A, T, ...)."""
-
-    kind: str
-
-    @abc.abstractmethod
-    def message(self, state: Array) -> Array:
-        """What each hosted agent sends, (A, T, ...)."""
-
-    @abc.abstractmethod
-    def update(self, state: Array, everyone: Array) -> Array:
-        """The next state from all messages, (M, T, ...)."""
-
-    @abc.abstractmethod
-    def settling(self, everyone: Array) -> Array:
-        """What must settle, (M, T, K), as a function of all messages."""
-
-    @abc.abstractmethod
-    def narrow(self, keep: BoolArray) -> FloodRule:
-        """The same rule for some of the items."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +49,24 @@ class BatchOutcome:
     diverged: BoolArray
     tol: float
 
+    @classmethod
+    def before(cls, state: Array, alive: BoolArray, tol: float) -> BatchOutcome:
+        """Before the first round, for the cells (A, T) that will run."""
+        rounds, diverged = np.zeros(alive.shape, dtype=np.int64), np.zeros(alive.shape, dtype=bool)
+        return cls(state, rounds, np.where(alive, np.inf, 0.0), ~alive, diverged, tol)
+
+    def after(self, rounds: int, cells: Array, alive: BoolArray) -> BatchOutcome:
+        """Where the cells that are alive, (C, ...), stand after so many rounds; the others ended before."""
+        state = self.state.copy()
+        state[alive] = cells
+        return replace(self, state=state, rounds=np.where(alive, rounds, self.rounds))
+
+    def judged(self, verdict: Verdict, alive: BoolArray) -> BatchOutcome:
+        """With the verdicts of the cells that are alive, (C,)."""
+        residual, converged, diverged = self.residual.copy(), self.converged.copy(), self.diverged.copy()
+        residual[alive], converged[alive], diverged[alive] = verdict.residual, verdict.converged, verdict.diverged
+        return replace(self, residual=residual, converged=converged, diverged=diverged)
+
     @property
     def status(self) -> Status:
         """The worst of all items."""
@@ -135,125 +75,90 @@ class BatchOutcome:
         return "converged" if self.converged.all() else "round limit"
 
 
+@dataclass(frozen=True)
+class Items:
+    """A batch between two rounds.
+
+    found: what is known of each item.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
+    (C, ...) the state at the start of the window.  busy: (A, 1), see `Scope`.
+    """
+
+    found: BatchOutcome
+    rounds: int
+    alive: BoolArray
+    rule: BatchRule
+    state: Array
+    judged: Array
+    window: Window | Unwatched
+    busy: Array
+    over: bool = False
+
+
+class Batch:
+    """A rule for all items on a network, as the driver runs it."""
+
+    def __init__(self, network: Network, scope: Scope, tol: float) -> None:
+        self.network, self.scope, self.tol = network, scope, tol
+        # Without verdicts all end together anyway, and nothing has to be said about who is busy.
+        self._ending = scope if tol > 0.0 else WholeFleet(network, scope.active.shape[1])
+        self._near: dict[Graph, Near] = {}  # of the cells that are alive
+
+    def start(self, rule: BatchRule, state: Array) -> Items:
+        alive = self.scope.active[list(self.network.hosted)]
+        cells = state[alive]
+        window = watched(self.scope.window, self.tol).open(Watch(_flat(cells)))
+        found = BatchOutcome.before(state, alive, self.tol)
+        return Items(found, 0, alive, rule.narrow(alive.ravel()), cells, cells, window, _busy(alive))
+
+    def step(self, items: Items) -> tuple[Items, Verdict | None]:
+        """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
+        rule, incoming, graph = items.rule, self.network.incoming, self.network.topology.at(self.network.round)
+        if graph not in self._near:
+            self._near[graph] = Near.of(self.network, self.scope, items.alive)
+        near = self._near[graph]
+        parts = {rule.kind: items.state, **items.window.parts}
+        busy_parts = self._ending.busy_parts(items.busy)
+        received = self.network.exchange_parts({**parts, **busy_parts}, dict.fromkeys(parts, near.cargo))
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = rule.update(items.state, received[rule.kind], near)
+        busy = self._ending.busy_heard(items.busy, received, incoming)
+        window = items.window.heard(received, near)
+        items = replace(items, rounds=items.rounds + 1, state=state, window=window, busy=busy)
+        verdict = window.verdict
+        return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
+
+    def over(self, items: Items, verdict: Verdict) -> bool:
+        return items.over
+
+    def _judged(self, items: Items, verdict: Verdict) -> Items:
+        """Write the verdicts; go on with the items that neither converged nor diverged."""
+        converged = verdict.converged.reshape(-1, *[1] * (items.state.ndim - 1))
+        stands = np.where(converged, items.judged, items.state)
+        found = items.found.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
+        keep = ~verdict.converged & ~verdict.diverged
+        alive = items.alive.copy()
+        alive[items.alive] = keep
+        if not keep.all():
+            self._near.clear()
+        state, busy = items.state[keep], _busy(alive)
+        window = items.window.reopened(Watch(_flat(state)), keep)
+        over = self._ending.over(items.busy, busy)
+        return Items(found, items.rounds, alive, items.rule.narrow(keep), state, state, window, busy, over)
+
+
 def iterate_batch(
     rule: BatchRule, state: Array, network: Network, *, rounds: int, tol: float, scope: Scope | None = None
 ) -> BatchOutcome:
     """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds."""
     state = np.asarray(state, dtype=float)
-    agents, items = state.shape[:2]
-    hosted = np.asarray(network.hosted)
-    alive = np.ones((agents, items), dtype=bool) if scope is None else scope.active[hosted].copy()
-    result = BatchOutcome(
-        state.copy(),
-        np.zeros((agents, items), dtype=np.int64),
-        np.where(alive, np.inf, 0.0),
-        ~alive,
-        np.zeros((agents, items), dtype=bool),
-        tol,
-    )
-    rule, state = rule.narrow(alive.ravel()), state[alive]
-    surroundings: dict[Graph, Near] = {}
-    stopping = Maximin(network.diameter if scope is None else scope.window, tol) if tol > 0 else None
-    flag = alive.any(axis=1).astype(float)[:, None]
-    if stopping is not None:
-        stopping.open(Watch(_flat(state)))
-    for _ in range(rounds):
-        if scope is None and not alive.any():
-            break
-        incoming, graph = network.incoming, network.topology.at(network.round)
-        if graph not in surroundings:
-            surroundings[graph] = _near(network, incoming, graph, scope, alive)
-        near = surroundings[graph]
-        parts, carries = {rule.kind: state}, {rule.kind: near.cargo}
-        if stopping is not None:
-            parts["stopping"], carries["stopping"] = stopping.carried, near.cargo
-            if scope is not None:
-                parts["statistics"] = flag
-        received = network.exchange_parts(parts, carries)
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = rule.update(state, received[rule.kind], near)
-        result.rounds[alive] += 1
-        if stopping is None:
-            continue
-        if scope is not None:
-            flag = np.maximum(flag, incoming.reduce(np.maximum, received["statistics"], 0.0))
-        verdict = stopping.hear(near.reduce(np.maximum, received["stopping"], -np.inf))
-        if verdict is None:
-            continue
-        if scope is not None and not flag[0, 0]:  # the same at every agent: nobody had anything left to do
-            break
-        result.state[alive] = state
-        keep = _judge(result, verdict, alive)
-        alive[alive] = keep
-        flag = alive.any(axis=1).astype(float)[:, None]
-        rule, state = rule.narrow(keep), state[keep]
-        surroundings.clear()
-        stopping.narrow(keep)
-        stopping.open(Watch(_flat(state)))
-    result.state[alive] = state
-    return result
+    batch = Batch(network, WholeFleet(network, state.shape[1]) if scope is None else scope, tol)
+    items, _, _ = drive(batch, batch.start(rule, state), rounds if state.shape[1] else 0)
+    return items.found.after(items.rounds, items.state, items.alive)
 
 
-def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
-    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations."""
-    agents, items = state.shape[:2]
-    result = BatchOutcome(
-        state.copy(),
-        np.zeros((agents, items), dtype=np.int64),
-        np.full((agents, items), np.inf),
-        np.zeros((agents, items), dtype=bool),
-        np.zeros((agents, items), dtype=bool),
-        tol,
-    )
-    items_left = np.arange(items)
-    stopping = Settled(tol) if tol > 0 else None
-    for _ in range(rounds):
-        if not items_left.size:
-            break
-        own = rule.message(state)
-        told = network.flood(own, rule.kind)
-        check_told(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
-        everyone = np.stack(told)
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = rule.update(state, everyone)
-            result.state[:, items_left] = state
-            result.rounds[:, items_left] += 1
-            verdict = None if stopping is None else stopping.hear(rule.settling(everyone))
-        if verdict is None or stopping is None:
-            continue
-        alive = np.zeros((agents, items), dtype=bool)
-        alive[:, items_left] = True
-        spread_out = Verdict(np.tile(verdict.residual, agents), verdict.tol)
-        keep = _judge(result, spread_out, alive)[: len(items_left)]  # everyone saw the same numbers
-        if not keep.all():
-            items_left, state, rule = items_left[keep], state[:, keep], rule.narrow(keep)
-            stopping.narrow(keep)
-    return result
-
-
-def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:
-    return value.shape == shape
-
-
-def _judge(result: BatchOutcome, verdict: Verdict, alive: BoolArray) -> BoolArray:
-    """Write the verdicts of the cells that are alive, (C,); which of them go on."""
-    result.residual[alive] = verdict.residual
-    result.converged[alive] = verdict.converged
-    result.diverged[alive] = verdict.diverged
-    return ~verdict.converged & ~verdict.diverged
-
-
-def _near(network: Network, incoming: Incoming, graph: Graph, scope: Scope | None, alive: BoolArray) -> Near:
-    # Both ends of an edge have the same items alive: they heard the same verdicts.
-    own = alive[incoming.receivers]
-    if scope is None:
-        degrees = np.broadcast_to(incoming.degrees[:, None], alive.shape)
-        return Near.of(incoming, own, degrees, np.broadcast_to(incoming.sender_degrees[:, None], own.shape), alive)
-    hosted = np.isin(graph.directed[:, 0], network.hosted)
-    degrees = scope.degrees(graph)
-    return Near.of(
-        incoming, scope.edges(graph)[hosted] & own, degrees[list(network.hosted)], degrees[incoming.senders], alive
-    )
+def _busy(alive: BoolArray) -> Array:
+    """(A, 1): 1 for the hosted agents that have cells alive, 0 for the others."""
+    return alive.any(axis=1, keepdims=True).astype(float)
 
 
 def _flat(state: Array) -> Array:

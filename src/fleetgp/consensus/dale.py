@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, Near, Scope, iterate_batch
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
+from fleetgp.consensus.near import Near
+from fleetgp.consensus.scope import Scope
 from fleetgp.network import Network
 
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.iterate import NeighbourRule, iterate
-from fleetgp.consensus.stopping import Watch
 from fleetgp.network import Incoming, Network
 
 
@@ -21,9 +20,6 @@ class MaximumRule(NeighbourRule[Array]):
 
     def update(self, state: Array, received: Array, incoming: Incoming) -> Array:
         return np.maximum(state, incoming.reduce(np.maximum, received, -np.inf))
-
-    def watch(self, state: Array) -> Watch:
-        return Watch(state if state.ndim > 1 else state[:, None])
 
 
 def maximum(network: Network, x: Array, *, kind: str = "statistics") -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,6 +12,9 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.iterate import NeighbourRule, State
 from fleetgp.consensus.stopping import Watch
 from fleetgp.network import Incoming
+
+#: The name under which it travels.
+WANTED = "interlude wanted"
 
 
 class Interlude(Protocol):
@@ -44,13 +48,10 @@ class WithInterludes(NeighbourRule[State]):
     def watch(self, state: State) -> Watch:
         watch = self.rule.watch(state)
         wanted = np.full((len(watch.agree), 1), float(self.interlude.wanted()))
-        return replace(
-            watch, largest=wanted if watch.largest is None else np.concatenate([watch.largest, wanted], axis=-1)
-        )
+        return replace(watch, largest={**watch.largest, WANTED: wanted})
 
-    def learn(self, state: State, largest: Array) -> State:
-        if len(largest) > 1:
-            state = self.rule.learn(state, largest[:-1])
-        if largest[-1] > 0.0:
+    def learn(self, state: State, largest: Mapping[str, Array]) -> State:
+        state = self.rule.learn(state, largest)
+        if largest[WANTED][0] > 0.0:
             self.interlude.play()
         return state

@@ -1,23 +1,54 @@
-"""The driver of a recursion over neighbours: it owns rounds, stopping and history; a rule owns only its step.
+"""The driver of all recursions: it owns rounds and history; a recursion owns its step and when it is over.
 
-A rule says what an agent sends and how it updates from what it hears. `batch` does the same for many
-recursions at once, which end one by one.
+`iterate` runs a rule over neighbours: the rule says what an agent sends and how it updates from what it hears. `batch`
+runs many such recursions at once, which end one by one, with the same driver.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.stopping import Maximin, Status, Verdict, Watch
+from fleetgp.consensus.stopping import UNWATCHED, Maximin, Status, Unwatched, Verdict, Watch, Window
 from fleetgp.network import Incoming, Network
 
 State = TypeVar("State")
+
+
+class Recursion(Protocol[State]):
+    """What the driver runs. A state is never changed in place."""
+
+    def step(self, state: State) -> tuple[State, Verdict | None]:
+        """One round on the network: the next state, and a verdict if one is due."""
+        ...
+
+    def over(self, state: State, verdict: Verdict) -> bool:
+        """Whether a verdict, and the state that came with it, end the recursion."""
+        ...
+
+
+def drive(
+    recursion: Recursion[State],
+    state: State,
+    rounds: int,
+    record: Callable[[int, State], None] | None = None,
+) -> tuple[State, int, Verdict | None]:
+    """Step until a verdict ends it, for at most `rounds` rounds: where it stands, after how many, the last verdict."""
+    verdict: Verdict | None = None
+    for done in range(1, rounds + 1):
+        state, latest = recursion.step(state)
+        if record is not None:
+            record(done, state)
+        if latest is not None:
+            verdict = latest
+            if recursion.over(state, latest):
+                return state, done, verdict
+    return state, rounds, verdict
 
 
 class NeighbourRule(abc.ABC, Generic[State]):
@@ -33,13 +64,55 @@ class NeighbourRule(abc.ABC, Generic[State]):
     def update(self, state: State, received: Array, incoming: Incoming) -> State:
         """The next state from the messages on the incoming edges, (E, ...)."""
 
-    @abc.abstractmethod
     def watch(self, state: State) -> Watch:
-        """What the stopping rule judges."""
+        """What the stopping rule judges; unless a rule says more, the messages must agree."""
+        message = self.message(state)
+        return Watch(message.reshape(len(message), -1))
 
-    def learn(self, state: State, largest: Array) -> State:
+    def learn(self, state: State, largest: Mapping[str, Array]) -> State:
         """Take in the fleet's maxima of `Watch.largest`, which all agents get in the same round."""
         return state
+
+
+@dataclass(frozen=True)
+class Running(Generic[State]):
+    """A recursion between two rounds. judged: the state at the start of the window, which its verdict is about."""
+
+    state: State
+    judged: State
+    window: Window | Unwatched
+
+
+class OverNeighbours(Generic[State]):
+    """A neighbour rule on a network, as the driver runs it and a caller can step it."""
+
+    def __init__(self, rule: NeighbourRule[State], network: Network, stopping: Maximin | Unwatched) -> None:
+        self.rule, self.network, self.stopping = rule, network, stopping
+
+    def start(self, state: State) -> Running[State]:
+        return Running(state, state, self.stopping.open(self.rule.watch(state)))
+
+    def step(self, running: Running[State]) -> tuple[Running[State], Verdict | None]:
+        """A verdict is about the state at the start of its window. Where it says converged, that state is returned:
+        a recursion need not shrink in every round, and a later state may be worse than what was judged.
+        """
+        rule, incoming = self.rule, self.network.incoming
+        received = self.network.exchange_parts({rule.kind: rule.message(running.state), **running.window.parts})
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever overflows is judged, not warned about
+            state = rule.update(running.state, received[rule.kind], incoming)
+        window = running.window.heard(received, incoming)
+        verdict = window.verdict
+        if verdict is None:
+            return Running(state, running.judged, window), None
+        if verdict.status == "converged":
+            state = running.judged
+        elif verdict.status == "round limit":
+            # Every hosted agent holds the same maxima.
+            state = rule.learn(state, {name: values[0] for name, values in verdict.largest.items()})
+        return Running(state, state, window.reopened(rule.watch(state))), verdict
+
+    def over(self, running: Running[State], verdict: Verdict) -> bool:
+        return verdict.status != "round limit"
 
 
 @dataclass(frozen=True)
@@ -54,6 +127,12 @@ class Outcome(Generic[State]):
     status: Status
     residual: Array
 
+    @classmethod
+    def of(cls, state: State, rounds: int, verdict: Verdict | None) -> Outcome[State]:
+        if verdict is None:
+            return cls(state, rounds, "round limit", np.array(np.inf))
+        return cls(state, rounds, verdict.status, verdict.residual[0])
+
 
 def iterate(
     rule: NeighbourRule[State],
@@ -61,50 +140,9 @@ def iterate(
     network: Network,
     *,
     rounds: int,
-    stopping: Maximin | None = None,
-    record: Callable[[int, State], None] | None = None,
+    stopping: Maximin | Unwatched = UNWATCHED,
 ) -> Outcome[State]:
-    """Run a neighbour rule for at most `rounds` rounds; without `stopping`, for exactly as many.
-
-    A verdict is about the state at the start of its window. Where it says converged, that state is returned:
-    a recursion need not shrink in every round, and a later state may be worse than what was judged.
-    """
-    verdict: Verdict | None = None
-    judged = state
-    if stopping is not None:
-        stopping.open(rule.watch(state))
-    for done in range(1, rounds + 1):
-        incoming = network.incoming
-        parts = {rule.kind: rule.message(state)}
-        if stopping is not None:
-            parts["stopping"] = stopping.carried
-        received = network.exchange_parts(parts)
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever overflows is judged, not warned about
-            state = rule.update(state, received[rule.kind], incoming)
-        if record is not None:
-            record(done, state)
-        if stopping is None:
-            continue
-        latest = stopping.hear(incoming.reduce(np.maximum, received["stopping"], -np.inf))
-        if latest is not None:
-            verdict = latest
-            if verdict.converged.all():
-                return _outcome(judged, done, verdict)
-            if verdict.diverged.any():
-                return _outcome(state, done, verdict)
-            if verdict.largest is not None:
-                state = rule.learn(state, verdict.largest[0])  # every hosted agent holds the same maxima
-            judged = state
-            stopping.open(rule.watch(state))
-    return _outcome(state, rounds, verdict)
-
-
-def _outcome(state: State, rounds: int, verdict: Verdict | None) -> Outcome[State]:
-    if verdict is None:
-        return Outcome(state, rounds, "round limit", np.array(np.inf))
-    status: Status = "round limit"
-    if verdict.diverged.any():
-        status = "diverged"
-    elif verdict.converged.all():
-        status = "converged"
-    return Outcome(state, rounds, status, verdict.residual[0])
+    """Run a neighbour rule for at most `rounds` rounds; without `stopping`, for exactly as many."""
+    recursion = OverNeighbours(rule, network, stopping)
+    running, done, verdict = drive(recursion, recursion.start(state), rounds)
+    return Outcome.of(running.state, done, verdict)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.batch import BatchOutcome, FloodRule, iterate_flooded
+from fleetgp.consensus.batch import BatchOutcome
+from fleetgp.consensus.flooded import FloodRule, iterate_flooded
 from fleetgp.network import Network
 
 

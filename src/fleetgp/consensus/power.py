@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.batch import FloodRule, iterate_flooded
+from fleetgp.consensus.flooded import FloodRule, iterate_flooded
 from fleetgp.consensus.jor import own_diagonal
 from fleetgp.consensus.stopping import Status
 from fleetgp.network import Network
@@ -74,7 +74,7 @@ class Relaxation:
 
     At omega* itself the stiffest mode, which holds most of the error, decays no faster than the softest, and a
     largest eigenvalue that was estimated from below would even let it grow. The margin costs one percent of
-    the iterations and rids of that mode at once.
+    the iterations, and the stiffest mode decays at once.
     """
 
     omega: Array

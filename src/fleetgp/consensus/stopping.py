@@ -4,12 +4,16 @@
   windows of diam(G) rounds. At the end of a window every agent holds the fleet's extremes at its start, so
   all agents judge alike and stop together. One agent that sees no change proves nothing.
 - `Settled`: for methods that flood, where every agent sees everyone's value anyway.
+- `Unwatched`: never a verdict; for a fixed number of rounds.
+
+None of them changes in place: `heard` returns what is known one round later.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -17,6 +21,10 @@ from fleetgp.arrays import Array, BoolArray
 
 #: Relative changes below this are rounding, not movement.
 ROUNDING = 1e-14
+#: A spread is judged relative to the values now plus this share of those at the start: an average may be near zero.
+FIRST_SHARE = 1e-6
+#: The kind under which watched values are sent.
+KIND = "stopping"
 
 Status = Literal["converged", "round limit", "diverged"]
 
@@ -26,12 +34,12 @@ class Watch:
     """What an agent lets the fleet judge: values that must agree, and values that must be small.
 
     agree: (A, ..., K).  small: (A, ..., K'), not negative.  Leading axes after A are judged one by one.
-    largest: (A, ..., K'') is not judged: its maximum over the fleet comes back with the verdict.
+    largest: by name, (A, ..., K''), not judged: their maxima over the fleet come back with the verdict.
     """
 
     agree: Array
     small: Array | None = None
-    largest: Array | None = None
+    largest: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,12 @@ class Verdict:
     """residual: how far from agreement; infinite: too early to say; NaN: somebody diverged.
 
     (A, ...) from `Maximin`, one copy per hosted agent; (...) from `Settled`.
+    largest: the fleet's maxima of `Watch.largest`, by name.
     """
 
     residual: Array
     tol: float
-    largest: Array | None = None
+    largest: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def converged(self) -> BoolArray:
@@ -53,88 +62,156 @@ class Verdict:
     def diverged(self) -> BoolArray:
         return np.isnan(self.residual)
 
+    @property
+    def status(self) -> Status:
+        """Of everything that was judged, the worst."""
+        if self.diverged.any():
+            return "diverged"
+        return "converged" if self.converged.all() else "round limit"
 
+
+class Reducing(Protocol):
+    """The edges of a round: `Incoming`, or `Near` for many items."""
+
+    def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array: ...
+
+
+@dataclass(frozen=True)
 class Maximin:
-    """The state machine behind maximin stopping; everything it sends is a max-consensus.
+    """Stop when the fleet's extremes are within tol of each other, relatively or absolutely."""
 
-    carried = (a, -a, r, ..): the maxima of a and -a are the fleet's largest and smallest a. The spread is
-    judged relative to the largest magnitude now (plus 1e-6 of the one at the start, for averages near
-    zero), or absolutely with `relative=False`.
+    length: int
+    tol: float
+    relative: bool = True
+
+    def open(self, watch: Watch) -> Window:
+        """Start the first window, from the values of this round."""
+        return Window.of(self, watch, None)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rounds within which every agent hears the extremes at their start; everything sent is a max-consensus.
+
+    carried: the sections (a, -a, small, largest) in one array. The maxima of a and -a are the fleet's largest and
+    smallest a.  widths: of the sections, by name.  first_scale: the magnitudes in the first window.
     """
 
-    def __init__(self, window: int, tol: float, *, relative: bool = True) -> None:
-        self.window = max(window, 1)
-        self.tol = tol
-        self.relative = relative
-        self._age = 0
-        self._first_scale: Array | None = None
-        self._agreeing = 0
-        self._informing = 0
-        self.carried = np.empty(0)
+    rule: Maximin
+    carried: Array
+    widths: Mapping[str, int]
+    first_scale: Array | None
+    age: int = 0
 
-    def open(self, watch: Watch) -> None:
-        """Start a window from the values of this round."""
-        sections = [watch.agree, -watch.agree]
-        sections += [part for part in (watch.small, watch.largest) if part is not None]
-        self._agreeing = watch.agree.shape[-1]
-        self._informing = 0 if watch.largest is None else watch.largest.shape[-1]
-        self.carried = np.concatenate(sections, axis=-1)
-        self._age = 0
+    @classmethod
+    def of(cls, rule: Maximin, watch: Watch, first_scale: Array | None) -> Window:
+        small = watch.agree[..., :0] if watch.small is None else watch.small
+        sections = {"upper": watch.agree, "lower": -watch.agree, "small": small, **watch.largest}
+        widths = {name: section.shape[-1] for name, section in sections.items()}
+        return cls(rule, np.concatenate(list(sections.values()), axis=-1), widths, first_scale)
 
-    def narrow(self, keep: BoolArray) -> None:
-        """Go on with some of what axis 0 runs over, between windows."""
-        if self._first_scale is not None:
-            self._first_scale = self._first_scale[keep]
+    @property
+    def parts(self) -> dict[str, Array]:
+        """What is to be sent in this round."""
+        return {KIND: self.carried}
 
-    def hear(self, neighbours_max: Array) -> Verdict | None:
-        """Take in one round; a verdict when the window is full."""
-        self.carried = np.maximum(self.carried, neighbours_max)
-        self._age += 1
-        return self._verdict() if self._age == self.window else None
+    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Window:
+        """One round later."""
+        largest = np.maximum(self.carried, edges.reduce(np.maximum, received[KIND], -np.inf))
+        return replace(self, carried=largest, age=self.age + 1)
 
-    def _verdict(self) -> Verdict:
-        own, k = self.carried, self._agreeing
-        judged = own.shape[-1] - self._informing
-        upper, lower, small = own[..., :k], -own[..., k : 2 * k], own[..., 2 * k : judged]
+    @property
+    def verdict(self) -> Verdict | None:
+        """None before the last round of the window."""
+        if self.age < max(self.rule.length, 1):
+            return None
+        sections = self._sections()
+        upper, lower, small = sections.pop("upper"), -sections.pop("lower"), sections.pop("small")
         spread = upper - lower
-        if self.relative:
-            magnitude = np.maximum(np.abs(upper), np.abs(lower))
-            if self._first_scale is None:
-                self._first_scale = magnitude
-            scale = magnitude + 1e-6 * self._first_scale
+        if self.rule.relative:
+            magnitude = self._magnitude()
+            scale = magnitude + FIRST_SHARE * (magnitude if self.first_scale is None else self.first_scale)
             spread = spread / np.where(scale == 0.0, 1.0, scale)
         # A NaN wins over any number in max and maximum: whoever diverges is heard by all.
         residual = np.concatenate([spread, small], axis=-1).max(axis=-1, initial=0.0)
-        return Verdict(residual, self.tol, own[..., judged:] if self._informing else None)
+        return Verdict(residual, self.rule.tol, sections)
+
+    def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Window:
+        """The next window, from the values of this round; keep: of what axis 0 ran over, what goes on."""
+        first_scale = self._magnitude() if self.first_scale is None else self.first_scale
+        return Window.of(self.rule, watch, first_scale[keep])
+
+    def _sections(self) -> dict[str, Array]:
+        ends = np.cumsum(list(self.widths.values()))[:-1]
+        return dict(zip(self.widths, np.split(self.carried, ends, axis=-1), strict=True))
+
+    def _magnitude(self) -> Array:
+        sections = self._sections()
+        return np.asarray(np.maximum(np.abs(sections["upper"]), np.abs(sections["lower"])))
 
 
+@dataclass(frozen=True)
+class Unwatched:
+    """Nothing is sent, nothing is judged: it runs for exactly as many rounds as it is given."""
+
+    verdict: None = None
+
+    def open(self, watch: Watch) -> Unwatched:
+        return self
+
+    @property
+    def parts(self) -> dict[str, Array]:
+        return {}
+
+    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Unwatched:
+        return self
+
+    def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Unwatched:
+        return self
+
+
+UNWATCHED = Unwatched()
+
+
+def watched(length: int, tol: float) -> Maximin | Unwatched:
+    """Maximin stopping, relative, or none with tol = 0."""
+    return Maximin(length, tol) if tol > 0.0 else UNWATCHED
+
+
+@dataclass(frozen=True)
 class Settled:
     """Stops a flooded iteration when a geometric tail bound says that little is left to change.
 
     With D_s the largest change between the last two iterates and q the largest of the last three ratios
     D_s / D_(s-1), what is still to come is about D_s q / (1 - q). Small steps alone prove nothing: near a
     contraction of 1 they go on for ever.
+
+    last: (M, ..., K) everyone's values, the same at every agent.  changes: the last four D_s, (...).
     """
 
-    def __init__(self, tol: float) -> None:
-        self.tol = tol
-        self._last: Array | None = None
-        self._changes: list[Array] = []
+    tol: float
+    last: Array | None = None
+    changes: tuple[Array, ...] = ()
 
-    def narrow(self, keep: BoolArray) -> None:
+    def heard(self, values: Array) -> Settled:
+        """One iteration later. Leading axes after the first are judged one by one."""
+        if self.last is None:
+            return replace(self, last=values)
+        change = np.abs(values - self.last).max(axis=(0, values.ndim - 1), initial=0.0)
+        return replace(self, last=values, changes=(*self.changes[-3:], change))
+
+    def narrowed(self, keep: BoolArray) -> Settled:
         """Go on with some of the items on axis 1."""
-        self._last = None if self._last is None else self._last[:, keep]
-        self._changes = [change[keep] for change in self._changes]
+        last = None if self.last is None else self.last[:, keep]
+        return replace(self, last=last, changes=tuple(change[keep] for change in self.changes))
 
-    def hear(self, values: Array) -> Verdict | None:
-        """values: (M, ..., K), everyone's, the same at every agent. Leading axes are judged one by one."""
-        last, self._last = self._last, values
-        if last is None:
+    @property
+    def verdict(self) -> Verdict | None:
+        """None before there is a change to judge, and for ever with tol = 0."""
+        if self.last is None or not self.changes or self.tol == 0.0:
             return None
-        axes = (0, values.ndim - 1)
-        scale = np.abs(values).max(axis=axes, initial=0.0)
-        self._changes = [*self._changes[-3:], np.abs(values - last).max(axis=axes, initial=0.0)]
-        steps = np.stack(self._changes)
+        scale = np.abs(self.last).max(axis=(0, self.last.ndim - 1), initial=0.0)
+        steps = np.stack(self.changes)
         still = steps[-1] <= ROUNDING * scale
         ratio = np.full_like(scale, np.inf)
         if len(steps) == 4:

@@ -75,7 +75,7 @@ def is_present(label: object) -> bool:
 def _checked(X: object, y: object) -> Shard:
     inputs, observations = as_numbers(X, "X"), as_numbers(y, "y")
     if inputs.ndim != 2 or observations.shape != inputs.shape[:1]:
-        raise InputError(f"X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}")
+        raise InputError(f"expected X of shape (N, D) and y of shape (N,), got {inputs.shape} and {observations.shape}")
     check_finite(inputs, "X")
     check_finite(observations, "y")
     return inputs, observations

@@ -80,7 +80,7 @@ def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, se
     if not isinstance(inputs, str):
         places = as_numbers(inputs, "inputs")
         if places.ndim != 2 or places.shape[1] != dimension:
-            raise InputError(f"inputs must have shape (N, {dimension}), but their shape is {places.shape}")
+            raise InputError(f"inputs must have shape (N, {dimension}), got {places.shape}")
         check_finite(places, "the array of inputs")
         if places.size and (places.min() < box[0] or places.max() > box[1]):
             raise InputError(f"inputs must lie in the box [{box[0]:g}, {box[1]:g}]: give a larger box")
@@ -90,7 +90,7 @@ def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, se
     if inputs == "grid":
         side = round(n ** (1 / dimension))
         if side**dimension != n:
-            raise InputError(f"grid inputs need n = side^{dimension}, but n = {n}: use {side**dimension}")
+            raise InputError(f"grid inputs need n = side^{dimension}, got n = {n}: use {side**dimension}")
         axes = np.meshgrid(*[np.linspace(*box, side)] * dimension, indexing="ij")
         return np.stack([axis.ravel() for axis in axes], axis=1)
     raise unknown_name("inputs", inputs, ("uniform", "grid"))

@@ -142,6 +142,9 @@ _NEAREST: dict[int, dict[str, tuple[float, float]]] = {
         "dec-nn-npae": (2.7009, 1824.1),
     },
 }
+#: The fewest and the most rounds of the dec-nn- methods that average: all but dec-nn-npae.
+_AVERAGED = [rounds for row in _NEAREST.values() for method, (_, rounds) in row.items() if method != "dec-nn-npae"]
+NEAREST_ROUNDS = (min(_AVERAGED), max(_AVERAGED))
 #: The share of agents that CBNN leaves out, as the text has it.
 LEFT_OUT = 0.425
 

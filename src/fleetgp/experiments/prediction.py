@@ -189,3 +189,11 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
 def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
     """The average of one quantity over replications."""
     return float(np.mean([row[what] for row in rows]))
+
+
+def found_in(rows: Sequence[Mapping[str, Any]]) -> Found:
+    """The replications by method, graph and number of agents."""
+    found: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["method"], row["graph"], row["agents"]), []).append(row)
+    return found

@@ -11,10 +11,11 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.experiments import prediction
-from fleetgp.experiments.paper import LEFT_OUT, QUALITY, SOURCES, nearest
-from fleetgp.experiments.prediction import FIVE, Found, PredictionPlan, mean_of, sea
+from fleetgp.experiments.paper import QUALITY, SOURCES, nearest
+from fleetgp.experiments.prediction import Found, PredictionPlan, found_in, mean_of, sea
 from fleetgp.experiments.prediction_figures import data_figure, family_figure, five_figure
-from fleetgp.experiments.report import STYLE, Finding, Report
+from fleetgp.experiments.prediction_findings import prediction_findings
+from fleetgp.experiments.report import STYLE, Report
 from fleetgp.units import readable_seconds
 
 
@@ -22,11 +23,21 @@ def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mappin
     """The whole page; results.csv and results.json beside it."""
     rows = [dict(row) for row in results]
     report = Report("The paper's prediction experiment, reproduced", folder)
-    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["method"], row["graph"], row["agents"]), []).append(row)
+    found = found_in(rows)
     product = sea(plan.sst).product
     report.facts |= {"product": product, "training": dict(fit)}
+    _introduce(report, plan, product)
+    report.heading("Where we agree with the paper, and where not")
+    report.findings(prediction_findings(plan, found))
+    report.heading("Hyperparameters")
+    report.table(*_fit_table(fit))
+    with mpl.rc_context(STYLE):
+        _write_results(report, plan, found, product)
+    report.write(rows, {**plan.as_dict(), "noise": prediction.NOISE, "box": prediction.BOX, "product": product})
+    return report
+
+
+def _introduce(report: Report, plan: PredictionPlan, product: str) -> None:
     report.text(
         f"Data: {product}. " + _about_data(plan),
         f"{plan.observations:,} observations with noise of variance 0.25, in stripes over fleets of "
@@ -38,10 +49,11 @@ def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mappin
         "on one core, divided by M. Rounds are the average over points, of averaging (or DALE) and, after the plus, "
         "iterations of JOR, each of which is a flood.",
     )
-    report.heading("Where we agree with the paper, and where not")
-    report.findings(findings(plan, found))
-    report.heading("Hyperparameters")
-    report.table(
+
+
+def _fit_table(fit: Mapping[str, Any]) -> tuple[str, Sequence[str], Sequence[Sequence[object]]]:
+    """Caption, columns and the one row."""
+    return (
         f"By dec-gapx-gp with our default steps and at most {prediction.TRAINING_ROUNDS} rounds, as in the paper: "
         "once, "
         f"on the first replication's data, by {prediction.TRAINING_FLEET} agents. All fleets use them, so that they "
@@ -58,40 +70,40 @@ def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mappin
             )
         ],
     )
-    with mpl.rc_context(STYLE):
-        report.heading("Accuracy and uncertainty")
-        report.figure(
-            "families",
-            family_figure(plan, found),
-            f"Average RMSE and NLPD over {plan.replications} replications. Data: {product}. The paper has these in "
-            "Figures fig:RMSE_NLPD_PoE_family, fig:RMSE_NLPD_BCM_family, fig:RMSE_NLPD_NPAE_family and "
-            "fig:RMSE_NLPD_dist_NPAE (drawn, not tabulated). Grey: the exact GP of all data.",
-        )
-        for agents in plan.fleets:
-            report.table(f"M = {agents}", *_table(found, agents), left=2)
-        report.heading("Nearest neighbours")
-        report.table(f"Paper: {SOURCES['nearest']}.", *_nearest_table(plan, found), left=2)
-        report.heading("The five-method comparison")
-        report.figure(
-            "five",
-            five_figure(plan, found),
-            "The paper's five best decentralized methods on a path: accuracy, uncertainty, rounds and time per "
-            f"agent. Data: {product}. The paper has this in Figure fig:boxplots_prediction_20000.",
-        )
-        report.table(
-            f"The paper's own judgement: {SOURCES['quality']}.",
-            ("method", "RMSE", "NLPD", "communication", "scalable"),
-            [(method, *words) for method, words in QUALITY.items()],
-            left=5,
-        )
-        report.heading("The data")
-        report.figure(
-            "data",
-            data_figure(plan),
-            f"Left: the field ({product}). Right: the observations of each agent, M = 10.",
-        )
-    report.write(rows, {**plan.as_dict(), "noise": prediction.NOISE, "box": prediction.BOX, "product": product})
-    return report
+
+
+def _write_results(report: Report, plan: PredictionPlan, found: Found, product: str) -> None:
+    report.heading("Accuracy and uncertainty")
+    report.figure(
+        "families",
+        family_figure(plan, found),
+        f"Average RMSE and NLPD over {plan.replications} replications. Data: {product}. The paper has these in "
+        "Figures fig:RMSE_NLPD_PoE_family, fig:RMSE_NLPD_BCM_family, fig:RMSE_NLPD_NPAE_family and "
+        "fig:RMSE_NLPD_dist_NPAE (drawn, not tabulated). Grey: the exact GP of all data.",
+    )
+    for agents in plan.fleets:
+        report.table(f"M = {agents}", *_table(found, agents), left=2)
+    report.heading("Nearest neighbours")
+    report.table(f"Paper: {SOURCES['nearest']}.", *_nearest_table(plan, found), left=2)
+    report.heading("The five-method comparison")
+    report.figure(
+        "five",
+        five_figure(plan, found),
+        "The paper's five best decentralized methods on a path: accuracy, uncertainty, rounds and time per "
+        f"agent. Data: {product}. The paper has this in Figure fig:boxplots_prediction_20000.",
+    )
+    report.table(
+        f"The paper's own judgement: {SOURCES['quality']}.",
+        ("method", "RMSE", "NLPD", "communication", "scalable"),
+        [(method, *words) for method, words in QUALITY.items()],
+        left=5,
+    )
+    report.heading("The data")
+    report.figure(
+        "data",
+        data_figure(plan),
+        f"Left: the field ({product}). Right: the observations of each agent, M = 10.",
+    )
 
 
 def _about_data(plan: PredictionPlan) -> str:
@@ -162,143 +174,3 @@ def _nearest_table(plan: PredictionPlan, found: Found) -> tuple[list[str], list[
                 ]
             )
     return columns, rows
-
-
-# ---- findings ------------------------------------------------------------------------------------------
-
-
-def findings(plan: PredictionPlan, found: Found) -> list[Finding]:
-    """What the paper concludes, held against our numbers."""
-    return [
-        _samemean_of(plan, found),
-        _decentralized_equals(plan, found),
-        _left_out(plan, found),
-        _best_nlpd(plan, found),
-        _npae_star(plan, found),
-        _dale(plan, found),
-        _few_rounds(plan, found),
-    ]
-
-
-def _samemean_of(plan: PredictionPlan, found: Found) -> Finding:
-    off = max(
-        abs(a["rmse"] - b["rmse"])
-        for m in plan.fleets
-        for a, b in zip(found["poe", "server", m], found["gpoe", "server", m], strict=True)
-    )
-    worst = {m: mean_of(found["poe", "server", m], "coverage") for m in plan.fleets}
-    agrees = off < 1e-6 and worst[plan.fleets[-1]] < min(0.9, worst[plan.fleets[0]])
-    return Finding(
-        "poe and gpoe have the same mean; poe is overconfident, more so for large fleets.",
-        True if agrees else None if off < 1e-6 else False,
-        f"Their RMSE differ by {off:.0e} at most. poe's 95 % intervals hold "
-        + ", ".join(f"{value:.0%} (M = {m})" for m, value in worst.items())
-        + " of the truths.",
-    )
-
-
-def _decentralized_equals(plan: PredictionPlan, found: Found) -> Finding:
-    off = {
-        method: max(mean_of(found[method, "path", m], "off_central") for m in plan.fleets)
-        for method in (f"dec-{rule}" for rule in ("poe", "gpoe", "bcm", "rbcm", "grbcm"))
-    }
-    return Finding(
-        "dec-poe, dec-gpoe, dec-bcm, dec-rbcm and dec-grbcm equal their server methods.",
-        bool(max(off.values()) < 1e-3),
-        "Root mean square difference of the means, at most: "
-        + ", ".join(f"{method} {value:.0e} K" for method, value in off.items())
-        + ".",
-    )
-
-
-def _left_out(plan: PredictionPlan, found: Found) -> Finding:
-    dropped = {m: 1.0 - mean_of(found["dec-nn-rbcm", "path", m], "participants") / m for m in plan.fleets}
-    change = {
-        rule: [
-            mean_of(found[f"dec-nn-{rule}", "path", m], "rmse") / mean_of(found[f"dec-{rule}", "path", m], "rmse") - 1.0
-            for m in plan.fleets
-        ]
-        for rule in ("poe", "gpoe", "bcm", "rbcm", "grbcm")
-    }
-    harmless = max(max(values) for values in change.values()) < 0.01
-    return Finding(
-        f"Nearest neighbours leave out {LEFT_OUT:.1%} of the agents, without loss.",
-        (0.3 < float(np.mean(list(dropped.values()))) < 0.6 or None) if harmless else False,
-        "Left out: "
-        + ", ".join(f"{value:.0%} (M = {m})" for m, value in dropped.items())
-        + f", {np.mean(list(dropped.values())):.0%} on average. RMSE changes by "
-        + "; ".join(f"{rule} {min(v):+.1%} to {max(v):+.1%}" for rule, v in change.items())
-        + "."
-        + (
-            " Where poe and gpoe gain it is because agents that know nothing of a point pull a product of experts "
-            "to the prior."
-            if min(change["poe"] + change["gpoe"]) < -0.01
-            else ""
-        ),
-    )
-
-
-def _best_nlpd(plan: PredictionPlan, found: Found) -> Finding:
-    def ranking(what: str) -> list[tuple[float, str]]:
-        return sorted((float(np.mean([mean_of(found[m, "path", a], what) for a in plan.fleets])), m) for m in FIVE)
-
-    order, noisy = ranking("nlpd"), ranking("nlpd_noisy")
-    best = {order[0][1], order[1][1]}
-    bad = "dec-nn-rbcm" in (order[-1][1], order[-2][1])
-    return Finding(
-        "dec-nn-grbcm and dec-npae-star are the best in NLPD of the five; dec-nn-rbcm is bad.",
-        True
-        if best == {"dec-nn-grbcm", "dec-npae-star"} and bad
-        else None
-        if bad or best & {"dec-nn-grbcm", "dec-npae-star"}
-        else False,
-        "NLPD, average over fleets: "
-        + ", ".join(f"{m} {value:.2f}" for value, m in order)
-        + ". Of noisy observations: "
-        + ", ".join(f"{m} {value:.2f}" for value, m in noisy)
-        + f". The exact GP has {mean_of(found['full-gp', 'server', plan.fleets[0]], 'nlpd'):.2f}"
-        + ": where one stationary kernel does not fit the field, as at an ocean front, whoever is less sure is better.",
-    )
-
-
-def _npae_star(plan: PredictionPlan, found: Found) -> Finding:
-    star = {m: mean_of(found["dec-npae-star", "complete", m], "off_central") for m in plan.fleets}
-    plain = {m: mean_of(found["dec-npae", "complete", m], "off_central") for m in plan.fleets}
-    best = {m: min((mean_of(found[method, "path", m], "rmse"), method) for method in FIVE)[1] for m in plan.fleets}
-    return Finding(
-        "dec-npae-star has a smaller error than dec-npae, and is the most accurate of the five.",
-        (set(best.values()) == {"dec-npae-star"} or None)
-        if np.mean(list(star.values())) < np.mean(list(plain.values()))
-        else False,
-        "Root mean square difference to npae, complete graph: "
-        + ", ".join(f"{star[m]:.1g} against {plain[m]:.1g} K (M = {m})" for m in plan.fleets)
-        + f", after at most {prediction.NPAE_ROUNDS:,} iterations. Of the five, on a path, the smallest RMSE: "
-        + ", ".join(f"{method} (M = {m})" for m, method in best.items())
-        + ".",
-    )
-
-
-def _dale(plan: PredictionPlan, found: Found) -> Finding:
-    off = {m: mean_of(found["dec-nn-npae", "path", m], "off_central") for m in plan.fleets}
-    done = sum(row["status"] == "converged" for m in plan.fleets for row in found["dec-nn-npae", "path", m])
-    seconds = {method: np.mean([mean_of(found[method, "path", m], "seconds") for m in plan.fleets]) for method in FIVE}
-    slowest = max(seconds, key=lambda method: float(seconds[method]))
-    return Finding(
-        "dec-nn-npae has a high approximation error and is the slowest.",
-        (slowest == "dec-nn-npae" or None) if max(off.values()) > 0.05 else False,
-        "Off npae by "
-        + ", ".join(f"{value:.2f} K (M = {m})" for m, value in off.items())
-        + f"; {done} runs converged within {prediction.NPAE_ROUNDS:,} rounds. The slowest of the five: {slowest}.",
-    )
-
-
-def _few_rounds(plan: PredictionPlan, found: Found) -> Finding:
-    rounds = {m: mean_of(found["dec-nn-grbcm", "path", m], "rounds") for m in plan.fleets}
-    return Finding(
-        "The dec-nn- methods need 3.6 to 7.4 rounds on a path.",
-        False,
-        "dec-nn-grbcm needs "
-        + ", ".join(f"{value:,.0f} (M = {m})" for m, value in rounds.items())
-        + " to a relative tolerance of 1e-6. Fewer than the diameter of the participants' path cannot be: no agent can "
-        "average what it has not heard of.",
-    )

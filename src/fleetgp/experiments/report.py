@@ -18,6 +18,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fleetgp.experiments.findings import Finding
 from fleetgp.files import whole
 
 #: Okabe and Ito's colours, which everybody can tell apart.
@@ -36,19 +37,6 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 4,
     "pdf.fonttype": 42,
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A claim of the paper, whether we see it too, and the numbers that say so. agrees: None where it is in between."""
-
-    claim: str
-    agrees: bool | None
-    seen: str
-
-    @property
-    def verdict(self) -> str:
-        return {True: "agrees", False: "differs", None: "in part"}[self.agrees]
 
 
 @dataclass
@@ -74,7 +62,7 @@ class Report:
         )
         head = "<tr><th class='text'>The paper says</th><th></th><th class='text'>We see</th></tr>"
         self._body.append(f"<table class='findings'>{head}{rows}</table>")
-        self.facts["findings"] = [{"claim": f.claim, "verdict": f.verdict, "seen": f.seen} for f in findings]
+        self.facts["findings"] = [f.as_dict() for f in findings]
 
     def table(self, caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1) -> None:
         """left: how many columns are text."""

@@ -6,7 +6,14 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from fleetgp.experiments import communication, prediction, prediction_report, training, training_report
+from fleetgp.experiments import (
+    communication,
+    communication_report,
+    prediction,
+    prediction_report,
+    training,
+    training_report,
+)
 from fleetgp.experiments.cells import run_cells
 from fleetgp.experiments.report import Report
 from fleetgp.progress import Listener
@@ -32,7 +39,7 @@ def reproduce(
     found = run_cells(
         communication.cells(chosen), communication.run, kept, listener=listener, label=experiment, workers=workers
     )
-    return communication.write(chosen, list(found.values()), folder)
+    return communication_report.write(chosen, list(found.values()), folder)
 
 
 def reproduce_training(

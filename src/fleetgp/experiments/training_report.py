@@ -12,9 +12,10 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.experiments import training
 from fleetgp.experiments.paper import SOURCES, trained
-from fleetgp.experiments.report import STYLE, Finding, Report
-from fleetgp.experiments.training import BLOCKS, PARAMETERS, TRUTH, Groups, TrainingPlan, each, groups
+from fleetgp.experiments.report import STYLE, Report
+from fleetgp.experiments.training import BLOCKS, PARAMETERS, TRUTH, Groups, TrainingPlan, groups
 from fleetgp.experiments.training_figures import field_figure, hyperparameter_figure, length_scale_figure
+from fleetgp.experiments.training_findings import training_findings
 from fleetgp.units import readable_seconds
 
 
@@ -34,7 +35,7 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
     )
     report.heading("Where we agree with the paper, and where not")
     with mpl.rc_context(STYLE):
-        report.findings(findings(plan, blocks))
+        report.findings(training_findings(plan, blocks))
         report.figure(
             "length_scale",
             length_scale_figure(plan, blocks),
@@ -150,128 +151,3 @@ def _accuracy_table(plan: TrainingPlan, found: Groups, size: int) -> tuple[list[
 
 def _order(plan: TrainingPlan, found: Groups, size: int) -> list[tuple[int, str]]:
     return [(1, "full-gp")] + [(agents, method) for agents in plan.fleets for method in fg.TRAINING_METHODS[1:]]
-
-
-# ---- findings ------------------------------------------------------------------------------------------
-
-
-def findings(plan: TrainingPlan, blocks: Mapping[str, Groups]) -> list[Finding]:
-    """What the paper concludes, held against our numbers."""
-    paper, default = blocks["paper"], blocks["default"]
-    return [
-        *_fewest_rounds(plan, paper),
-        _loses_length_scale(plan, paper),
-        *_defaults(plan, default),
-        _best_decentralized(plan, paper),
-        _nested_is_inaccurate(plan, paper),
-    ]
-
-
-def _told(values: Sequence[tuple[int, float]], form: str = ".2f") -> str:
-    return ", ".join(f"{value:{form}} (M = {agents})" for agents, value in values)
-
-
-def _fewest_rounds(plan: TrainingPlan, found: Groups) -> list[Finding]:
-    size = plan.sizes[0]
-    rounds = {m: [(a, g.rounds) for a, g in each(plan, found, m, size)] for m in fg.TRAINING_METHODS[1:6]}
-    linear = [value for m in ("apx-gp", "gapx-gp") for _, value in rounds[m]]
-    nested = [value for _, value in rounds["c-gp"]]
-    plain = [value for m in ("fact-gp", "g-fact-gp") for _, value in rounds[m]]
-    return [
-        Finding(
-            "Of the methods with a server, apx-gp and gapx-gp need the fewest rounds: 40 to 56; c-gp needs 67 to 194, "
-            "fact-gp and g-fact-gp 112 to 226.",
-            (max(linear) < min(plain) or None) if np.mean(linear) < min(nested) else False,
-            f"N = {size:,}: apx-gp {_told(rounds['apx-gp'], '.0f')}; gapx-gp {_told(rounds['gapx-gp'], '.0f')}; c-gp "
-            f"{min(nested):.0f} or more (its limit here). fact-gp and g-fact-gp, which we minimize by L-BFGS, need "
-            f"{min(plain):.0f} to {max(plain):.0f}, and end at the optimum: with a good minimizer at the server "
-            "they are "
-            "as frugal as apx-gp.",
-        )
-    ]
-
-
-def _loses_length_scale(plan: TrainingPlan, found: Groups) -> Finding:
-    size, largest = plan.sizes[0], plan.fleets[-1]
-    medians = {
-        m: [(a, float(np.median(g.thetas[:, 0]))) for a, g in each(plan, found, m, size)]
-        for m in ("apx-gp", "gapx-gp", "dec-apx-gp", "dec-gapx-gp")
-    }
-    off = {m: abs(values[-1][1] / TRUTH[0] - 1.0) for m, values in medians.items()}
-    server = off["gapx-gp"] < 0.15 and off["apx-gp"] > 2.0 * off["gapx-gp"]
-    edges = off["dec-gapx-gp"] < 0.25 and off["dec-apx-gp"] > 2.0 * off["dec-gapx-gp"]
-    return Finding(
-        "gapx-gp stays accurate as M grows, while apx-gp loses l_1; the same with dec-gapx-gp and dec-apx-gp.",
-        True if server and edges else None if server or edges else False,
-        f"Median l_1 (truth {TRUTH[0]:g}), N = {size:,}: "
-        + "; ".join(f"{m} {_told(values)}" for m, values in medians.items())
-        + f". Off at M = {largest}: "
-        + ", ".join(f"{m} {value:.0%}" for m, value in off.items())
-        + ".",
-    )
-
-
-def _defaults(plan: TrainingPlan, found: Groups) -> list[Finding]:
-    size = plan.sizes[0]
-    medians = {
-        m: [(a, float(np.median(g.thetas[:, 0]))) for a, g in each(plan, found, m, size)]
-        for m in ("apx-gp", "dec-apx-gp")
-    }
-    if not all(medians.values()):
-        return []
-    worst = max(abs(value / TRUTH[0] - 1.0) for values in medians.values() for _, value in values)
-    lost = worst > 0.4
-    why = (
-        "."
-        if lost
-        else ". Most of the loss above is training that ends early: along l_1 the likelihood of a narrow stripe is "
-        "flat, and steps of stiffness 5,000 have not arrived when the rule |theta_i - z| < 1e-3 holds or the 100 "
-        "rounds end."
-    )
-    return [
-        Finding(
-            "It is the factorized likelihood that makes apx-gp lose l_1 for many agents.",
-            lost,
-            "Run to convergence by our defaults, apx-gp and dec-apx-gp have l_1 = "
-            + "; ".join(_told(values) for values in medians.values())
-            + f": within {worst:.0%} of the truth{why}",
-        )
-    ]
-
-
-def _best_decentralized(plan: TrainingPlan, found: Groups) -> Finding:
-    size = plan.sizes[0]
-    parts, best = [], []
-    for agents in plan.fleets:
-        worst = {
-            m: max(found[size, agents, m].off(j) for j in range(4))
-            for m in ("dec-c-gp", "dec-apx-gp", "dec-gapx-gp")
-            if (size, agents, m) in found
-        }
-        best.append(min(worst, key=lambda m: worst[m]))
-        parts.append(f"M = {agents}: " + ", ".join(f"{m} {v:.0%}" for m, v in worst.items()))
-    return Finding(
-        "dec-gapx-gp is the most accurate decentralized method for every fleet size.",
-        all(m == "dec-gapx-gp" for m in best),
-        f"The worst hyperparameter's median distance from the truth, N = {size:,}: {'; '.join(parts)}.",
-    )
-
-
-def _nested_is_inaccurate(plan: TrainingPlan, found: Groups) -> Finding:
-    size = plan.sizes[0]
-    values = [g.off(0) for m in training.NESTING for _, g in each(plan, found, m, size)]
-    dearest = all(
-        g.seconds_per_agent >= max(found[size, a, m].seconds_per_agent for m in rivals if (size, a, m) in found)
-        for nested, rivals in (("c-gp", ("apx-gp", "gapx-gp")), ("dec-c-gp", ("dec-apx-gp", "dec-gapx-gp")))
-        for a, g in each(plan, found, nested, size)
-    )
-    inaccurate = min(values) > 0.2
-    return Finding(
-        "c-gp and dec-c-gp are inaccurate on l_1, and the dearest of their kind.",
-        True if inaccurate and dearest else None if inaccurate or dearest else False,
-        f"l_1 is off by {min(values):.0%} to {max(values):.0%} in the median: gradient descent with a step of 1e-5 has "
-        f"not arrived after 100 rounds of {training.NESTED} steps. For larger fleets sigma_eps has not either, "
-        "unlike in "
-        f"the paper, whose number of nested steps is not known. They are {'' if dearest else 'not always '}the dearest "
-        "in time.",
-    )

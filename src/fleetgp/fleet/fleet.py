@@ -13,18 +13,19 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
 from fleetgp.fleet.shards import check_shards, warn_of_shards
-from fleetgp.given import as_flag, as_numbers, check_number, check_whole
+from fleetgp.given import as_flag, as_numbers, check_whole
 from fleetgp.gp.expert import ENGINES
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction
-from fleetgp.progress import Listener, Progress, Remembering, listening
-from fleetgp.training import Fit, TrainingOptions, train, training_method
-from fleetgp.training.fit import about_floor, disagreement
-from fleetgp.training.floor import check_noise_floor
-from fleetgp.training.train import about_ignored
+from fleetgp.progress import Listener, Progress, listening
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
+from fleetgp.training.fit import about_floor
+from fleetgp.training.reporting import TrainingProgress
+from fleetgp.training.setting import prepare
+from fleetgp.training.trainer import check_stepwise
 
 
 class Fleet:
@@ -93,8 +94,8 @@ class Fleet:
         rho: float | None = None,
         kappa: float | None = None,
         lipschitz: float | None = None,
-        nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs",
-        step: float = 1e-5,
+        nested: Literal["l-bfgs", "gradient-descent"] | None = None,
+        step: float | None = None,
         nested_iterations: int | None = None,
         noise_floor: float = 1e-3,
         seed: int | None = None,
@@ -108,83 +109,74 @@ class Fleet:
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
             None takes three starts from the size of the data.
-        rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary
-            point, judged by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds`
-            rounds. With a central node and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp,
-            fact-gp and g-fact-gp end when no gradient is left above tol, or above rounding.
-        rho: the ADMM penalty. kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of
-            the linearized step. None chooses them from measured curvature and keeps them safe.
-        nested: the inner solver of c-gp and dec-c-gp; "gradient-descent" is the paper's, with step size
-            `step` and `nested_iterations` iterations a round.
-        noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
-            deviation with normalize; without, of the power of two at or above the largest standard deviation of one
-            agent's own observations (of their root mean square, if no agent's observations vary). Data without noise
-            have no best sigma_eps above zero: a training that ends at the floor warns, and `at_floor` of the result
-            says who stands there. Starts below it begin at it. 0 switches it off, and nothing is sent for it.
-        seed: draws the samples of the g- methods, per agent.
-        engine: "auto" takes for each agent the cheaper of the two engines that is certified to be exact; "moments"
-            (squared exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK
-            alone. `engine` of the result says what was used.
+        rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
+            `tol=0` runs exactly `rounds` rounds.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
-        An option that the method does not have is ignored, with a warning that names the methods that have it.
+        `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
+        the methods that have it. A training that ends at the floor under sigma_eps warns.
         """
         row = training_method(method)
-        self._check_engine(engine)
-        if nested not in ("l-bfgs", "gradient-descent"):
-            raise unknown_name("nested solver", nested, ("l-bfgs", "gradient-descent"))
-        for name, value in {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "step": step}.items():
-            if value is not None:
-                check_number(name, value, above=0.0)
-        check_number("tol", tol, least=0.0)
-        check_whole("rounds", rounds, least=1)
-        if nested_iterations is not None:
-            check_whole("nested_iterations", nested_iterations, least=1)
-        chosen_seed = self.seed if seed is None else seed
-        check_whole("seed", chosen_seed, least=0)
-        options = TrainingOptions(
-            starts=None if theta0 is None else self._check_starts(theta0),
-            rounds=int(rounds),
-            tol=float(tol),
+        options = self._training_options(
+            row,
+            theta0,
+            seed,
+            rounds=rounds,
+            tol=tol,
             rho=rho,
             kappa=kappa,
             lipschitz=lipschitz,
             nested=nested,
             step=step,
             nested_iterations=nested_iterations,
-            seed=int(chosen_seed),
-            normalize=self.normalize,
+            noise_floor=noise_floor,
             engine=engine,
-            noise_floor=check_noise_floor(noise_floor),
         )
-        ignored = about_ignored(row, options)
-        if ignored:
-            warnings.warn(ignored, FleetGPWarning, stacklevel=2)
         with listening(progress) as listener:
-            known = options.rounds if tol == 0 else None
-
-            def label(start: int) -> str:
-                return method if options.starts is not None and len(options.starts) == 1 else f"{method} #{start + 1}"
-
-            heard = Remembering(listener)
-
-            def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
-                detail = f"disagreement {disagreement(thetas):.1e}"
-                heard(Progress(label(start), done, known, detail, thetas=thetas, chosen=chosen))
-
-            try:
-                heard(Progress(label(0), 0, known, ""))
-                fit = train(row, self.shards, InProcess(self.graph), self.kernel, options, report)
-            except KeyboardInterrupt as interrupt:
-                interrupt.add_note(self._keep(heard.furthest))
-                raise
-            self.fit = fit
-            if fit.status != "diverged":
-                self.theta, self.unfinished = fit.theta, None
-            for number, start in enumerate(fit.starts):
-                heard(Progress(label(number), start.rounds, start.rounds, start.status))
+            fit = self._train(row, options, TrainingProgress(method, options, listener))
         if fit.status != "diverged" and fit.at_floor.any():
             warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
+        return fit
+
+    def trainer(
+        self,
+        method: str = "dec-gapx-gp",
+        *,
+        theta0: Sequence[float] | Array | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> Trainer:
+        """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
+
+        options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor and engine, as in `train`.
+            full-gp, fact-gp and g-fact-gp have no single steps.
+        """
+        row = training_method(method)
+        check_stepwise(row, options)
+        chosen = self._training_options(row, theta0, seed, **options)
+        return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
+
+    def _training_options(
+        self, method: TrainingMethod, theta0: object, seed: int | None, **given: Any
+    ) -> TrainingOptions:
+        """What was given, checked, with what the fleet knows itself."""
+        starts = None if theta0 is None else self._check_starts(theta0)
+        chosen_seed = self.seed if seed is None else seed
+        options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
+        options.check_for(method)
+        return options
+
+    def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
+        try:
+            progress.begun()
+            fit = train(method, self.shards, InProcess(self.graph), self.kernel, options, progress)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(self._keep(progress.furthest))
+            raise
+        self.fit = fit
+        if fit.status != "diverged":
+            self.theta, self.unfinished = fit.theta, None
+        progress.ended(fit)
         return fit
 
     def _keep(self, furthest: Progress | None) -> str:

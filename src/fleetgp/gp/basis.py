@@ -8,7 +8,7 @@ agents that know both have the same one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
@@ -37,14 +37,6 @@ class Box:
     def positions(self, inputs: Array) -> Array:
         """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""
         return np.asarray((inputs - self.centre) / self.half)
-
-    def contains(self, inputs: Array) -> bool:
-        return bool((np.abs(inputs - self.centre) <= self.half * (1 + 1e-12)).all())
-
-    def joined(self, other: Box) -> Box:
-        """The smallest box that holds both."""
-        corners = [box.centre + sign * box.half for box in (self, other) for sign in (-1.0, 1.0)]
-        return Box.around(np.stack(corners))
 
 
 @dataclass(frozen=True)
@@ -136,15 +128,3 @@ def kept(spectra: tuple[Array, ...], drop: float) -> IntArray:
     dropped = int(np.searchsorted(np.cumsum(flat[ascending]), drop * flat.sum(), side="right"))
     chosen = np.sort(ascending[min(dropped, len(flat) - 1) :])
     return np.stack(np.unravel_index(chosen, products.shape))
-
-
-def spectrum_step(h: float) -> int:
-    """Where h is in a table in steps of 10 %."""
-    return int(np.ceil(np.log(min(max(h, 1e-2), 1e3)) / np.log(1.1)))
-
-
-@cache
-def typical_spectrum(step: int) -> Array:
-    """The spectrum of an axis with h at a step of the table: to guess a rank without any work."""
-    h = 1.1**step
-    return Axis.of(h, int(np.ceil(24 + 15 * h))).spectrum if h < 40.0 else np.full(int(8.5 * h), 1.0 / h)

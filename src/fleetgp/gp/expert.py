@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.gp.basis import spectrum_step, typical_spectrum
 from fleetgp.gp.dense.engine import LARGE, DenseExpert, batch_size, evaluate_batch
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel, SquaredExponential
-from fleetgp.gp.moments.engine import MomentsExpert, negligible
-from fleetgp.gp.moments.grid import LARGEST_GRID
+from fleetgp.gp.moments.engine import MomentsExpert
 from fleetgp.linalg.threads import blas_threads, cores, side_by_side
 
 ENGINES = ("auto", "dense", "moments")
@@ -77,10 +74,7 @@ class Expert:
             return self.moments is not None
         if not FEW <= self.size <= MANY:
             return self.size > MANY
-        with np.errstate(over="ignore", divide="ignore"):
-            steps = tuple(spectrum_step(ratio) for ratio in (self.moments.box.half / theta[:-2]).tolist())
-            decades = np.ceil(np.log10(negligible(self.size) / self.size) - 2.0 * np.log10(theta[-2] / theta[-1]))
-        return bool(np.isfinite(decades)) and moments_cost(steps, int(decades)) < dense_cost(self.size)
+        return self.moments.cost(theta) < dense_cost(self.size)
 
     def by_moments(self, log_theta: Array) -> Evaluation | None:
         """The moments engine's evaluation, if it is certified."""
@@ -179,33 +173,6 @@ def _share(work: Callable[[Item], None], items: Sequence[Item], largest: int) ->
         side_by_side(work, items)
 
 
-# ---- what an evaluation costs, in seconds on one core; only the comparison counts --------------------------
-
-
 def dense_cost(size: int) -> float:
+    """What an evaluation is expected to cost, in seconds on one core."""
     return size**3 / 4e10 + size**2 * 9e-9 + 1e-4
-
-
-@lru_cache(maxsize=65536)
-def moments_cost(steps: tuple[int, ...], decades: int) -> float:
-    """From the tabulated spectra of the axes and the power of ten below which products are dropped."""
-    spectra = [typical_spectrum(step) for step in steps]
-    products = spectra[0]
-    for spectrum in spectra[1:]:
-        products = np.multiply.outer(products, spectrum)
-        if products.size > 1_000_000:
-            return np.inf
-    rank = float(np.count_nonzero(products > 10.0 ** (decades - 1)))
-    nodes = [float(len(spectrum)) * 4.5 + 20.0 for spectrum in spectra]
-    pairs = [0.3 * len(spectrum) ** 2 for spectrum in spectra]
-    tables = [float(np.prod(pairs)), *(n * p for n, p in zip(nodes, pairs, strict=True))] if len(pairs) > 1 else [0.0]
-    if max(float(np.prod(nodes)), *tables) > LARGEST_GRID:
-        return np.inf
-    contraction = sum(np.prod(pairs[: d + 1]) * np.prod(nodes[d:]) for d in range(len(spectra)))
-    dimension = len(steps)
-    return float(
-        9e-4
-        + (1 + dimension) * rank**3 / 3e10
-        + (2 + dimension) * (2.0 * contraction / 4e10 + 4e-9 * rank**2)
-        + sum(3e-9 * n * n for n in nodes)
-    )

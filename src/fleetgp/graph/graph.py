@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import GraphError, InputError
+from fleetgp.errors import GraphError, InputError, listed
 from fleetgp.given import as_numbers, check_finite
+
+
+@runtime_checkable
+class NetworkxGraph(Protocol):
+    """What is asked of a networkx graph."""
+
+    @property
+    def nodes(self) -> Iterable[Any]: ...
+
+    @property
+    def edges(self) -> Iterable[tuple[Any, ...]]: ...
+
+    def is_directed(self) -> bool: ...
 
 
 class Graph:
@@ -29,14 +43,14 @@ class Graph:
 
     def __init__(self, agents: int, edges: Iterable[Sequence[int]], *, connected: bool = True) -> None:
         if agents < 1:
-            raise GraphError(f"a graph needs at least one agent, but {agents} came")
+            raise GraphError(f"expected a graph of at least one agent, got {agents}")
         pairs = np.array([tuple(edge) for edge in edges], dtype=np.int64).reshape(-1, 2)
         if pairs.size and (pairs.min() < 0 or pairs.max() >= agents):
             wrong = pairs[((pairs < 0) | (pairs >= agents)).any(axis=1)][0].tolist()
-            raise GraphError(f"edge {wrong} names an agent outside 0 .. {agents - 1}")
+            raise GraphError(f"expected edges between agents 0 .. {agents - 1}, got {wrong}")
         loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
         if loops.size:
-            raise GraphError(f"agents {_listed(np.unique(loops))} have an edge to themselves: remove the self-loops")
+            raise GraphError(f"agents {_named(np.unique(loops))} have an edge to themselves: remove the self-loops")
         self.agents = agents
         self.edges: IntArray = np.unique(np.sort(pairs, axis=1), axis=0)
         if connected:
@@ -185,7 +199,7 @@ class Graph:
         else:
             places = np.asarray(places, dtype=float)
             if places.shape != (agents, 2) or not np.isfinite(places).all():
-                raise GraphError(f"places must be finite, of shape ({agents}, 2), but {places.shape} came")
+                raise GraphError(f"expected finite places of shape ({agents}, 2), got {places.shape}")
             extent = float(np.ptp(places, axis=0).max(initial=0.0)) or 1.0
         if radius is not None:
             return cls(agents, _pairs_within(places, radius))
@@ -201,22 +215,22 @@ class Graph:
         """From a square symmetric 0/1 matrix (nonzero means an edge)."""
         array = as_numbers(matrix, "the adjacency matrix", flags=True)
         if array.ndim != 2 or array.shape[0] != array.shape[1]:
-            raise GraphError(f"an adjacency matrix must be square, but its shape is {array.shape}")
+            raise GraphError(f"expected a square adjacency matrix, got shape {array.shape}")
         check_finite(array, "the adjacency matrix")
         linked = array != 0
         one_way = np.argwhere(linked & ~linked.T)
         if one_way.size:
             i, j = one_way[0].tolist()
-            raise GraphError(f"the graph must be undirected, but edge ({i}, {j}) has no edge ({j}, {i}): symmetrize it")
+            raise GraphError(f"expected an undirected graph, got edge ({i}, {j}) without ({j}, {i}): symmetrize it")
         return cls(len(array), np.argwhere(np.tril(linked)).tolist(), connected=connected)
 
     @classmethod
-    def from_networkx(cls, graph: object, *, connected: bool = True) -> Graph:
+    def from_networkx(cls, graph: NetworkxGraph, *, connected: bool = True) -> Graph:
         """From a networkx graph; its nodes, in their own order, become agents 0 .. M-1."""
-        if graph.is_directed():  # type: ignore[attr-defined]
-            raise GraphError("the graph must be undirected, but a directed networkx graph came: use to_undirected()")
-        index = {node: i for i, node in enumerate(graph.nodes)}  # type: ignore[attr-defined]
-        edges = [(index[a], index[b]) for a, b, *_ in graph.edges]  # type: ignore[attr-defined]
+        if graph.is_directed():
+            raise GraphError("expected an undirected graph, got a directed networkx graph: use to_undirected()")
+        index = {node: i for i, node in enumerate(graph.nodes)}
+        edges = [(index[a], index[b]) for a, b, *_ in graph.edges]
         return cls(len(index), edges, connected=connected)
 
     def __eq__(self, other: object) -> bool:
@@ -241,7 +255,7 @@ def perron_epsilon(graph: Graph, epsilon: float | None) -> float:
     if epsilon is None:
         return 1.0 / (delta + 1)
     if not (epsilon > 0 and epsilon * delta < 1):
-        raise InputError(f"epsilon must lie strictly between 0 and 1/Delta = {1 / max(delta, 1):g}, but {epsilon} came")
+        raise InputError(f"expected epsilon strictly between 0 and 1/Delta = {1 / max(delta, 1):g}, got {epsilon}")
     return epsilon
 
 
@@ -267,12 +281,11 @@ def _fiedler_value(graph: Graph) -> float:
     return float(np.sort(values)[1])
 
 
-def _listed(items: Iterable[int], most: int = 12) -> str:
-    values = [str(int(i)) for i in items]
-    return ", ".join(values[:most]) + (f", ... ({len(values)} in all)" if len(values) > most else "")
+def _named(agents: Iterable[int]) -> str:
+    return listed(str(int(agent)) for agent in agents)
 
 
 def _disconnected(components: list[list[int]], what: str) -> str:
-    parts = "; ".join("{" + _listed(c) + "}" for c in components[:8])
+    parts = "; ".join("{" + _named(c) + "}" for c in components[:8])
     more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
     return f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"

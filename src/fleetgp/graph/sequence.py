@@ -23,10 +23,10 @@ class GraphSequence:
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         if not graphs:
-            raise GraphError("a time-varying graph needs at least one graph, but the list is empty")
+            raise GraphError("expected at least one graph for a time-varying one, got an empty list")
         sizes = sorted({g.agents for g in graphs})
         if len(sizes) > 1:
-            raise GraphError(f"all graphs of a sequence must have the same agents, but sizes {sizes} came")
+            raise GraphError(f"expected graphs with the same agents, got sizes {sizes}")
         self.graphs = tuple(graphs)
         self.agents = graphs[0].agents
         edges = np.concatenate([g.edges for g in graphs])

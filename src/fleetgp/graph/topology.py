@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fleetgp.errors import GraphError, InputError, unknown_name
-from fleetgp.graph.graph import Graph, require_connected
+from fleetgp.graph.graph import Graph, NetworkxGraph, require_connected
 from fleetgp.graph.sequence import GraphSequence, Topology
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {
@@ -31,7 +31,7 @@ def as_topology(graph: object, agents: int, *, seed: int = 0) -> Topology:
     else:
         topology = _as_graph(graph, agents, seed, connected=True)
     if topology.agents != agents:
-        raise GraphError(f"the graph has {topology.agents} agents, but the data have {agents}: they must match")
+        raise GraphError(f"expected a graph of {agents} agents, as many as the data have, got {topology.agents}")
     return topology
 
 
@@ -44,13 +44,13 @@ def _as_graph(graph: object, agents: int, seed: int, *, connected: bool) -> Grap
         if graph not in GRAPHS:
             raise unknown_name("graph", graph, GRAPHS)
         return Graph.geometric(agents, seed=seed) if graph == "geometric" else GRAPHS[graph](agents)
-    if hasattr(graph, "nodes") and hasattr(graph, "is_directed"):
+    if isinstance(graph, NetworkxGraph):
         return Graph.from_networkx(graph, connected=connected)
     if hasattr(graph, "shape") or isinstance(graph, list | tuple):
         return Graph.from_adjacency(graph, connected=connected)
     raise InputError(
-        "graph must be a name, a Graph, a networkx graph, an adjacency matrix or a list of them, "
-        f"but {type(graph).__name__} came"
+        "expected a name, a Graph, a networkx graph, an adjacency matrix or a list of them as the graph, "
+        f"got {type(graph).__name__}"
     )
 
 

@@ -28,7 +28,7 @@ def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
         separator = r"\s*[,\t]\s*" if "," in content or "\t" in content else r"\s+"
         names = [name.strip("\"'") for name in re.split(separator, content)]
         if len(names) != 2:
-            raise InputError(f"{path}, line {number}: two agents were expected, but {content!r} came")
+            raise InputError(f"{path}, line {number}: expected two agents, got {content!r}")
         for name in names:
             if name not in index:
                 raise GraphError(

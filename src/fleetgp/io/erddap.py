@@ -14,6 +14,7 @@ import http.client
 import os
 import re
 import shutil
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -28,13 +29,12 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.given import check_whole
 from fleetgp.io.sst import check_box, xarray
 from fleetgp.progress import Listener, Progress, listening
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 SERVER = "https://coastwatch.pfeg.noaa.gov/erddap"
 DATASET = "jplMURSST41"
@@ -95,7 +95,7 @@ def download_mur(
     """
     request = plan(box, date, stride)
     if not server.startswith(("http://", "https://")):
-        raise InputError(f"server must be like {SERVER}, but {server!r} came")
+        raise InputError(f"server must be an address like {SERVER}, got {server!r}")
     xarray()  # or one error that says what is missing
     cache = Path(folder) if folder is not None else default_cache()
     target = cache / request.name
@@ -105,7 +105,7 @@ def download_mur(
     try:
         parts.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{cache}: the folder cannot be written to: {error.strerror}") from error
+        raise InputError(f"{cache}: it cannot be written: {error.strerror}") from error
     bands = request.bands()
     with _alone(cache / f".{request.name}.lock"), listening(progress) as listener:
         if _sound(target):  # another process had it meanwhile
@@ -126,7 +126,7 @@ def download_mur(
 def _alone(lock: Path) -> Iterator[None]:
     """One process at a time works on a request, where the system has locks; the lock goes with its process."""
     with lock.open("w") as file:
-        if fcntl is not None:
+        if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
     lock.unlink(missing_ok=True)
@@ -135,14 +135,13 @@ def _alone(lock: Path) -> Iterator[None]:
 def plan(box: Sequence[float], date: str, stride: int) -> Request:
     """The grid points of a request, or one clear error."""
     west, south, east, north = check_box(box)
-    if not isinstance(stride, int) or isinstance(stride, bool) or stride < 1:
-        raise InputError(f"stride must be a whole number of at least 1, but {stride!r} came")
+    check_whole("stride", stride, least=1)
     try:
         day = datetime.date.fromisoformat(date)
     except (TypeError, ValueError) as error:
-        raise InputError(f"date must be like 2021-01-31, but {date!r} came") from error
+        raise InputError(f"date must be like 2021-01-31, got {date!r}") from error
     if day < FIRST_DAY:
-        raise InputError(f"MUR begins on {FIRST_DAY}, but {date} was asked for")
+        raise InputError(f"MUR begins on {FIRST_DAY}, got {date}: ask for a later day")
     latitudes = _axis(south, north, SOUTH, NORTH, stride)
     longitudes = _axis(west, east, WEST, EAST, stride)
     if not (len(latitudes) and len(longitudes)):
@@ -189,7 +188,7 @@ def _fetch(
             reason = str(error.reason)
         except (OSError, http.client.HTTPException, ValueError) as error:  # timeouts and broken answers
             if isinstance(error, OSError) and error.errno in LOCAL:
-                raise InputError(f"{part.parent}: it cannot be written to: {error.strerror}") from error
+                raise InputError(f"{part.parent}: it cannot be written: {error.strerror}") from error
             reason = str(error) or type(error).__name__
     raise NetworkError(
         f"{server} did not deliver band {place[0] + 1} of {place[1]} in {ATTEMPTS} attempts: {reason}. "

@@ -67,9 +67,9 @@ def read_table(path: str | Path, *, text: Which | None = None, reading: Reading 
     """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
     file, how = Path(path), reading or Reading()
     if file.suffix.lower() not in FORMATS:
-        raise InputError(f"{path}: a file that ends in {', '.join(FORMATS)} was expected")
+        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
     if file.is_dir():
-        raise InputError(f"{path}: a file was expected, but it is a folder")
+        raise InputError(f"{path}: expected a file, got a folder")
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")
     how.check(file)

@@ -146,7 +146,7 @@ def _axis(field: Any, names: Sequence[str], path: str | Path) -> str:
     for name in names:
         if name in field.dims:
             return name
-    raise InputError(f"{path}: an axis {' or '.join(names)} was expected, but the field has {list(field.dims)}")
+    raise InputError(f"{path}: expected an axis {' or '.join(names)}, got {list(field.dims)}")
 
 
 def _one_day(field: Any, date: str | None, path: str | Path) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.files import whole
 from fleetgp.given import as_names, as_numbers, is_nothing
 from fleetgp.io.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
+
+#: What to do with rows that have missing values.
+Missing = Literal["refuse", "drop"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def read_observations(
     inputs: Sequence[str],
     target: str,
     agent: str | None = None,
-    missing: Literal["refuse", "drop"] = "refuse",
+    missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
     of_agent: bool = False,
@@ -53,8 +56,8 @@ def read_observations(
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
     """
-    if missing not in ("refuse", "drop"):
-        raise unknown_name("missing", missing, ("refuse", "drop"))
+    if missing not in get_args(Missing):
+        raise unknown_name("missing", missing, get_args(Missing))
     as_names(inputs, "inputs")
     table = read_columns(
         path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
@@ -141,7 +144,7 @@ def check_ending(path: str | Path) -> None:
     """One clear error where `write_columns` could not write."""
     endings = FORMATS[:3]
     if Path(path).suffix.lower() not in endings:
-        raise InputError(f"{path}: a name that ends in {', '.join(endings)} was expected")
+        raise InputError(f"{path}: expected a name that ends in {', '.join(endings)}")
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -160,5 +163,6 @@ def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
 
 def _text(value: object) -> str:
     """A label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
-    number = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if number else str(value).strip()  # type: ignore[call-overload]
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()

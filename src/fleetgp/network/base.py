@@ -11,6 +11,7 @@ only non-local lines of any algorithm:
   every peer-to-peer network.
 
 A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger.
+It ends once, and stays ended: by `close`, by `cancel`, or with a round that failed.
 """
 
 from __future__ import annotations
@@ -18,92 +19,32 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.errors import NetworkError
+from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Graph, Topology, require_connected
-from fleetgp.network.ledger import FRAMING, SERVER, Ledger, check_kind
-from fleetgp.network.wire import HEADER_BYTES, part_bytes
-
-
-@dataclass(frozen=True)
-class Incoming:
-    """The edges into the hosted agents in one round, sorted by receiver, then sender.
-
-    receivers: (E,) positions on axis 0.  senders: (E,) agent ids.  degrees: (A,) edges per hosted agent.
-    sender_degrees: (E,) how many neighbours each sender has in this round.
-    slots: (E,) the same edges' positions among the edges of the union graph, for values kept per edge.
-    outgoing: (E,) positions in the ledger of the reverse edges, on which the hosted agents send.
-    """
-
-    receivers: IntArray
-    senders: IntArray
-    degrees: IntArray
-    sender_degrees: IntArray
-    slots: IntArray
-    outgoing: IntArray
-
-    def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
-        """operation over each agent's edges, (E, ...) -> (A, ...); `empty` where there are none.
-
-        `reduceat` goes through a receiver's edges in their order, whatever else is hosted: the same bits
-        in every hosting.
-        """
-        reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
-        present = np.flatnonzero(self.degrees)
-        if present.size:
-            starts = np.cumsum(self.degrees)[present] - self.degrees[present]
-            reduced[present] = operation.reduceat(values, starts, axis=0)
-        return reduced
-
-
-class Cargo:
-    """Which rows of a part go over which edges of one round, and on which edges rows arrive.
-
-    edges, rows: (L,) row rows[l] of the part is sent back along incoming edge edges[l]; sorted by edge.
-    arriving: (L',) the incoming edge of every row that arrives; sorted. Within an edge both ends have the same order.
-    """
-
-    def __init__(self, incoming: Incoming, edges: IntArray, rows: IntArray, arriving: IntArray) -> None:
-        self.edges, self.rows, self.arriving = edges, rows, arriving
-        count = len(incoming.senders)
-        self.sent = np.bincount(edges, minlength=count)
-        self.received = np.bincount(arriving, minlength=count)
-
-    @classmethod
-    def of_masks(cls, incoming: Incoming, outgoing: BoolArray, arriving: BoolArray) -> Cargo:
-        """For a part that was (A, n, ...) before its first two axes were joined: masks (E, n), to and from a sender."""
-        edges, columns = np.nonzero(outgoing)
-        return cls(incoming, edges, incoming.receivers[edges] * outgoing.shape[1] + columns, np.nonzero(arriving)[0])
-
-    @cached_property
-    def by_arrival(self) -> IntArray:
-        """(L',) where every agent is hosted: the row that arrives, in the order of `arriving`."""
-        assert self._reverse is not None
-        return self.rows[np.argsort(self._reverse[self.edges], kind="stable")]
-
-    _reverse: IntArray | None = None
-
-    def within(self, incoming: Incoming) -> Cargo:
-        """Make `by_arrival` known: incoming holds all edges of the fleet."""
-        if self._reverse is None:
-            self._reverse = np.searchsorted(incoming.slots, incoming.outgoing)
-        return self
+from fleetgp.network.edges import Cargo, Incoming
+from fleetgp.network.ledger import SERVER, Ledger, check_kind
+from fleetgp.network.pricing import price_exchange
 
 
 class Network(abc.ABC):
-    """Base of all networks: verbs and ledger once, transport in the subclass."""
+    """Base of all networks: verbs and ledger once, transport in the subclass.
+
+    waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
+    """
 
     def __init__(self, topology: Topology, hosted: Sequence[int]) -> None:
         require_connected(topology.union)
         self.topology = topology
         self.hosted = tuple(sorted(hosted))
         self.round = 0
+        self.waiting_for: frozenset[int] = frozenset()
         self._phase = "setup"
+        self._over: BaseException | None = None
         receivers, senders = topology.union.directed.T
         agents = np.arange(topology.agents)
         server = np.full(topology.agents, SERVER)
@@ -137,7 +78,7 @@ class Network(abc.ABC):
 
     def incoming_of(self, graph: Graph) -> Incoming:
         if graph not in self._incoming:
-            self._incoming[graph] = _incoming_edges(graph, self.topology.union, self.hosted)
+            self._incoming[graph] = Incoming.of(graph, self.topology.union, self.hosted)
         return self._incoming[graph]
 
     @contextmanager
@@ -164,27 +105,16 @@ class Network(abc.ABC):
         the rows that arrive, (L', ...), in the cargo's order. A part without rows is left out, and a message
         without parts is not sent at all.
         """
-        masks = {} if carries is None else dict(carries)
+        cargos, incoming = dict(carries or {}), self.incoming
+        if any(cargo.incoming is not incoming for cargo in cargos.values()):
+            raise NetworkError("expected cargos made for the edges of this round, got one of other edges")
         arrays = {
-            check_kind(kind): np.asarray(x, dtype=float) if kind in masks else self._as_hosted(x)
+            check_kind(kind): np.asarray(x, dtype=float) if kind in cargos else self._as_hosted(x)
             for kind, x in parts.items()
         }
-        incoming = self.incoming
-        sent = np.zeros(len(incoming.senders), dtype=bool)
-        for kind, x in arrays.items():
-            if kind in masks:
-                present = np.flatnonzero(masks[kind].sent)
-                scalars = masks[kind].sent[present] * int(np.prod(x.shape[1:]))
-                size = part_bytes(x.ndim, 0) + 8 * scalars
-            else:
-                present = np.arange(len(sent))
-                scalars = np.full(len(sent), int(np.prod(x.shape[1:])))
-                size = part_bytes(x.ndim - 1, 0) + 8 * scalars
-            self.ledger.record(self._phase, kind, incoming.outgoing[present], scalars, size)
-            sent[present] = True
-        self.ledger.record(self._phase, FRAMING, incoming.outgoing[sent], 0, HEADER_BYTES)
-        self.ledger.count_rounds(self._phase, 1)
-        received = self._deliver(arrays, masks, incoming)
+        with self._in_use():
+            price_exchange(self.ledger, self._phase, incoming, arrays, cargos)
+            received = self._deliver(arrays, cargos, incoming)
         self.round += 1
         return received
 
@@ -213,7 +143,8 @@ class Network(abc.ABC):
         """A flood whose items carry several kinds of content."""
         items = self._as_items(parts)
         rounds = self.diameter
-        flooded = self._flood(items, rounds)
+        with self._in_use():
+            flooded = self._flood(items, rounds)
         self.ledger.count_rounds(self._phase, rounds)
         self.round += rounds
         return flooded
@@ -226,22 +157,63 @@ class Network(abc.ABC):
         """The central node's answer, in the round of the gather: the same value to all, (...) -> (A, ...)."""
         raise NetworkError("scatter needs a central node, and this network has none: use a dec- method")
 
+    # ---- the end, from any thread ---------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
+        self._end(NetworkError("the network is closed: open another one"))
+
+    def cancel(self, why: Cancelled) -> None:
+        """End the work: a verb that waits, and every later one, raises what is given here."""
+        self._end(why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, why: BaseException) -> None:
+        if self._over is None:
+            self._over = why
+            self._wake()
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """A verb at work. If it fails, neighbours may be in another round: no later round could be trusted."""
+        self._check_open()
+        try:
+            yield
+        except BaseException as error:
+            self._end(NetworkError(f"an earlier round failed: {error}"))
+            raise
+        finally:
+            self.waiting_for = frozenset()
+
     # ---- transport, by subclass -----------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
+    def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
         """Move one round's values, of parts with a cargo its rows, to the incoming edges."""
 
     @abc.abstractmethod
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Relay for some rounds, and write the traffic into the ledger."""
 
+    @abc.abstractmethod
+    def _wake(self) -> None:
+        """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
+
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = {check_kind(kind): [np.asarray(v, dtype=float) for v in x] for kind, x in parts.items()}
         for kind, values in items.items():
             if len(values) != len(self.hosted):
                 raise NetworkError(
-                    f"{kind}: one value per hosted agent ({len(self.hosted)}) expected, {len(values)} came"
+                    f"{kind}: expected one value per hosted agent ({len(self.hosted)}), got {len(values)}"
                 )
         return items
 
@@ -249,7 +221,8 @@ class Network(abc.ABC):
         array = np.asarray(x, dtype=float)
         if array.ndim == 0 or len(array) != len(self.hosted):
             raise NetworkError(
-                f"axis 0 must run over the {len(self.hosted)} hosted agents, but the shape is {array.shape}"
+                f"expected an array whose axis 0 runs over the {len(self.hosted)} hosted agents, "
+                f"got shape {array.shape}"
             )
         return array
 
@@ -258,27 +231,3 @@ def silenced(values: Sequence[Array], speaking: IntArray) -> list[Array]:
     """The values of a flood, with (0,) for whoever had nothing to say."""
     heard = set(speaking.tolist())
     return [value if agent in heard else np.zeros(0) for agent, value in enumerate(values)]
-
-
-def _incoming_edges(graph: Graph, union: Graph, hosted: tuple[int, ...]) -> Incoming:
-    receivers, senders = graph.directed.T
-    position = np.full(graph.agents, -1, dtype=np.int64)
-    position[list(hosted)] = np.arange(len(hosted))
-    mine = position[receivers] >= 0
-    receivers, senders = receivers[mine], senders[mine]
-    slots = _edge_positions(union, receivers, senders)
-    all_hosted = _edge_positions(union, *union.directed.T)[position[union.directed[:, 0]] >= 0]
-    return Incoming(
-        receivers=position[receivers],
-        senders=senders,
-        degrees=np.bincount(position[receivers], minlength=len(hosted)).astype(np.int64),
-        sender_degrees=graph.degrees[senders],
-        slots=np.searchsorted(all_hosted, slots),
-        outgoing=_edge_positions(union, senders, receivers),
-    )
-
-
-def _edge_positions(union: Graph, receivers: IntArray, senders: IntArray) -> IntArray:
-    """Positions of the edges receiver <- sender in the union's sorted list."""
-    keys = union.directed[:, 0] * union.agents + union.directed[:, 1]
-    return np.searchsorted(keys, receivers * union.agents + senders).astype(np.int64)

@@ -11,10 +11,11 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology
-from fleetgp.network.base import Cargo, Incoming, Network
-from fleetgp.network.ledger import FRAMING
+from fleetgp.network.base import Network
+from fleetgp.network.edges import Cargo, Incoming
+from fleetgp.network.pricing import price_relays
 from fleetgp.network.sound import is_sound
-from fleetgp.network.wire import HEADER_BYTES, Frame, Part, part_bytes, phase_number
+from fleetgp.network.wire import Frame, Part, phase_number
 
 Edge = tuple[int, int]
 
@@ -28,26 +29,29 @@ class FrameNetwork(Network):
 
     @abc.abstractmethod
     def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
-        """Send the frames; return this round's frame of each expected (sender, receiver), or raise NetworkError."""
+        """Send the frames; return this round's frame of each expected (sender, receiver).
 
-    def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
+        Whoever waits says for whom in `waiting_for`, and raises a NeighbourLostError at the deadline.
+        """
+
+    def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
         outgoing: dict[Edge, tuple[Part, ...]] = {}
         expected: dict[Edge, dict[str, tuple[slice, tuple[int, ...]]]] = {}
         result: dict[str, Array] = {}
-        starts = {kind: _starts(cargo) for kind, cargo in masks.items()}
+        starts = {kind: _starts(cargo) for kind, cargo in cargos.items()}
         for kind, x in parts.items():
-            result[kind] = np.zeros((len(masks[kind].arriving if kind in masks else incoming.senders), *x.shape[1:]))
+            result[kind] = np.zeros((len(cargos[kind].arriving if kind in cargos else incoming.senders), *x.shape[1:]))
         for edge, (r, s) in enumerate(self._pairs(incoming)):
             own, sent = self.hosted[r], []
             wanted: dict[str, tuple[slice, tuple[int, ...]]] = {}
             for kind, x in parts.items():
-                if kind not in masks:
+                if kind not in cargos:
                     sent.append(Part(kind, own, np.asarray(x[r])))
                     wanted[kind] = slice(edge, edge + 1), x.shape[1:]
                     continue
                 leaving, arriving = (slice(first[edge], first[edge + 1]) for first in starts[kind])
                 if leaving.stop > leaving.start:
-                    sent.append(Part(kind, own, x[masks[kind].rows[leaving]]))
+                    sent.append(Part(kind, own, x[cargos[kind].rows[leaving]]))
                 if arriving.stop > arriving.start:
                     wanted[kind] = arriving, (arriving.stop - arriving.start, *x.shape[1:])
             if sent:
@@ -76,7 +80,7 @@ class FrameNetwork(Network):
                 origins = sorted(set(known[r]) - passed[edge] - passed[edge[::-1]])
                 outgoing[edge] = tuple(part for origin in origins for part in known[r][origin])
             received = self._round(outgoing, [(s, r) for r, s in outgoing], self.round + step)
-            self._book_relays(outgoing, incoming)
+            price_relays(self.ledger, self._phase, incoming.outgoing, outgoing.values())
             for edge, parts in outgoing.items():
                 passed[edge].update(part.origin for part in parts)
             for (s, receiver), frame in received.items():
@@ -106,19 +110,14 @@ class FrameNetwork(Network):
     def _round(self, outgoing: dict[Edge, tuple[Part, ...]], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         phase = phase_number(self._phase)
         frames = [Frame(s, r, round, parts, phase) for (s, r), parts in outgoing.items()]
-        return self._swap(frames, expected, round)
+        received = self._swap(frames, expected, round)
+        for frame in received.values():
+            if frame.phase != phase:
+                raise NonsenseError(frame.sender, f"round {round}: expected the phase {self._phase!r}, got another one")
+        return received
 
     def _pairs(self, incoming: Incoming) -> list[Edge]:
         return list(zip(incoming.receivers.tolist(), incoming.senders.tolist(), strict=True))
-
-    def _book_relays(self, outgoing: dict[Edge, tuple[Part, ...]], incoming: Incoming) -> None:
-        for position, parts in zip(incoming.outgoing, outgoing.values(), strict=True):
-            edge = np.array([position])
-            for kind in dict.fromkeys(part.kind for part in parts):
-                values = [part.value for part in parts if part.kind == kind]
-                size = sum(part_bytes(v.ndim, v.size) for v in values)
-                self.ledger.record(self._phase, kind, edge, sum(v.size for v in values), size)
-            self.ledger.record(self._phase, FRAMING, edge, 0, HEADER_BYTES)
 
 
 def _starts(cargo: Cargo) -> tuple[list[int], list[int]]:

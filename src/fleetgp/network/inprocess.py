@@ -9,9 +9,10 @@ from scipy.sparse.csgraph import dijkstra
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.graph import Topology
-from fleetgp.network.base import Cargo, Incoming, Network, silenced
-from fleetgp.network.ledger import FRAMING, check_kind
-from fleetgp.network.wire import HEADER_BYTES, part_bytes
+from fleetgp.network.base import Network
+from fleetgp.network.edges import Cargo, Incoming
+from fleetgp.network.ledger import check_kind
+from fleetgp.network.pricing import price_headers, price_values
 
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
 MEMORABLE = 5_000_000
@@ -35,29 +36,25 @@ class InProcess(Network):
         super().__init__(topology, range(topology.agents))
         self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
 
-    def _deliver(self, parts: dict[str, Array], masks: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        return {
-            kind: x[masks[kind].within(incoming).by_arrival] if kind in masks else x[incoming.senders]
-            for kind, x in parts.items()
-        }
+    def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
+        return {kind: x[cargos[kind].by_arrival if kind in cargos else incoming.senders] for kind, x in parts.items()}
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the relaying is computed."""
-        scalars = {kind: np.array([v.size for v in values], dtype=np.int64) for kind, values in items.items()}
-        sizes = {
-            kind: np.array([part_bytes(v.ndim, v.size) for v in values], dtype=np.int64)
-            for kind, values in items.items()
-        }
-        speaking = np.flatnonzero(sum(scalars.values()))
+        prices = [price_values(values) for values in items.values()]
+        speaking = np.flatnonzero(sum(scalars for scalars, _ in prices))
         relays = self._static_relays if self.topology.period == 1 else self._relays
-        amounts = np.stack([table[kind][speaking] for kind in items for table in (scalars, sizes)], axis=1)
+        amounts = np.stack([column[speaking] for price in prices for column in price], axis=1)
         for edges, carried, messages in relays(speaking, amounts, rounds):
             for k, kind in enumerate(items):
                 self.ledger.record(self._phase, kind, edges, carried[:, 2 * k], carried[:, 2 * k + 1], messages)
         for step in range(rounds):
-            edges = self.incoming_of(self.topology.at(self.round + step)).slots
-            self.ledger.record(self._phase, FRAMING, edges, 0, HEADER_BYTES)
-        return {kind: silenced(values, speaking) for kind, values in items.items()}
+            price_headers(self.ledger, self._phase, self.incoming_of(self.topology.at(self.round + step)).slots)
+        heard = set(speaking.tolist())
+        return {
+            kind: [value if agent in heard else np.zeros(0) for agent, value in enumerate(values)]
+            for kind, values in items.items()
+        }
 
     def _static_relays(self, sources: IntArray, amounts: IntArray, rounds: int) -> Relays:
         """For all rounds at once, from distances.
@@ -93,21 +90,24 @@ class InProcess(Network):
             known = known.copy()
             np.logical_or.at(known, incoming.receivers, relayed)
 
+    def _wake(self) -> None:
+        """Nobody ever waits here."""
+
     # ---- the central node -----------------------------------------------------------------------------
 
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
+        self._check_open()
         items = self._as_items(parts)
         for kind, values in items.items():
-            scalars = np.array([v.size for v in values], dtype=np.int64)
-            sizes = np.array([part_bytes(v.ndim, v.size) for v in values], dtype=np.int64)
-            self.ledger.record(self._phase, kind, self._uplinks, scalars, sizes)
-        self.ledger.record(self._phase, FRAMING, self._uplinks, 0, HEADER_BYTES)
+            self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
+        price_headers(self.ledger, self._phase, self._uplinks)
         self.ledger.count_rounds(self._phase, 1)
         return items
 
     def scatter(self, x: Array, kind: str) -> Array:
+        self._check_open()
         array = np.asarray(x, dtype=float)
         downlinks = self._uplinks + self.agents
-        self.ledger.record(self._phase, check_kind(kind), downlinks, array.size, part_bytes(array.ndim, array.size))
-        self.ledger.record(self._phase, FRAMING, downlinks, 0, HEADER_BYTES)
+        self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
+        price_headers(self.ledger, self._phase, downlinks)
         return np.broadcast_to(array, (self.agents, *array.shape))

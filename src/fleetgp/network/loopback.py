@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import Cancelled, InputError, NeighbourLostError
 from fleetgp.graph import Topology
 from fleetgp.network.frames import Edge, FrameNetwork
 from fleetgp.network.ledger import Ledger
@@ -32,16 +32,15 @@ class Loopback:
 
     def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 300.0) -> None:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
-            raise InputError(f"hosting must name each of the agents 0 .. {topology.agents - 1} once, not {hosting}")
+            raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
         mailboxes: list[queue.Queue[bytes | None]] = [queue.Queue() for _ in hosting]
         self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
-        self._mailboxes = mailboxes
 
     def run(self, function: Callable[[LoopbackNetwork], Result]) -> list[Result]:
         """function(network) in every group's thread; the results in the hosting's order.
 
-        If one group fails, the others are woken and stop; the first failure is raised.
+        If one group fails, the others are cancelled; the first failure is raised.
         """
         failures: list[BaseException] = []
         lock = threading.Lock()
@@ -52,8 +51,8 @@ class Loopback:
             except BaseException as error:
                 with lock:
                     failures.append(error)
-                for mailbox in self._mailboxes:
-                    mailbox.put(None)
+                for other in self.networks:
+                    other.cancel(Cancelled("another group of the fleet failed"))
                 raise
 
         with ThreadPoolExecutor(len(self.networks)) as pool:
@@ -91,15 +90,19 @@ class LoopbackNetwork(FrameNetwork):
             self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
         missing = {edge for edge in expected if (round, edge) not in self._early}
         while missing:
+            self.waiting_for = frozenset(sender for sender, _ in missing)
             try:
                 data = self._own.get(timeout=self._timeout)
             except queue.Empty:
-                raise NetworkError(f"round {round}: nothing came on edges {sorted(missing)} in time") from None
+                raise NeighbourLostError(round, self.waiting_for, self._timeout) from None
             if data is None:
-                raise NetworkError("another group of the fleet failed")
+                self._check_open()
+                continue
             frame = decode(data)
-            edge = (frame.sender, frame.receiver)
-            self._early[frame.round, edge] = frame
+            self._early[frame.round, (frame.sender, frame.receiver)] = frame
             if frame.round == round:
-                missing.discard(edge)
+                missing.discard((frame.sender, frame.receiver))
         return {edge: self._early.pop((round, edge)) for edge in expected}
+
+    def _wake(self) -> None:
+        self._own.put(None)

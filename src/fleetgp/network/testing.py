@@ -1,8 +1,10 @@
 """The conformance suite: what every network must do, whatever carries its messages.
 
-`check_network(run, topology)` raises AssertionError at the first difference from a plain reference.
-`run(function)` must call function(network) once per group of hosted agents and return the list of results;
-for `InProcess` that is `lambda function: [function(network)]`.
+`check_network(run, topology)` compares values and ledger with a plain reference; `testing_ends` checks how a network
+ends. Both raise AssertionError at the first difference.
+
+`run(function)` must open a fleet, call function(network) once per group of hosted agents, all groups at the same time,
+and return the list of results; for `InProcess` that is `lambda function: [function(InProcess(topology))]`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.graph import Topology
-from fleetgp.network.base import Cargo, Network
+from fleetgp.network.base import Network
+from fleetgp.network.edges import Cargo
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import Ledger
 
@@ -22,7 +25,7 @@ Run = Callable[[Callable[[Network], Any]], list[Any]]
 
 
 def check_network(run: Run, topology: Topology) -> None:
-    """Run every check, on one topology, through one open network."""
+    """Every verb, several rounds each, against `InProcess` and against the definitions."""
     transcript = run(lambda network: (network.hosted, _transcript(network), network.ledger))
     hosted = [agent for group, _, _ in transcript for agent in group]
     assert sorted(hosted) == list(range(topology.agents)), "the groups must host every agent once"

@@ -50,7 +50,10 @@ class Frame:
 
 
 def phase_number(phase: str) -> int:
-    """A phase's name as the 32-bit number that frames carry."""
+    """A phase's name as the 32-bit number that frames carry: two agents that are out of step notice it.
+
+    So the names of phases are part of the protocol.
+    """
     return zlib.crc32(phase.encode())
 
 
@@ -88,21 +91,21 @@ def encode(frame: Frame) -> bytes:
         chunks.append(np.ascontiguousarray(part.value, dtype="<f8").tobytes())
     data = b"".join(chunks)
     if len(data) > MAX_FRAME_BYTES:
-        raise NetworkError(f"a frame of {len(data)} bytes is over the limit of {MAX_FRAME_BYTES}: send it in pieces")
+        raise NetworkError(f"expected a frame of at most {MAX_FRAME_BYTES} bytes, got {len(data)}: send it in pieces")
     return data
 
 
 def decode(data: bytes) -> Frame:
     """Bytes as a frame, or a NetworkError that says what is wrong; nothing else can come out."""
     if len(data) > MAX_FRAME_BYTES:
-        raise NetworkError(f"a frame of {len(data)} bytes is over the limit of {MAX_FRAME_BYTES}")
+        raise NetworkError(f"expected a frame of at most {MAX_FRAME_BYTES} bytes, got {len(data)}")
     if len(data) < HEADER_BYTES:
-        raise NetworkError(f"a frame has at least {HEADER_BYTES} bytes, but {len(data)} came")
+        raise NetworkError(f"expected a frame of at least {HEADER_BYTES} bytes, got {len(data)}")
     magic, version, _, count, run, epoch, phase, round_, sender, receiver = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise NetworkError(f"not a frame: it starts with {magic!r} instead of {MAGIC!r}")
+        raise NetworkError(f"expected a frame that starts with {MAGIC!r}, got {magic!r}")
     if version != VERSION:
-        raise NetworkError(f"frame version {version} came, but this side speaks version {VERSION}")
+        raise NetworkError(f"expected frame version {VERSION}, got {version}")
     parts, offset = [], HEADER_BYTES
     for _ in range(count):
         part, offset = _decode_part(data, offset)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus import BatchOutcome, maximum, minimum
+from fleetgp.consensus import BatchOutcome, Scope, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
 from fleetgp.network.sound import check_told
@@ -46,7 +46,7 @@ def _are_positions(values: Array, below: int) -> bool:
     return whole and bool(((values >= 0.0) & (values < below)).all())
 
 
-class Selection:
+class Selection(Scope):
     """The agents of every query, as a `Scope` for the consensus algorithms.
 
     participants (M, T) have a say; active (M, T) also holds the bridges between them.

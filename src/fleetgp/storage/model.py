@@ -93,7 +93,7 @@ class Model:
 
 def theta_labels(inputs: Sequence[str]) -> list[str]:
     """The hyperparameters' names, length-scales under the inputs' names."""
-    return [*(f"l_{name}" for name in inputs), *hyperparameter_names(0)]
+    return list(hyperparameter_names(inputs))
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:

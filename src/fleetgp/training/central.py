@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
@@ -21,31 +21,110 @@ REACH = 12.0
 TRUST = 2.0
 #: A predicted gain below this share of the likelihood is rounding: what is left to go is some 1e-4 in log theta.
 ROUNDING = 1e-9
+#: A gradient below this share of the likelihood is rounding.
+ROUNDING_GRADIENT = 1e-6
+#: What L-BFGS-B takes for a value at which the likelihood is infinite; larger than any likelihood.
+INFINITE = 1e100
 
 
 @dataclass(frozen=True)
 class CentralState:
+    """Where the experts stand, all at the same x."""
+
     local: Local
 
 
-class _OutOfRoundsError(Exception):
-    """Raised inside the minimizer to end it."""
+class Pooled:
+    """The likelihoods where the data are at the central node already: nothing is sent."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def __call__(self, x: Array) -> Values:
+        return self.objective(np.tile(x, (len(self.objective.experts), 1)))
 
 
-class CentralTrainer:
-    """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
+class Shared(Pooled):
+    """The likelihoods where the data stay with the agents: theta to every agent, likelihoods and gradients back."""
 
-    A round is one evaluation: theta to every agent, the likelihoods and gradients back. With `share=False`
-    the data are at the centre already and nothing is sent.
+    def __init__(self, objective: Objective, network: Network) -> None:
+        super().__init__(objective)
+        self.network = network
+
+    def __call__(self, x: Array) -> Values:
+        self.network.scatter(x, "hyperparameters")
+        values = super().__call__(x)
+        self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
+        return values
+
+
+class Search:
+    """sum_i l_i(x) and its gradient as L-BFGS-B asks for them, over the gradient's size at the start, since its first
+    step is the gradient itself. It counts evaluations and remembers the best of them.
     """
 
-    def __init__(self, network: Network, objective: Objective, floor: Floor, *, share: bool) -> None:
-        self.network = network
-        self.objective = objective
-        self.floor = floor
-        self.share = share
+    def __init__(
+        self, likelihoods: Pooled, state: CentralState, most: int, record: Callable[[int, CentralState], None]
+    ) -> None:
+        self.likelihoods, self.most, self.record = likelihoods, most, record
+        self.best = state
+        self.total, self.slope = np.inf, np.zeros_like(state.local.x[0])  # of the best
+        self.evaluations = 0
+        self.out_of_rounds = False
+        self.start = state.local.x[0]
+        self.scale = 1.0
+        value, slope = self._evaluated(self.start)
+        if np.isfinite(value):
+            self.scale = max(float(np.abs(slope).max()), 1.0)
+        self._first = self._scaled(value, slope)
 
-    def start(self, x: Array) -> CentralState:
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        if np.array_equal(x, self.start):
+            return self._first
+        if self.evaluations == self.most:
+            self.out_of_rounds = True
+            return self._rising(x)
+        if np.abs(x - self.best.local.x[0]).max() > TRUST:
+            return self._rising(x)  # too far to be worth an evaluation
+        return self._scaled(*self._evaluated(x))
+
+    def stop(self, intermediate_result: OptimizeResult) -> None:
+        """The callback after each iteration of the minimizer, which `StopIteration` ends."""
+        if self.out_of_rounds:
+            raise StopIteration
+
+    def _evaluated(self, x: Array) -> tuple[float, Array]:
+        self.evaluations += 1
+        values = self.likelihoods(x)
+        total, slope = float(values.nll.sum()), values.gradient.sum(axis=0)
+        if total < self.total:
+            self.total, self.slope = total, slope
+            local = replace(self.best.local, x=np.tile(x, (len(values.nll), 1)), values=values)
+            self.best = CentralState(local)
+        self.record(self.evaluations, self.best)
+        return total, slope
+
+    def _scaled(self, value: float, slope: Array) -> tuple[float, Array]:
+        return (value / self.scale, slope / self.scale) if np.isfinite(value) else (INFINITE, np.zeros_like(slope))
+
+    def _rising(self, x: Array) -> tuple[float, Array]:
+        """In place of an evaluation: a bowl around the best x, so steep that the line search comes back close to it."""
+        away = x - self.best.local.x[0]
+        steep = max(float(np.linalg.norm(self.slope)) / (self.scale * TRUST), 1e-6)
+        return self.total / self.scale + steep * float(away @ away), 2.0 * steep * away
+
+
+class CentralMinimizer:
+    """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
+
+    A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.
+    """
+
+    def __init__(self, likelihoods: Pooled, floor: Floor) -> None:
+        self.likelihoods = likelihoods
+        self.floor = floor
+
+    def begin(self, x: Array) -> CentralState:
         nothing = Values(
             np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
         )
@@ -54,59 +133,28 @@ class CentralTrainer:
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
-        best, done, gradient = state, 0, np.array(np.inf)
-        start = state.local.x[0]
-        best_total, slope_at_best = np.inf, np.zeros_like(start)
-        scale = 0.0  # the gradient at the start: the first step of L-BFGS-B is the gradient itself
-        experts = len(state.local.x)
+        search = Search(self.likelihoods, state, rounds, record)
+        bounds = np.stack([self.floor.lifted(search.start - REACH), search.start + REACH], axis=1)
+        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": 1e-15}
+        found = minimize(
+            search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
+        )
+        gradient = np.abs(self.floor.cut(search.best.local.x[0], search.slope)).max()
+        left = gradient if np.isfinite(search.total) else np.inf
+        return Outcome(search.best, search.evaluations, self._judged(search, found, left, tol), np.asarray(left))
 
-        def value_and_gradient(x: Array) -> tuple[float, Array]:
-            nonlocal best, best_total, slope_at_best, done, gradient, scale
-            if first is not None and np.array_equal(x, start):
-                return first
-            if done == rounds:
-                raise _OutOfRoundsError
-            away = x - best.local.x[0]
-            if done and np.abs(away).max() > TRUST:
-                # Too far to be worth an evaluation: a wall, from which the line search comes back by a sensible length.
-                steep = max(float(np.linalg.norm(slope_at_best)) / (scale * TRUST), 1e-6)
-                return best_total / scale + steep * float(away @ away), 2.0 * steep * away
-            done += 1
-            if self.share:
-                self.network.scatter(x, "hyperparameters")
-            values = self.objective(np.tile(x, (experts, 1)))
-            if self.share:
-                self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
-            total = float(values.nll.sum())
-            slope = values.gradient.sum(axis=0)
-            if total < best_total:
-                best_total, slope_at_best = total, slope
-                best = CentralState(replace(state.local, x=np.tile(x, (experts, 1)), values=values))
-                gradient = np.array(np.abs(self.floor.cut(x, slope)).max())
-            record(done, best)
-            if scale == 0.0:
-                scale = max(float(np.abs(slope).max()), 1.0) if np.isfinite(total) else 1.0
-            return (total / scale, slope / scale) if np.isfinite(total) else (1e100, np.zeros_like(x))
-
-        status: Status = "round limit"
-        first: tuple[float, Array] | None = None
-        first = value_and_gradient(start)
-        bounds = np.stack([self.floor.lifted(start - REACH), start + REACH], axis=1)
-        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / scale, "ftol": 1e-15}
-        try:
-            found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        except _OutOfRoundsError:
-            return Outcome(best, done, status, gradient)
-        # L-BFGS also ends when rounding hides any further progress; that is the optimum to rounding only
-        # if hardly any gradient is left, or hardly anything to be gained by following it.
-        away = np.abs(found.x - start)
+    def _judged(self, search: Search, found: OptimizeResult, left: float, tol: float) -> Status:
+        """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly
+        any gradient is left, or hardly anything to be gained by following it.
+        """
+        if search.out_of_rounds:
+            return "round limit"
+        away = np.abs(found.x - search.start)
         away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
-        if not np.isfinite(best.local.values.nll).all() or (away >= REACH - 1e-9).any():
-            status = "diverged"
-        else:
-            size = np.abs(best.local.values.nll).sum()
-            free = self.floor.cut(best.local.x[0], slope_at_best) / scale
-            gain = 0.5 * scale * float(free @ found.hess_inv(free))
-            if gradient <= max(tol, 1e-6 * size) or 0.0 <= gain <= ROUNDING * size:
-                status = "converged"
-        return Outcome(best, done, status, gradient)
+        if not np.isfinite(search.total) or (away >= REACH - 1e-9).any():
+            return "diverged"
+        size = np.abs(search.best.local.values.nll).sum()
+        free = self.floor.cut(search.best.local.x[0], search.slope) / search.scale
+        gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
+        small = left <= max(tol, ROUNDING_GRADIENT * size) or 0.0 <= gain <= ROUNDING * size
+        return "converged" if small else "round limit"

@@ -2,16 +2,26 @@ r"""Decentralized ADMM over the edges of the graph: DEC-c-GP and DEC-apx-GP, eqs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus import Interlude, Maximin, NeighbourRule, Outcome, Watch, WithInterludes, iterate, maximum
+from fleetgp.consensus import (
+    UNWATCHED,
+    Interlude,
+    Maximin,
+    NeighbourRule,
+    OverNeighbours,
+    Watch,
+    WithInterludes,
+    maximum,
+)
 from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.graph import Graph
 from fleetgp.network import Incoming, Network
+from fleetgp.training.admm import Admm
 from fleetgp.training.primal import Local, Primal, Pull
 
 #: How far above critical damping an automatic rho goes.
@@ -32,7 +42,7 @@ class EdgeState:
     stiffness: Array
 
 
-class EdgeTrainer(NeighbourRule[EdgeState]):
+class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
     r"""One round of edge-based ADMM on x = log theta:
 
         p_i <- p_i + rho sum_j (x_i - x_j)
@@ -44,7 +54,7 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
     fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum; at the floor
     of sigma_eps its coordinate may be positive.
 
-    Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wanted`. The
+    Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wishes`. The
     maximum over the fleet rides along with the stopping messages, and all agents change rho in one round.
     """
 
@@ -59,27 +69,23 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         self._degrees = self._edges.degrees[:, None].astype(float)
         self._pace = best_pace(network.topology.union) if rho is None else np.nan
 
-    def start(self, x: Array) -> EdgeState:
+    def begin(self, x: Array) -> EdgeState:
         local = self.primal.start(x)
         rho = np.full(x.shape[1], np.nan if self.rho is None else float(self.rho))
         state = EdgeState(local, np.zeros_like(x), x[self._edges.receivers], rho, np.full(x.shape[1], np.nan))
-        wanted = self._wanted(local)
-        if wanted is None or self.rho is not None:
+        if self.rho is not None:
             return state  # the curvature, if anybody wants it, comes with the first verdict
-        return self.learn(state, maximum(self.network, wanted)[0])
+        wishes = self._wishes(local)
+        agreed = maximum(self.network, np.concatenate(list(wishes.values()), axis=1))[0]
+        return self.learn(state, dict(zip(wishes, np.split(agreed, len(wishes)), strict=True)))
 
-    def run(
-        self, state: EdgeState, *, rounds: int, tol: float, record: Callable[[int, EdgeState], None]
-    ) -> Outcome[EdgeState]:
-        """Iterate to agreement and stationarity within tol; with tol = 0 for exactly `rounds` rounds."""
+    def rounds(self, tol: float) -> OverNeighbours[EdgeState]:
         watching = tol > 0 or self.rho is None
-        stopping = Maximin(self.network.diameter, tol, relative=False) if watching else None
+        stopping = Maximin(self.network.diameter, tol, relative=False) if watching else UNWATCHED
         rule = self if self.interlude is None else WithInterludes(self, self.interlude)
-        outcome = iterate(rule, state, self.network, rounds=rounds, stopping=stopping, record=record)
-        broken = not np.isfinite(outcome.state.local.values.nll).all()
-        return replace(outcome, status="diverged") if broken else outcome
+        return OverNeighbours(rule, self.network, stopping)
 
-    # ---- the rule that the consensus driver runs ------------------------------------------------------
+    # ---- the rule that the driver runs ----------------------------------------------------------------
 
     def message(self, state: EdgeState) -> Array:
         return state.local.x
@@ -104,29 +110,30 @@ class EdgeTrainer(NeighbourRule[EdgeState]):
         distance = self.primal.floor.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
         left = np.abs(distance).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
-        return Watch(state.local.x, left, self._wanted(state.local))
+        return Watch(state.local.x, left, self._wishes(state.local))
 
-    def learn(self, state: EdgeState, largest: Array) -> EdgeState:
+    def learn(self, state: EdgeState, largest: Mapping[str, Array]) -> EdgeState:
         """Take in the fleet's curvature; renew an automatic rho where it has moved by more than a factor of two."""
-        stiffness, wanted = np.split(largest, 2)
-        stiffness = np.where(stiffness > 0.0, stiffness, np.nan)
-        if self.rho is not None:
-            return replace(state, stiffness=stiffness)
+        if "stiffness" in largest:
+            state = replace(state, stiffness=largest["stiffness"])
+        if "rho" not in largest:
+            return state
+        wanted = largest["rho"]
         kept = (wanted <= 2.0 * state.rho) & (wanted >= 0.5 * state.rho)
         kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # somebody diverges: that is judged, not followed
-        return replace(state, stiffness=stiffness, rho=np.where(kept, state.rho, wanted))
+        return replace(state, rho=np.where(kept, state.rho, wanted))
 
-    def _wanted(self, local: Local) -> Array | None:
-        """(A, 2P): the curvature, and the rho an agent would have: at the best pace where its likelihood is
-        convex, and enough to outweigh it where it is not. None if nothing is measured and rho is given; a curvature
-        of 0 where only that is not measured.
+    def _wishes(self, local: Local) -> dict[str, Array]:
+        """Of which the fleet's maxima are agreed, each (A, P): stiffness, the curvature, where it is measured; and,
+        where none is given, the rho an agent would have: at the best pace where its likelihood is convex, and enough
+        to outweigh it where it is not.
         """
-        if self.rho is not None and not self.primal.measures:
-            return None
         stiffness = np.diagonal(local.curvature.matrix, axis1=1, axis2=2)
-        outweigh = self.primal.convexify * local.curvature.concavity / np.maximum(2.0 * self._degrees, 1.0)
-        known = stiffness if self.primal.measures else np.zeros_like(stiffness)
-        return np.concatenate([known, np.maximum(self._pace * stiffness, outweigh)], axis=1)
+        wishes = {"stiffness": stiffness} if self.primal.measures else {}
+        if self.rho is None:
+            outweigh = self.primal.convexify * local.curvature.concavity / np.maximum(2.0 * self._degrees, 1.0)
+            wishes["rho"] = np.maximum(self._pace * stiffness, outweigh)
+        return wishes
 
 
 def _in_range(local: Local, before: Local) -> Local:

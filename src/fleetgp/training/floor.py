@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,3 @@ class Floor:
         cut = step.copy()
         cut[..., -1] = np.minimum(step[..., -1], x[..., -1] - self.log)
         return cut
-
-
-def check_noise_floor(value: object) -> float:
-    """The option noise_floor, or one clear error."""
-    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not numeric or not 0.0 <= float(value) < 1.0:  # type: ignore[arg-type]
-        raise InputError(
-            f"noise_floor: expected a number of at least 0 and below 1, got {value!r}: it is in units of the "
-            "observations' deviation; 0 switches it off"
-        )
-    return float(value)  # type: ignore[arg-type]

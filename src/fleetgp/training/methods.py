@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetgp.errors import unknown_name
+from fleetgp.errors import InputError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,13 @@ class TrainingMethod:
 
     meet: "pool" (all data at one node), "minimize" (one minimization at a central node), "server" (ADMM with
     a central node) or "edges" (ADMM over the graph).
+    options: of the options that only some methods have, its own.
     """
 
     name: str
     meet: Literal["pool", "minimize", "server", "edges"]
     step: Literal["none", "nested", "linearized"] = "none"
+    options: tuple[str, ...] = ()
     augmented: bool = False
 
     @property
@@ -27,46 +29,39 @@ class TrainingMethod:
         return self.meet == "edges"
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """Of the options that only some methods have, its own.
-
-        >>> training_method("dec-apx-gp").options, training_method("full-gp").options
-        (('rho', 'kappa'), ())
-        """
-        if self.step == "nested":
-            return ("rho", "nested", "step", "nested_iterations")
-        if self.step == "linearized":
-            return ("rho", "kappa" if self.decentralized else "lipschitz")
-        return ()
+    def stepwise(self) -> bool:
+        """Whether it goes round by round, so that a caller can take one step of it."""
+        return self.meet in ("server", "edges")
 
 
+_NESTED = ("rho", "nested", "step", "nested_iterations")
 _ROWS = (
     TrainingMethod("full-gp", "pool"),
     TrainingMethod("fact-gp", "minimize"),
     TrainingMethod("g-fact-gp", "minimize", augmented=True),
-    TrainingMethod("c-gp", "server", "nested"),
-    TrainingMethod("apx-gp", "server", "linearized"),
-    TrainingMethod("gapx-gp", "server", "linearized", augmented=True),
-    TrainingMethod("dec-c-gp", "edges", "nested"),
-    TrainingMethod("dec-apx-gp", "edges", "linearized"),
-    TrainingMethod("dec-gapx-gp", "edges", "linearized", augmented=True),
+    TrainingMethod("c-gp", "server", "nested", _NESTED),
+    TrainingMethod("apx-gp", "server", "linearized", ("rho", "lipschitz")),
+    TrainingMethod("gapx-gp", "server", "linearized", ("rho", "lipschitz"), augmented=True),
+    TrainingMethod("dec-c-gp", "edges", "nested", _NESTED),
+    TrainingMethod("dec-apx-gp", "edges", "linearized", ("rho", "kappa")),
+    TrainingMethod("dec-gapx-gp", "edges", "linearized", ("rho", "kappa"), augmented=True),
 )
 METHODS = {row.name: row for row in _ROWS}
 TRAINING_METHODS: tuple[str, ...] = tuple(METHODS)
 
 
-def about_unused(method: TrainingMethod, given: Iterable[str]) -> str:
-    """Which of the options that were given the method does not have, and which methods have them; empty if none.
+def check_options(method: TrainingMethod, given: Iterable[str], spelled: Callable[[str], str] = str) -> None:
+    """Refuse options that the method does not have. spelled: how the caller writes an option's name.
 
-    >>> about_unused(METHODS["full-gp"], ["kappa"])
-    'full-gp has no kappa, which is ignored: it is an option of dec-apx-gp, dec-gapx-gp'
+    >>> check_options(METHODS["dec-apx-gp"], ["rho", "step"])
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: dec-apx-gp has no option step: methods with step: c-gp, dec-c-gp
     """
-    told = []
     for name in given:
         if name not in method.options:
             having = ", ".join(row.name for row in _ROWS if name in row.options)
-            told.append(f"{method.name} has no {name}, which is ignored: it is an option of {having}")
-    return "; ".join(told)
+            option = spelled(name)
+            raise InputError(f"{method.name} has no option {option}: methods with {option}: {having}")
 
 
 def training_method(name: str) -> TrainingMethod:

@@ -14,9 +14,9 @@ from fleetgp.gp.expert import Expert, evaluate
 
 @dataclass(frozen=True)
 class Values:
-    """nll (A,), its log-gradient (A, P), the jitter used (A,). A failed agent has nll = inf.
+    """The likelihoods at one log theta per agent: nll (A,), its log-gradient (A, P); a failed agent has nll = inf.
 
-    moments: (A,) whether the moments engine evaluated it; else the dense one.
+    jitter: (A,) what it took to factorize.  moments: (A,) whether the moments engine evaluated it; else the dense one.
     """
 
     nll: Array
@@ -24,12 +24,17 @@ class Values:
     jitter: Array
     moments: BoolArray
 
+    @property
+    def engine(self) -> list[str]:
+        """What evaluated each agent."""
+        return ["moments" if taken else "dense" for taken in self.moments]
+
     def replaced(self, where: BoolArray, other: Values) -> Values:
         """These values, with the agents in `where` taken from `other`."""
         return Values(
             np.where(where, other.nll, self.nll),
             np.where(where[:, None], other.gradient, self.gradient),
-            np.maximum(self.jitter, np.where(where, other.jitter, 0.0)),
+            np.where(where, other.jitter, self.jitter),
             np.where(where, other.moments, self.moments),
         )
 

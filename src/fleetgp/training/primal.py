@@ -85,7 +85,15 @@ class Primal(Protocol):
 
     def start(self, x: Array) -> Local: ...
 
+    def anchored(self, local: Local, x: Array) -> Local:
+        """Where the step's model stands if the others ask for one around x."""
+        ...
+
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local: ...
+
+    def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
+        """(A,) how far from its solution, in log theta, a local problem of this slope was left."""
+        ...
 
 
 class Nested:
@@ -117,6 +125,14 @@ class Nested:
     @property
     def measures(self) -> bool:
         return self.step_size is None
+
+    def anchored(self, local: Local, x: Array) -> Local:
+        """It follows the likelihood itself, from where the agent stands."""
+        return local
+
+    def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
+        """The paper's gradient descent may stop far from the solution."""
+        return np.asarray(np.abs(self.floor.cut(local.x, slope / weight)).max(axis=1))
 
     def _kept(self, local: Local) -> Local:
         return remeasured(self.objective, local) if self.measures else local
@@ -192,6 +208,13 @@ class Linearized:
         if self.kappa is None:
             return remeasured(self.objective, Local(x, values, Curvature.constant(1.0, x)))
         return Local(x, values, Curvature.constant(self.kappa, x))
+
+    def anchored(self, local: Local, x: Array) -> Local:
+        return replace(local, x=x, values=self.objective(x))
+
+    def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
+        """Its model is minimized in closed form."""
+        return np.zeros(len(local.x))
 
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
         gradient = anchor.values.gradient + pull.gradient(anchor.x)

@@ -2,30 +2,34 @@ r"""ADMM with a central node: c-GP, apx-GP and gapx-GP, eqs. (cadmm), (apxadmm).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import Outcome, Status
+from fleetgp.consensus import UNWATCHED, Running, Verdict
 from fleetgp.network import Network
-from fleetgp.training.primal import Local, Nested, Primal, Pull
+from fleetgp.training.admm import Admm
+from fleetgp.training.primal import Local, Primal, Pull
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """Local state (A, ..), duals psi (A, P), the last z (A, P), rho and the fleet's curvature (P,), gaps (A,)."""
+    """Local state (A, ..), duals psi (A, P), the last z (A, P), rho and the fleet's curvature (P,).
+
+    mean: (P,) of x_i + psi_i / rho over the fleet, at the central node.  rounds: so far.
+    """
 
     local: Local
     dual: Array
     centre: Array
     rho: Array
     stiffness: Array
-    gap: Array
+    mean: Array
+    rounds: int = 0
 
 
-class ServerTrainer:
+class ServerAdmm(Admm[ServerState]):
     r"""One round of consensus ADMM on x = log theta:
 
         z     <- mean_i (x_i + psi_i / rho), at or above the floor   (central node)
@@ -42,52 +46,43 @@ class ServerTrainer:
         self.primal = primal
         self.rho = rho
 
-    def start(self, x: Array) -> ServerState:
+    def begin(self, x: Array) -> ServerState:
         local = self.primal.start(x)
         rho = np.full(x.shape[1], np.nan if self.rho is None else float(self.rho))
-        state = ServerState(local, np.zeros_like(x), x, rho, np.ones(x.shape[1]), np.full(len(x), np.inf))
-        return self._retuned(state) if self.rho is None else state
+        state = ServerState(local, np.zeros_like(x), x, rho, np.ones(x.shape[1]), np.full(x.shape[1], np.nan))
+        return self.gathered(self._retuned(state), np.full(len(x), np.inf))[0]
 
-    def run(
-        self, state: ServerState, *, rounds: int, tol: float, record: Callable[[int, ServerState], None]
-    ) -> Outcome[ServerState]:
-        for done in range(rounds + 1):
-            sent = self.network.gather(
-                {"hyperparameters": state.local.x + state.dual / state.rho, "stopping": state.gap}
-            )
-            left = np.max(sent["stopping"])
-            status = _judged(float(left), tol, done, rounds)
-            if status is not None:
-                return Outcome(state, done, status, np.asarray(left))
-            state = self._answered(state, np.mean(sent["hyperparameters"], axis=0))
-            record(done + 1, state)
-            if self.rho is None and done & (done + 1) == 0:  # after 1, 2, 4, 8, .. rounds
-                state = self._retuned(state)
-        raise AssertionError("the last gather always ends the run")
+    def rounds(self, tol: float) -> ServerRounds:
+        return ServerRounds(self, tol)
 
-    def _answered(self, state: ServerState, mean: Array) -> ServerState:
-        z = self.network.scatter(self.primal.floor.lifted(mean), "hyperparameters")
-        everyone = np.ones(len(z), dtype=bool)
-        anchor = state.local
-        if not isinstance(self.primal, Nested):
-            anchor = replace(state.local, x=z, values=self.primal.objective(z))
+    def answered(self, state: ServerState) -> tuple[ServerState, Array]:
+        """The central node answers with z and every agent takes its step; the new state, and its gaps (A,)."""
+        z = self.network.scatter(self.primal.floor.lifted(state.mean), "hyperparameters")
         pull = Pull(state.dual, z, np.broadcast_to(state.rho, z.shape))
-        local = self.primal.step(state.local, anchor, pull, everyone)
+        local = self.primal.step(state.local, self.primal.anchored(state.local, z), pull, np.ones(len(z), dtype=bool))
         away = local.x - z
         dual = state.dual + state.rho * away
-        gap = np.sqrt((away**2).sum(axis=1))
         slope = local.values.gradient + dual
+        gap = np.sqrt((away**2).sum(axis=1))
         if self.rho is None:
             gap = np.maximum(gap, np.abs(self.primal.floor.cut(local.x, slope / state.stiffness)).max(axis=1))
             gap = np.maximum(gap, np.abs(state.rho * (z - state.centre) / state.stiffness).max(axis=1))
-        elif isinstance(self.primal, Nested):
-            # The paper's gradient descent may not have solved its problem: then nothing has converged.
-            gap = np.maximum(gap, np.abs(self.primal.floor.cut(local.x, slope / state.rho)).max(axis=1))
+        else:
+            gap = np.maximum(gap, self.primal.unsolved(local, slope, state.rho))
         gap = np.where(np.isfinite(local.values.nll), gap, np.nan)
-        return replace(state, local=local, dual=dual, centre=z, gap=gap)
+        state = replace(state, local=local, dual=dual, centre=z, rounds=state.rounds + 1)
+        due = state.rounds & (state.rounds - 1) == 0  # after 1, 2, 4, 8, .. rounds
+        return self._retuned(state) if due else state, gap
+
+    def gathered(self, state: ServerState, gap: Array) -> tuple[ServerState, float]:
+        """Tell the central node where the agents stand, and how far from agreement; it knows the largest gap."""
+        told = self.network.gather({"hyperparameters": state.local.x + state.dual / state.rho, "stopping": gap})
+        return replace(state, mean=np.mean(told["hyperparameters"], axis=0)), float(np.max(told["stopping"]))
 
     def _retuned(self, state: ServerState) -> ServerState:
-        """rho: the mean curvature of the fleet, or what outweighs its largest concavity, per hyperparameter."""
+        """An automatic rho: the fleet's mean curvature, or what outweighs its largest concavity, per hyperparameter."""
+        if self.rho is not None:
+            return state
         curvature = state.local.curvature
         stiffness = np.diagonal(curvature.matrix, axis1=1, axis2=2)
         sent = self.network.gather({"statistics": np.stack([stiffness, curvature.concavity], axis=1)})
@@ -98,9 +93,18 @@ class ServerTrainer:
         return replace(state, stiffness=told[0], rho=np.where(kept, state.rho, told[1]))
 
 
-def _judged(left: float, tol: float, done: int, rounds: int) -> Status | None:
-    if np.isnan(left):
-        return "diverged"
-    if left < tol and done > 0:
-        return "converged"
-    return "round limit" if done == rounds else None
+class ServerRounds:
+    """Rounds of ADMM with a central node, which judges every one of them: its verdict is about the state itself."""
+
+    def __init__(self, admm: ServerAdmm, tol: float) -> None:
+        self.admm, self.tol = admm, tol
+
+    def start(self, state: ServerState) -> Running[ServerState]:
+        return Running(state, state, UNWATCHED)
+
+    def step(self, running: Running[ServerState]) -> tuple[Running[ServerState], Verdict | None]:
+        state, left = self.admm.gathered(*self.admm.answered(running.state))
+        return self.start(state), Verdict(np.full(1, left), self.tol)
+
+    def over(self, running: Running[ServerState], verdict: Verdict) -> bool:
+        return verdict.status != "round limit"

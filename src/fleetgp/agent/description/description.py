@@ -97,21 +97,9 @@ class Description:
         return None if theta0 is None else np.log(np.atleast_2d(np.array(theta0, dtype=float)))
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
-        part = self.training
-        return TrainingOptions(
-            starts=starts,
-            rounds=part.rounds,
-            tol=part.tol,
-            rho=part.rho,
-            kappa=part.kappa,
-            nested=part.nested,
-            step=part.step,
-            nested_iterations=part.nested_iterations,
-            seed=self.seed,
-            normalize=self.normalize,
-            engine=part.engine,
-            noise_floor=part.noise_floor,
-        )
+        """The file's options, for whichever method trains."""
+        given = self.training.model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
+        return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
 
     def prediction_options(self) -> PredictionOptions:
         part = self.prediction

@@ -45,7 +45,9 @@ class AgentPart(_Part):
 
 
 class TrainingPart(_Part):
-    """Options of training, as `Fleet.train` has them, and when to train again.
+    """Options of training, as in `TrainingOptions` but in a fleet without a central node, and when to train again.
+
+    The options are for all methods that this fleet will train with: each takes those that it has.
 
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """

@@ -1,25 +1,21 @@
 """Data on a box as a weighted Chebyshev grid, and sums over them of the functions of a basis.
 
 A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one weight a
-node: the data are read once, and the grid stands for them afterwards.
+node: the data are read once (`sums.py`), and the grid stands for them afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.chebyshev import interpolation, nodes, polynomials, to_nodes
-
-#: The largest weighted grid, in nodes: 32 MB.
-LARGEST_GRID = 4_000_000
-#: How many observations a pass takes at a time: their polynomials stay in cache.
-CHUNK = 1024
+from fleetgp.gp.chebyshev import nodes, to_nodes
+from fleetgp.gp.moments.sums import ChebyshevSums
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Moments:
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.uniform(0, 3, (500, 1)), rng.standard_normal(500)
-    >>> m = Moments.of(Box.around(x), (9,), x, y)
+    >>> m = Moments.of(ChebyshevSums(x, y), (9,))
     >>> grid = m.box.centre + m.box.half * nodes(9)
     >>> bool(abs(m.weights @ grid**8 - (x**8).sum()) < 1e-9 * (x**8).sum())
     True
@@ -44,58 +40,16 @@ class Moments:
     count: int
 
     @classmethod
-    def of(cls, box: Box, sizes: Sequence[int], inputs: Array, observations: Array) -> Moments:
-        """One pass over the data."""
-        weights, responses = _gridded(box.positions(inputs), (np.ones(len(inputs)), observations), sizes)
-        return cls(box, weights, responses, float(observations @ observations), len(observations))
+    def of(cls, data: ChebyshevSums, sizes: Sequence[int]) -> Moments:
+        """On a grid of these sizes."""
+        maps = [to_nodes(size).T for size in sizes]
+        weights, responses = (contract(sums, maps) for sums in data.up_to(sizes))
+        y = data.observations
+        return cls(data.box, weights, responses, float(y @ y), len(y))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return self.weights.shape
-
-    def __add__(self, other: Moments) -> Moments:
-        """The moments of the union of two data sets on the same box and grid."""
-        if self.sizes != other.sizes or not np.array_equal(
-            [self.box.centre, self.box.half], [other.box.centre, other.box.half]
-        ):
-            raise ValueError("moments can be added on the same box and grid only: move one first")
-        return Moments(
-            self.box,
-            self.weights + other.weights,
-            self.responses + other.responses,
-            self.squares + other.squares,
-            self.count + other.count,
-        )
-
-    def coarser(self, sizes: Sequence[int]) -> Moments:
-        """The same moments on a coarser grid: exact for polynomials of its degree."""
-        if tuple(sizes) == self.sizes:
-            return self
-        maps = [interpolation(coarse, fine) for coarse, fine in zip(sizes, self.sizes, strict=True)]
-        return replace(self, weights=contract(self.weights, maps), responses=contract(self.responses, maps))
-
-    def moved(self, box: Box) -> Moments:
-        """The same moments on a box that encloses this one: the grid is data like any other."""
-        axes = np.meshgrid(*(nodes(size) for size in self.sizes), indexing="ij")
-        points = self.box.centre + self.box.half * np.stack([axis.ravel() for axis in axes], axis=1)
-        grids = _gridded(box.positions(points), (self.weights.ravel(), self.responses.ravel()), self.sizes)
-        return replace(self, box=box, weights=grids[0], responses=grids[1])
-
-
-def _gridded(positions: Array, values: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
-    """sum_n value_n f(t_n) as weights on the nodes, for each of some values (N,)."""
-    sums = [np.zeros(tuple(sizes)) for _ in values]
-    rest = int(np.prod(sizes[1:], dtype=np.int64))
-    step = max(16, min(CHUNK, LARGEST_GRID // rest))
-    for start in range(0, len(positions), step):
-        part = slice(start, start + step)
-        tables = [polynomials(positions[part, d], size) for d, size in enumerate(sizes)]
-        product = np.ones((1, tables[0].shape[1]))
-        for table in tables[1:]:
-            product = (product[:, None, :] * table[None, :, :]).reshape(-1, table.shape[1])
-        for total, value in zip(sums, values, strict=True):
-            total += ((tables[0] * value[part]) @ product.T).reshape(total.shape)
-    return [contract(total, [to_nodes(size).T for size in sizes]) for total in sums]
 
 
 def contract(tensor: Array, matrices: Sequence[Array]) -> Array:

@@ -7,64 +7,19 @@ neighbours tell each other about themselves.
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network.frames import Edge
-from fleetgp.network.wire import Frame, decode
+from fleetgp.network.wire import decode
 from fleetgp.network.zenoh.door import Door
+from fleetgp.network.zenoh.mail import Arrivals, Arrived, Departures
 from fleetgp.network.zenoh.session import Security, address_of, is_local, open_session, peer_settings, prefix_of
-
-#: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.
-WAITING = 512 * 2**20
-#: Epochs that have not begun here, of which one neighbour may have sent frames already.
-EARLY = 4
-#: Finished epochs whose last frames are kept for a neighbour that lacks one.
-KEPT_EPOCHS = 3
-
-
-class EpochOverError(NetworkError):
-    """The epoch ended for all its members, whatever its algorithm still waits for."""
-
-
-class Mail:
-    """One epoch's frames, in the order in which they came. Closing it wakes whoever waits."""
-
-    def __init__(self, frames: Iterable[tuple[Edge, Frame, int]] = ()) -> None:
-        self._queue: queue.SimpleQueue[tuple[Edge, Frame, int] | None] = queue.SimpleQueue()
-        self._why = ""
-        for item in frames:
-            self._queue.put(item)
-
-    def put(self, edge: Edge, frame: Frame, size: int) -> None:
-        self._queue.put((edge, frame, size))
-
-    def check(self) -> None:
-        """Raise, if it is closed."""
-        if self._why:
-            raise EpochOverError(self._why)
-
-    def get(self, seconds: float) -> tuple[Edge, Frame, int] | None:
-        """The next frame with its edge (sender, receiver) and size, or None if none came in time."""
-        self.check()
-        try:
-            item = self._queue.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            return None
-        if item is None:
-            raise EpochOverError(self._why)
-        return item
-
-    def close(self, why: str) -> None:
-        self._why = why
-        self._queue.put(None)
 
 
 class Links:
@@ -77,8 +32,9 @@ class Links:
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     longest_hello: in bytes; what is longer is dropped unread.
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch): called from Zenoh's threads; must be short.
+    arrivals, departures: the frames that came, and the last ones that were sent.
     dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: in hellos.
-    resent: frames.
+    resent: frames that were sent again.
     """
 
     def __init__(
@@ -101,45 +57,40 @@ class Links:
         self.dropped: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
         self.resent = self.told = 0
+        self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
-        self._hello, self._on_early = hello, early
-        self._claimed: dict[int, Mail] = {}
-        self._early: OrderedDict[tuple[int, int], list[tuple[Edge, Frame, int]]] = OrderedDict()
-        self._over: deque[int] = deque(maxlen=1000)
-        self._booked: Counter[tuple[int, int]] = Counter()
-        self._kept: OrderedDict[int, dict[Edge, list[tuple[int, bytes]]]] = OrderedDict()
-        self._changed = changed
-        self._lock = threading.Lock()
-        missing = sorted({neighbour for _, neighbour in edges} - set(endpoints))
+        self._changed, self._hello, self._early = changed, hello, early
+        self._subscribers: dict[Edge, Any] = {}
+        self._frames: dict[Edge, Any] = {}
+        self._hellos: dict[Edge, Any] = {}
+        self._listeners: dict[Edge, Any] = {}
+        settings = self._settings(listen, endpoints, lease, security)
+        self._door: Door | None = None
+        with ExitStack() as undo:  # what was opened is closed again where the rest fails
+            if listen.startswith("tls/"):
+                self._door = Door(*address_of(listen), self.dropped)
+                undo.callback(self._door.close)
+                settings["listen"]["endpoints"] = [f"tls/127.0.0.1:{self._door.inner}"]
+            self.session = open_session(settings, f"no session on {listen}")
+            undo.callback(self.close)
+            for edge in self.edges:
+                self._declare(*edge)
+            undo.pop_all()
+
+    def _settings(
+        self, listen: str, endpoints: Mapping[int, str], lease: float, security: Security | None
+    ) -> dict[str, Any]:
+        missing = sorted({neighbour for _, neighbour in self.edges} - set(endpoints))
         if missing:
-            raise InputError(f"endpoints must name every neighbour, but those of {missing} are missing")
-        connect = [endpoints[neighbour] for _, neighbour in edges]
+            raise InputError(f"expected the endpoint of every neighbour, got none for {missing}")
+        connect = [endpoints[neighbour] for _, neighbour in self.edges]
         if security is None and not all(is_local(end) for end in (listen, *connect)):
             raise InputError("outside of this machine agents need certificates: give security, and tls/ endpoints")
         settings = peer_settings(listen, connect, lease)
         if security is not None:
             settings["transport"]["link"]["tls"] = security.tls
-            settings["access_control"] = security.access(self.hosted, self.edges, run)
-        self._door: Door | None = None
-        if listen.startswith("tls/"):
-            self._door = Door(*address_of(listen), self.dropped)
-            settings["listen"]["endpoints"] = [f"tls/127.0.0.1:{self._door.inner}"]
-        try:
-            self.session = open_session(settings, f"no session on {listen}")
-        except BaseException:
-            if self._door is not None:
-                self._door.close()
-            raise
-        try:
-            self._subscribers: dict[Edge, Any] = {}
-            self._frames: dict[Edge, Any] = {}
-            self._hellos: dict[Edge, Any] = {}
-            self._listeners: dict[Edge, Any] = {}
-            for edge in self.edges:
-                self._declare(*edge)
-        except BaseException:
-            self.close()
-            raise
+            settings["access_control"] = security.access(self.hosted, self.edges, self.run)
+        return settings
 
     @classmethod
     def along(cls, topology: Topology, hosted: Sequence[int], **options: Any) -> Links:
@@ -172,50 +123,37 @@ class Links:
                 raise NetworkError(f"agent {names} did not answer within {seconds:g} s: is it running, and reachable?")
             time.sleep(0.01)
 
-    # ---- receiving ------------------------------------------------------------------------------------
-
-    def claim(self, epoch: int) -> Mail:
-        """The frames of an epoch: those that came early, and all that will come."""
-        with self._lock:
-            early = [key for key in self._early if key[0] == epoch]
-            mail = Mail(item for key in early for item in self._early.pop(key))
-            self._claimed[epoch] = mail
-            return mail
-
-    def retire(self, epoch: int, sent: dict[Edge, list[tuple[int, bytes]]]) -> None:
-        """The epoch is over: its frames come late from now on. sent: the last frames, if a neighbour lacks one."""
-        with self._lock:
-            self._claimed.pop(epoch, None)
-            self._over.append(epoch)
-            for key in [key for key in self._booked if key[0] == epoch]:
-                del self._booked[key]
-            self._kept[epoch] = sent
-            while len(self._kept) > KEPT_EPOCHS:
-                self._kept.popitem(last=False)
-
     def send_again(self, own: int, neighbour: int, epoch: int, round: int) -> None:
-        """A frame of an epoch that is over here, to a neighbour that still waits for it."""
-        with self._lock:
-            frames = self._kept.get(epoch, {}).get((own, neighbour), [])
-        for number, data in frames:
-            if number == round:
-                self.resent += 1
-                self.send(own, neighbour, data)
+        """A frame of an epoch, to a neighbour that lacks it; nothing, if it was never sent or is not kept any more."""
+        frame = self.departures.find(epoch, (own, neighbour), round)
+        if frame is not None:
+            self.resent += 1
+            self.send(own, neighbour, frame)
 
-    def came_early(self, epoch: int) -> bool:
-        """Whether frames of an epoch came that has not begun here."""
-        return any(key[0] == epoch for key in list(self._early))
-
-    def consumed(self, epoch: int, sender: int, size: int) -> None:
-        with self._lock:
-            if (epoch, sender) in self._booked:
-                self._booked[epoch, sender] -= size
+    # ---- receiving ------------------------------------------------------------------------------------
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] += 1
 
-    def _frame_came(self, key: str, data: bytes) -> None:
-        receiver, sender = (int(part) for part in key.split("/")[2:4])
+    def _arrived(self, sample: Any) -> None:
+        try:
+            data = bytes(sample.payload)
+            _, _, own, neighbour, what = str(sample.key_expr).split("/")
+            edge = (int(own), int(neighbour))
+        except ValueError:
+            self.drop("malformed")
+            return
+        if edge not in self.edges:
+            self.drop("impostor")
+        elif what == "frame":
+            self._frame_arrived(*edge, data)
+        elif what == "hello" and len(data) <= self._longest_hello:
+            if self._hello is not None:
+                self._hello(*edge, data)
+        else:
+            self.drop("malformed")
+
+    def _frame_arrived(self, own: int, neighbour: int, data: bytes) -> None:
         try:
             frame = decode(data)
         except NetworkError:
@@ -223,44 +161,8 @@ class Links:
             return
         if frame.run != self.run:
             self.drop("foreign")
-            return
-        item = ((sender, receiver), frame, len(data))
-        with self._lock:
-            mail = self._claimed.get(frame.epoch)
-            if mail is None and frame.epoch in self._over:
-                self.drop("late")
-                return
-            if len(data) + sum(size for key, size in self._booked.items() if key[1] == sender) > WAITING:
-                self.drop("flooded")
-                return
-            self._booked[frame.epoch, sender] += len(data)
-            if mail is not None:
-                mail.put(*item)
-                return
-            self._early.setdefault((frame.epoch, sender), []).append(item)
-            kept = [early for early in self._early if early[1] == sender]
-            if len(kept) > EARLY:
-                self.dropped["late"] += len(self._early.pop(kept[0]))
-                self._booked.pop(kept[0], None)
-        if self._on_early is not None:
-            self._on_early(frame.epoch)
-
-    def _arrived(self, sample: Any) -> None:
-        try:
-            key = str(sample.key_expr)
-            data = bytes(sample.payload)
-            _, _, receiver, sender, what = key.split("/")
-            if (int(receiver), int(sender)) not in self.edges:
-                self.drop("impostor")
-            elif what == "frame":
-                self._frame_came(key, data)
-            elif what == "hello" and len(data) <= self._longest_hello:
-                if self._hello is not None:
-                    self._hello(int(receiver), int(sender), data)
-            else:
-                self.drop("malformed")
-        except ValueError:
-            self.drop("malformed")
+        elif self.arrivals.take(Arrived((neighbour, own), frame, len(data))) and self._early is not None:
+            self._early(frame.epoch)
 
     # ---- the session ----------------------------------------------------------------------------------
 

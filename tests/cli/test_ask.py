@@ -66,7 +66,7 @@ def test_where_no_answer_can_be_put_is_found_before_asking(
     write_example(tmp_path / "fleet.toml", 2)
     done = run("ask", "fleet.toml", "points.csv", "--agent", "boat1", "--out", place)
     assert done.exit_code == 2
-    assert "cannot be written" in done.stderr or "a folder was expected" in done.stderr
+    assert "cannot be written" in done.stderr or "expected a folder, got a file" in done.stderr
 
 
 @pytest.mark.parametrize("command", [("ask", "points.csv", "--out", "a.csv"), ("observe", "points.csv"), ("retrain",)])

@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from fleetgp.cli.options import Json, Quiet, four_sides
 from fleetgp.cli.output import bold, emit
-from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.files import check_writable, whole
 from fleetgp.io import download_mur, load_sst
 from fleetgp.io.erddap import SERVER
@@ -60,7 +59,3 @@ def download(
         f"The file is {bold(path)}.",
         as_json=as_json,
     )
-
-
-def register(app: typer.Typer) -> None:
-    app.command(cls=VariadicCommand)(download)

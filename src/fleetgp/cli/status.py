@@ -1,4 +1,4 @@
-"""How a fleet stands, for a terminal of 80 columns: one line an agent, and below what needs more words."""
+"""fleetgp status: a line per agent, for a terminal of 80 columns, and below what needs more words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,36 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from fleetgp.cli.output import plain_table
+from fleetgp.cli.options import FILE, Json
+from fleetgp.cli.output import emit, plain_table, warn
+from fleetgp.cli.running import ask_all, description_of
+from fleetgp.errors import NetworkError
+from fleetgp.gp.hyperparameters import names
 from fleetgp.units import readable_bytes
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
+
+
+def status(file: FILE, as_json: Json = False) -> None:
+    """Show every agent that can be reached: what it does, what it estimates, whom it hears, what it sent.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp status fleet.toml[/cyan]
+    """
+    description = description_of(file)
+    from fleetgp.operator.resilience import split_by, split_warning
+
+    told = ask_all(description)
+    cuts = split_by(description)
+    facts = {"fleet": description.name, "digest": description.digest, "agents": told, "splitting_agents": cuts}
+    emit(facts, *standing(description, told), as_json=as_json)
+    if cuts and not as_json:
+        warn(split_warning(cuts))
+    if not any("agent" in state for state in told.values()):
+        errors = [state["error"] for state in told.values() if "cannot be reached" not in state["error"]]
+        raise NetworkError(errors[0] if errors else f"no agent of {file} can be reached: are they running?")
 
 
 def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[str | Table]:
@@ -36,20 +61,15 @@ def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[
     return [table, *_estimates(description, told), *notes]
 
 
-def names_of(description: Description) -> list[str]:
-    """The hyperparameters' names, length-scales under the inputs' names."""
-    return [*(f"l_{name}" for name in description.inputs), "sigma_f", "sigma_eps"]
-
-
 def _estimates(description: Description, told: dict[str, dict[str, Any]]) -> list[str]:
     """The hyperparameters, once for all agents that have the same four digits."""
     holders: dict[str, list[str]] = {}
     for name, state in told.items():
         if state.get("theta"):
-            values = zip(names_of(description), state["theta"].values(), strict=True)
+            values = zip(names(description.inputs), state["theta"].values(), strict=True)
             holders.setdefault(", ".join(f"{label} {value:.4g}" for label, value in values), []).append(name)
     everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(told)
-    return [f"{'All agents' if everybody else ', '.join(names)}: {escape(theta)}." for theta, names in holders.items()]
+    return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]
 
 
 def _notes(name: str, state: dict[str, Any], digest: str) -> list[str]:

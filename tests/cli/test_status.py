@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fleetgp.agent.description import Description, read_description
-from fleetgp.cli.standing import standing
+from fleetgp.cli.status import standing
 from fleetgp.graph import Graph
 from fleetgp.operator.example import fleet_text, write_example
 from fleetgp.operator.resilience import cut_agents, split_by, split_warning

@@ -1,17 +1,10 @@
-"""fleetgp demo and methods: what there is, and what it does."""
+"""fleetgp methods: what there is, what it needs and sends, and when to use it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.console import Console
-
 import fleetgp as fg
 from fleetgp.cli.options import Json
-from fleetgp.cli.output import console, emit, plain_table
-from fleetgp.files import check_folder
+from fleetgp.cli.output import emit, plain_table
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import training_method
@@ -90,29 +83,3 @@ def methods(as_json: Json = False) -> None:
         "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
         as_json=as_json,
     )
-
-
-def demo(
-    points: Annotated[int, typer.Option(help="Observations of the whole fleet.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Which field is drawn.")] = 1,
-    grid: Annotated[int, typer.Option(help="The map's points along each axis.")] = 80,
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo-output"),
-    as_json: Json = False,
-) -> None:
-    """Ten agents on a path learn the paper's synthetic field and map it, by every method.
-
-    [bold]Example[/bold]
-
-    [cyan]fleetgp demo --seed 3 --out pictures/[/cyan]
-    """
-    from fleetgp.experiments.demo import run
-
-    check_folder(out)
-    facts = run(points, seed, grid, out, Console(stderr=True, highlight=False) if as_json else console())
-    if as_json:
-        emit(facts, as_json=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(methods)
-    app.command()(demo)

@@ -11,49 +11,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 from PIL import Image
-from typer.testing import CliRunner
 
 import fleetgp as fg
 from fleetgp.cli.app import app
-from fleetgp.progress import Progress, Remembering
+from fleetgp.errors import InputError
 from fleetgp.storage.model import load_model
-from tests.conftest import interrupted_after
-
-FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent", "boat"]
-
-
-def truth(lon: Any, lat: Any) -> Any:
-    return 15.0 + np.sin(2 * np.asarray(lon)) + np.cos(3 * np.asarray(lat))
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(3)
-    lon, lat = rng.uniform(0, 2, 240), rng.uniform(40, 42, 240)
-    boat = np.array(["Ada", "Bo", "Cy"])[np.minimum((lon * 1.5).astype(int), 2)]
-    table = pd.DataFrame(
-        {"boat": boat, "lat": lat, "lon": lon, "sst": truth(lon, lat) + 0.05 * rng.standard_normal(240)}
-    )
-    table.to_csv("observations.csv", index=False)
-    pd.DataFrame({"lat": [40.5, 41.5], "lon": [0.5, 1.5], "name": ["p", "q"]}).to_csv("points.csv", index=False)
-    return tmp_path
-
-
-def run(*arguments: str, code: int = 0) -> Any:
-    """The command in this process; stdout and stderr apart."""
-    found = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert found.exit_code == code, found.output
-    return found
-
-
-def wrong(*arguments: str) -> Any:
-    """What a refused command says: one line, and no traceback."""
-    found = run(*arguments, code=2)
-    assert "Traceback" not in found.output
-    lines = [line for line in found.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, found.stderr
-    return lines[0]
+from tests.cli.commands import FIT, SST, run, said, truth, wrong
 
 
 def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
@@ -111,56 +74,6 @@ def test_every_command_explains_itself_with_an_example() -> None:
         assert f"fleetgp {name}" in run(name, "--help").stdout, name
 
 
-def test_graphs_from_files_partitions_and_units(folder: Path) -> None:
-    (folder / "links.csv").write_text("Cy,Ada\nAda,Bo\n")
-    run("fit", "observations.csv", *FIT, "--graph", "links.csv", "--out", "a", "--tol", "1e-3")
-    model = load_model("a")
-    index = {name: number for number, name in enumerate(model.agents)}
-    assert model.fleet.graph.union.edges.tolist() == sorted(
-        [sorted([index["Cy"], index["Ada"]]), sorted([index["Ada"], index["Bo"]])]
-    )
-    columns = ["--inputs", "lon,lat", "--target", "sst"]
-    run(
-        "fit",
-        "observations.csv",
-        *columns,
-        "--agents",
-        "4",
-        "--axis",
-        "lat",
-        "--out",
-        "b",
-        "--tol",
-        "1e-3",
-        "--no-normalize",
-    )
-    split = load_model("b")
-    assert split.agents == ("0", "1", "2", "3")
-    assert not split.fleet.normalize
-    ends = [(x[:, 1].min(), x[:, 1].max()) for x, _ in split.fleet.shards]
-    assert all(ends[i][1] <= ends[i + 1][0] for i in range(3))
-
-
-def test_the_model_needs_nothing_of_its_source(folder: Path) -> None:
-    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
-    (folder / "observations.csv").unlink()
-    (folder / "m").rename(folder / "elsewhere")
-    run("predict", "elsewhere", "points.csv", "--out", "a.parquet")
-    assert len(pd.read_parquet("a.parquet")) == 2
-
-
-def test_rows_with_gaps_are_refused_or_dropped_with_a_count(folder: Path) -> None:
-    table = pd.read_csv("observations.csv")
-    table.loc[[3, 8], "sst"] = np.nan
-    table.to_csv("gaps.csv", index=False)
-    assert "2 of 240 rows" in wrong("fit", "gaps.csv", *FIT, "--out", "m")
-    found = run("fit", "gaps.csv", *FIT, "--out", "m", "--missing", "drop", "--tol", "1e-3")
-    assert "2 rows with missing values dropped" in found.stdout
-    table.loc[table["boat"] == "Bo", "sst"] = np.nan
-    table.to_csv("gaps.csv", index=False)
-    assert "agent 'Bo' has no row" in wrong("fit", "gaps.csv", *FIT, "--out", "n", "--missing", "drop")
-
-
 def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     (folder / "links.txt").write_text("Ada Bo\nBo Zoe\n")
@@ -194,67 +107,6 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert not list(folder.glob("a.*"))
 
 
-def test_not_converged_is_said_and_kept(folder: Path) -> None:
-    found = run("fit", "observations.csv", *FIT, "--out", "m", "--rounds", "3")
-    assert "warning: training ended by round limit after 3 rounds" in " ".join(found.stderr.split())
-    later = run("predict", "m", "points.csv", "--out", "a.csv", "--rounds", "2", "--method", "dec-rbcm")
-    text = " ".join(later.stderr.split())
-    assert "did not converge (round limit)" in text
-    assert "dec-rbcm: round limit" in text
-
-
-# ---- Ctrl-C, in a process of its own -----------------------------------------------------------------------
-
-
-def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
-    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
-    arguments = ["map", "m", "--grid", "200x100", "--out", "map.nc"]
-    code, errors = interrupted_after(2, *arguments)
-    assert code == 130, errors
-    assert [file.name for file in sorted(folder.glob(".map.nc.parts/*/*.json"))] == ["0.json", "1.json"]
-    assert "Traceback" not in errors
-    assert "finished pieces, if there are any, are kept" in errors
-    assert not (folder / "map.nc").exists()
-    first = next(folder.glob(".map.nc.parts/*/0.json"))
-    done = json.loads(first.read_text())
-    done["mean"][0] = 1234.5  # a sign that the finished block is taken
-    first.write_text(json.dumps(done))
-    run(*arguments)
-    with xr.open_dataset("map.nc") as field:
-        assert float(field["sst"][0, 0]) == 1234.5
-    assert not list(folder.glob(".map.nc.parts"))
-
-
-def test_an_interrupted_fit_leaves_its_estimates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pd.read_csv("observations.csv")
-    table["sst"] *= 1000.0  # units that a normalized model does not have
-    table.to_csv("observations.csv", index=False)
-    hear = Remembering.__call__
-
-    def hear_and_stop(self: Remembering, progress: Progress) -> None:
-        hear(self, progress)
-        if progress.round == 40:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Remembering, "__call__", hear_and_stop)
-    arguments = ["fit", "observations.csv", *FIT, "--out", "m", "--tol", "0", "--rounds", "1000000"]
-    found = run(*arguments, code=130)
-    assert "holds the estimates so far" in " ".join(found.stderr.split())
-    before = (folder / "m" / "model.json").read_bytes()
-    run(*arguments, "--overwrite", code=130)
-    assert (folder / "m" / "model.json").read_bytes() == before, "a model that is there is worth more"
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    model = load_model("m")
-    assert model.status == "interrupted"
-    assert "interrupted after" in model.note
-    assert 5.0 < model.theta["sigma_eps"] < 500.0, "the noise is 50, in the units of the data"
-    later = run("predict", "m", "points.csv", "--out", "a.csv")
-    assert "did not converge (interrupted after" in " ".join(later.stderr.split())
-    run("fit", "observations.csv", *FIT, "--out", "m", "--from", "m", "--overwrite", "--tol", "1e-3")
-    assert load_model("m").status == "converged"
-
-
 def test_what_cannot_be_is_refused_before_any_work(folder: Path) -> None:
     fit = ["fit", "observations.csv"]
     assert "different columns" in wrong(
@@ -271,20 +123,6 @@ def test_what_cannot_be_is_refused_before_any_work(folder: Path) -> None:
     assert sorted(p.name for p in folder.iterdir()) == [
         "A.NPZ", "[bold]m", "none.csv", "observations.csv", "points.csv",
     ]  # fmt: skip
-
-
-def test_a_resumed_answer_is_of_the_same_model(folder: Path) -> None:
-    """Blocks of another kernel, seed or graph are not taken."""
-    from fleetgp.storage.answers import ask
-
-    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
-    model, queries = load_model("m"), np.array([[0.5, 40.5]])
-    keys = {ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder}
-    model.fleet.seed = 5
-    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
-    model.fleet.graph = fg.Graph.complete(3)
-    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
-    assert len(keys) == 3
 
 
 def test_what_a_first_user_stumbled_over(folder: Path) -> None:
@@ -311,11 +149,66 @@ def test_what_a_first_user_stumbled_over(folder: Path) -> None:
     (folder / "m" / "notes.txt").write_text("mine")
     assert "notes.txt" in wrong("fit", "odd.csv", *FIT, "--out", "m", "--overwrite")
     (folder / "here.csv").mkdir()
-    assert "it is a folder" in wrong("fit", "here.csv", *FIT, "--out", "n")
-    assert "it is a folder" in wrong("predict", "m", "points.csv", "--out", "here.csv")
+    assert "expected a file, got a folder" in wrong("fit", "here.csv", *FIT, "--out", "n")
+    assert "expected a file, got a folder" in wrong("predict", "m", "points.csv", "--out", "here.csv")
     (folder / "map.png").mkdir()
-    assert "it is a folder" in wrong("map", "m", "--out", "map.nc")
+    assert "expected a file, got a folder" in wrong("map", "m", "--out", "map.nc")
     assert not (folder / "map.nc").exists()
     (folder / "semi.csv").write_text("lon;lat\n1;2\n")
     assert "by commas" in wrong("predict", "m", "semi.csv", "--out", "b.csv")
     assert "seed must be" in wrong("demo", "--seed", "-1")
+
+
+def test_options_for_another_kind_of_file_are_refused(modelled: Path) -> None:
+    fit = ["fit", "observations.csv", *FIT, "--out", "n"]
+    assert "date (--date) is for files that end in .nc" in wrong(*fit, "--date", "2021-01-02")
+    assert "stride (--stride) is for" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--stride", "2")
+    assert "--box: expected four numbers (west south east north), got 3: 1 2 3" in wrong(*fit, "--box", "1", "2", "3")
+    assert "got 3: 1 2 3" in wrong("map", "m", "--box", "1", "2", "3", "--out", "a.nc")
+    assert "got 2: -73 36" in wrong("download", "--box", "-73", "36", "--date", "2021-01-03")
+    assert not (modelled / "n").exists()
+
+
+def test_options_that_would_be_ignored_are_refused(modelled: Path) -> None:
+    fit = ["fit", "observations.csv", "--out", "n", *SST]
+    assert "are for --agents" in wrong(*fit, "--agent", "boat", "--partition", "kmeans")
+    assert "are for --agents" in wrong(*fit, "--agent", "boat", "--axis", "lat")
+    assert "--axis is for stripes" in wrong(*fit, "--agents", "2", "--partition", "random", "--axis", "lat")
+    with pytest.raises(InputError, match="axis is for stripes, but by='grid'"):
+        fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
+    predict = ["predict", "m", "points.csv", "--eta", "0.2"]
+    told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")
+    assert "rbcm has no option --eta: expected one of --engine; methods with --eta: dec-nn-poe" in told
+    assert not Path("a.csv").exists()
+    run(*predict, "--out", "a.csv")
+    np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])
+    assert "levels have another length than the points: left out" in said(
+        run("predict", "m", "p.npz", "--out", "b.csv")
+    )
+
+
+NOWHERE = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+
+
+@NOWHERE
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", "observations.csv", *FIT, "--out", "/proc/x"],
+        ["predict", "m", "points.csv", "--out", "/proc/x.csv"],
+        ["map", "m", "--out", "/proc/x.nc"],
+        ["download", "--box", "-73", "36", "-72", "37", "--date", "2021-01-03", "--out", "/proc/x.nc"],
+        ["reproduce", "training", "--quick", "--out", "/proc/x"],
+        ["demo", "--out", "/proc/x"],
+    ],
+)
+def test_what_cannot_be_written_is_found_before_the_work(
+    modelled: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: Any, **__: Any) -> None:
+        raise AssertionError("the work began")
+
+    for name in ("fleetgp.fleet.Fleet.train", "fleetgp.fleet.Fleet.predict", "fleetgp.cli.download.download_mur",
+                 "fleetgp.experiments.reproduce.reproduce", "fleetgp.experiments.demo.run"):  # fmt: skip
+        monkeypatch.setattr(name, work)
+    assert "/proc/x" in wrong(*command)

@@ -10,9 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from fleetgp.errors import NetworkError
+from fleetgp.operator.example import write_example
+from tests.cli.commands import wrong
 from tests.conftest import paper_shards
 from tests.disks import tiny_disk, writable
 from tests.processes import Processes
@@ -98,15 +101,15 @@ def test_the_command_tries_again_and_says_how_to_repeat_it(tmp_path: Path) -> No
 def test_many_rows_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from fleetgp.cli import talking
+    from fleetgp.cli import observe
 
-    monkeypatch.setattr(talking, "NUMBERS", 30)
+    monkeypatch.setattr(observe, "NUMBERS", 30)
     with Processes(tmp_path, paper_shards(20, 1), [], **OPTIONS) as fleet:
         fleet.start()
         until_reached(fleet)
         values = np.random.default_rng(1).standard_normal((25, 3))
         for repeated in (0, 25):
-            telling = talking.Telling(fleet.description, "a0", "many", time.monotonic() + 60.0)
+            telling = observe.Telling(fleet.description, "a0", "many", time.monotonic() + 60.0)
             assert telling.tell(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
         lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text().splitlines()
         assert [json.loads(line)["request"] for line in lines] == ["many-0", "many-1", "many-2"]
@@ -146,3 +149,19 @@ def test_an_agent_goes_on_when_its_disk_is_full_or_read_only(tmp_path: Path) -> 
         for filler in disk.glob("filler-*"):
             filler.unlink()
         assert fleet.request("a0", "observe", rows=ROWS[:1], request="later")["in_all"] == 21 + kept
+
+
+def test_rows_for_an_agent_are_judged_before_they_are_sent_and_advice_names_what_there_is(modelled: Path) -> None:
+    (modelled / "points.csv").unlink()
+    write_example(modelled / "fleet.toml")
+    rows = pd.read_csv("data/boat1.csv").head(9)
+    rows.loc[4, rows.columns[-1]] = -9999.0
+    rows.to_csv("rows.csv", index=False)
+    told = wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in told
+    assert "fill = [-9999.0] in the agent's table of fleet.toml" in told
+    assert "--fill" not in told
+    rows.to_csv("rows.csv", index=False, sep=";")
+    assert "(--sep ';')" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1")
+    assert "-9999 once" in wrong("observe", "fleet.toml", "rows.csv", "--agent", "boat1", "--sep", ";")
+    assert "(--sep ';')" in wrong("ask", "fleet.toml", "rows.csv", "--agent", "boat1", "--out", "a.csv")

@@ -1,0 +1,166 @@
+"""fleetgp ask: a question to one agent of a running fleet."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from fleetgp.arrays import Array
+from fleetgp.cli.options import (
+    AGENT,
+    DECIMAL,
+    ENCODING,
+    FILE,
+    NOISY,
+    SEP,
+    Json,
+    Quiet,
+    check_seconds,
+)  # fmt: skip
+from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.points import check_answer_file, read_points, write_answer
+from fleetgp.cli.running import description_of
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.gp.hyperparameters import names
+from fleetgp.io import Reading
+from fleetgp.prediction.prediction import worst
+from fleetgp.progress import Progress, listening
+
+if TYPE_CHECKING:
+    from fleetgp.agent.description import Description
+
+#: Points that are asked for at once.
+BLOCK = 2000
+#: Seconds that an answer may take to arrive after the agent has had its time.
+GRACE = 2.0
+#: The column of an answer that names agents who were not there.
+MISSING_AGENTS = "missing_agents"
+
+
+def ask(
+    file: FILE,
+    points: Annotated[Path, typer.Argument(help="Points with the columns of the inputs.", readable=False)],
+    agent: AGENT,
+    out: Annotated[Path, typer.Option(help="Where the answer goes: CSV, Parquet or NPZ.")],
+    method: Annotated[
+        str | None, typer.Option(help="How the agents combine their answers. (default: that of the file)")
+    ] = None,
+    noisy: NOISY = False,
+    seconds: Annotated[
+        float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
+    ] = None,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask one agent: the fleet computes the answer together.
+
+    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part. If agents
+    of the fleet were not there, a column "missing_agents" names them.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp ask fleet.toml --agent auv3 points.csv --out answer.csv[/cyan]
+    """
+    description = description_of(file)
+    check_answer_file(out, points)
+    how = Reading(sep=sep, decimal=decimal, encoding=encoding)
+    queries, others = read_points(points, description.inputs, out, how)
+    if MISSING_AGENTS in others:
+        raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
+    limit = description.timeouts.ask if seconds is None else seconds
+    check_seconds(limit)
+    blocks = _ask_in_blocks(description, agent, queries, {"method": method, "noisy": noisy}, limit, quiet)
+    mean, variance, participants = (
+        np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
+        for name in ("mean", "variance", "participants")
+    )
+    if any(block["missing"] for block in blocks):
+        others[MISSING_AGENTS] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
+    write_answer(out, others, mean, variance, participants.astype(int))
+    facts = _facts(blocks, description, agent, out)
+    _warn(blocks, facts)
+    _report(facts, out, as_json)
+
+
+def _ask_in_blocks(
+    description: Description, agent: str, queries: Array, content: dict[str, Any], limit: float, quiet: bool
+) -> list[dict[str, Any]]:
+    """What the agent answers to each block of points, all of them within `limit` seconds."""
+    from fleetgp.operator.client import AgentClient
+
+    deadline = time.monotonic() + limit
+    blocks: list[dict[str, Any]] = []
+    with AgentClient(description, agent) as client, listening(not quiet) as listener:
+        for start in range(0, len(queries), BLOCK):
+            if listener is not None:
+                listener(Progress(agent, start, len(queries), "", unit="point"))
+            left = deadline - time.monotonic()
+            if left <= 0.0:
+                raise NetworkError(f"no answer within {limit:g} s: got {start} of {len(queries)} points")
+            block = queries[start : start + BLOCK].tolist()
+            blocks.append(client.request("ask", left + GRACE, queries=block, seconds=left, **content))
+        if listener is not None:
+            listener(Progress(agent, len(queries), len(queries), "", unit="point"))
+    return blocks
+
+
+def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, out: Path) -> dict[str, Any]:
+    last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
+    said = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    return {
+        "out": str(out),
+        "agent": agent,
+        "points": points,
+        "method": last["method"],
+        "status": worst(block["status"] for block in blocks),
+        "rounds": max(block["rounds"] for block in blocks),
+        "members": last["members"],
+        "missing": sorted({name for block in blocks for name in block["missing"]}, key=description.names.index),
+        "models": len({tuple(block["theta"]) for block in blocks}),
+        "took_part": {name: count / points for name, count in said.items()},
+        "jitter": max(block["jitter"] for block in blocks),
+        "bytes": sum(block["bytes"] for block in blocks),
+        "theta": dict(zip(names(description.inputs), last["theta"], strict=True)),
+        "trained": last["trained"],
+    }
+
+
+def _warn(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+    if facts["status"] != "converged":
+        warn(f"the answer is not final: {facts['status']}")
+    if facts["models"] > 1:
+        warn(
+            f"the fleet trained in between: the answer is from {facts['models']} models, and what is told is the last's"
+        )
+    ends = {block["trained"]["status"] for block in blocks} - {"converged"}
+    if ends:
+        warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
+    unknown, points = sum(sum(block["uninformed"]) for block in blocks), facts["points"]
+    if unknown:
+        warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
+    if facts["missing"]:
+        absent = ", ".join(facts["missing"])
+        warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` tells which")
+
+
+def _report(facts: dict[str, Any], out: Path, as_json: bool) -> None:
+    table = plain_table("Who took part", "agent", "of the points")
+    for name, share in facts["took_part"].items():
+        table.add_row(name, "[red]not there[/red]" if name in facts["missing"] else f"{share:.0%}")
+    trained = facts["trained"]
+    emit(
+        facts,
+        f"{facts['points']:,} points by {facts['method']}, asked of {facts['agent']}: {facts['status']} "
+        f"after {facts['rounds']} rounds.",
+        table,
+        f"The model was trained by {', '.join(trained['by'])} ({trained['method']}, {trained['status']}).",
+        f"The answer is in {bold(out)}.",
+        as_json=as_json,
+    )

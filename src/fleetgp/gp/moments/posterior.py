@@ -1,0 +1,113 @@
+"""The posterior of one agent's data by its moments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.basis import Basis
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.moments.solution import Solution
+from fleetgp.gp.moments.sums import LARGEST_GRID
+from fleetgp.linalg import lapack
+
+
+class MomentsPosterior:
+    """f | D_i at fixed theta, from the moments of the data."""
+
+    engine = "moments"
+    jitter = 0.0
+
+    def __init__(self, h: Hyperparameters, solution: Solution) -> None:
+        self.hyperparameters = h
+        self.basis = solution.grid.basis
+        self._solution = solution
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
+        explained = self.explained_variance(queries)
+        return self._mean(queries), np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        """Phi_o' C_i^-1 k_i*, (r_o, T), for another basis phi_o on a box that holds this one."""
+        parts = self._parts(queries, self._solution.grid.moments.weights.size)
+        return np.concatenate([np.zeros((basis.rank, 0)), *(self._projected(basis, part) for part in parts)], axis=1)
+
+    def _projected(self, basis: Basis, queries: Array) -> Array:
+        """The weights C_i^-1 k_i* = (k_i* - Phi A^-1 Phi'k_i*) / sigma^2 as weights on the grid, summed there."""
+        s, box = self._solution, self.basis.box
+        solved = self._heard(queries)
+        lapack.solve_in_place(s.lower, solved)
+        whole = np.zeros((len(queries), int(np.prod(self.basis.ranks))))
+        whole[:, self.basis.flat] = self.basis.signal * solved.T
+        known = whole.reshape(-1, *self.basis.ranks)
+        for functions in s.grid.functions:
+            known = np.tensordot(known, functions, axes=(1, 1))
+        values = self._to_grid(queries)
+        cross = values[0]
+        for value in values[1:]:
+            cross = cross[..., None] * value.reshape(len(queries), *[1] * (cross.ndim - 1), -1)
+        weights = s.grid.moments.weights * (cross - known) / s.noise**2
+        for d, axis in enumerate(basis.axes):
+            points = box.centre[d] + box.half[d] * s.grid.positions[d]
+            functions = axis.at((points - basis.box.centre[d]) / basis.box.half[d])
+            weights = np.tensordot(weights, functions, axes=(1, 0))
+        return np.asarray(basis.signal * weights.reshape(len(queries), -1)[:, basis.flat].T)
+
+    def _parts(self, queries: Array, memory: int) -> list[Array]:
+        """The queries, in as many parts as keep memory (doubles per query) in bounds; none of no queries."""
+        step = max(1, LARGEST_GRID // memory)
+        return [queries[start : start + step] for start in range(0, len(queries), step)]
+
+    def _to_grid(self, queries: Array) -> list[Array]:
+        """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2."""
+        grid = self._solution.grid
+        positions = self.basis.box.positions(queries)
+        found = [
+            np.exp(-((axis.h * (positions[:, d, None] - grid.positions[d])) ** 2))
+            for d, axis in enumerate(self.basis.axes)
+        ]
+        found[0] *= self.basis.signal**2
+        return found
+
+    def _mean(self, queries: Array) -> Array:
+        """k*' C^-1 y: the residuals' grid stands for C^-1 y."""
+        found = self._to_grid(queries)
+        residuals = self._solution.residuals
+        values = found[0] @ residuals.reshape(len(residuals), -1)
+        for cross in found[1:]:
+            rest = values.shape[1] // cross.shape[1]
+            values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
+        return np.asarray(values[:, 0] / self._solution.noise**2)
+
+    def _heard(self, queries: Array) -> Array:
+        """Phi' k*, (r, T), Fortran-ordered."""
+        grid = self._solution.grid
+        sizes = grid.moments.sizes
+        values = grid.moments.weights.reshape(1, 1, sizes[0], -1)
+        for d, kernel in enumerate(self._to_grid(queries)):
+            both = grid.functions[d].T * kernel[:, None, :]  # (T, r_d, n_d)
+            if d == len(sizes) - 1:
+                values = values[..., 0] @ both.swapaxes(1, 2)
+            else:
+                values = both[:, None] @ values
+                values = values.reshape(len(queries), -1, sizes[d + 1], values.shape[3] // sizes[d + 1])
+        return np.asfortranarray(self.basis.signal * values.reshape(len(queries), -1)[:, self.basis.flat].T)
+
+    def explained_variance(self, queries: Array) -> Array:
+        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,).
+
+        With c the coordinates of a query and e = k* - Phi c, which is no more than rounding inside the box and
+        small outside, it is c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without any cancellation that
+        sigma would amplify.
+        """
+        parts = self._parts(queries, self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:])))
+        return np.concatenate([np.zeros(0), *(self._explained(part) for part in parts)])
+
+    def _explained(self, queries: Array) -> Array:
+        c = np.asfortranarray(self.basis.at(queries).T)
+        solved = c.copy(order="F")
+        lapack.solve_in_place(self._solution.lower, solved)
+        alone = np.einsum("rt,rt->t", c, c - self._solution.noise**2 * solved)
+        found = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
+        return np.asarray(np.clip(found, 0.0, self.hyperparameters.signal**2))

@@ -1,0 +1,118 @@
+"""The options of a training: what they mean, what they may be, and what is taken where none is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.given import as_flag, check_number, check_whole
+from fleetgp.gp.expert import ENGINES
+from fleetgp.training.methods import METHODS, TrainingMethod, check_options
+
+Nested = Literal["l-bfgs", "gradient-descent"]
+NESTED_SOLVERS = ("l-bfgs", "gradient-descent")
+#: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
+DESCENT_ITERATIONS = 10
+LBFGS_ITERATIONS = 200
+#: The paper's step size of nested gradient descent.
+DESCENT_STEP = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Settings known to every agent. None means not given: the method chooses.
+
+    starts: (S, P) log theta, of which the best total likelihood wins; None takes three from the size of the data.
+    rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary point, judged
+        by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds` rounds. With a central node
+        and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp, fact-gp and g-fact-gp end when no gradient
+        is left above tol, or above rounding.
+    rho: the ADMM penalty. None chooses it from measured curvature, per hyperparameter, and keeps it safe.
+    kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of the linearized step. None takes the
+        measured curvature.
+    nested: the inner solver of c-gp and dec-c-gp, "l-bfgs" or the paper's "gradient-descent", which has a step size,
+        `step` (1e-5).  nested_iterations: how many it may take in a round (200, or 10 of gradient descent).
+    noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
+        deviation with normalize; without, of the power of two at or above the largest standard deviation of one agent's
+        own observations (of their root mean square, if no agent's observations vary). Data without noise have no best
+        sigma_eps above zero: a training that ends at the floor says so. Starts below it begin at it. 0 switches it off,
+        and nothing is sent for it.
+    seed: draws the samples of the g- methods, per agent.
+    normalize: centre and scale the observations by the fleet's own mean and standard deviation.
+    engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact; "moments" (squared
+        exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK alone.
+    """
+
+    starts: Array | None = None
+    rounds: int = 2000
+    tol: float = 1e-5
+    rho: float | None = None
+    kappa: float | None = None
+    lipschitz: float | None = None
+    nested: Nested | None = None
+    step: float | None = None
+    nested_iterations: int | None = None
+    noise_floor: float = 1e-3
+    seed: int = 0
+    normalize: bool = False
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_whole("rounds", self.rounds, least=1)
+        check_number("tol", self.tol, least=0.0)
+        for name in ("rho", "kappa", "lipschitz", "step"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), above=0.0)
+        if self.nested is not None and self.nested not in NESTED_SOLVERS:
+            raise unknown_name("nested solver", self.nested, NESTED_SOLVERS)
+        if self.nested_iterations is not None:
+            check_whole("nested_iterations", self.nested_iterations, least=1)
+        check_noise_floor(self.noise_floor)
+        check_whole("seed", self.seed, least=0)
+        as_flag(self.normalize, "normalize")
+        if self.engine not in ENGINES:
+            raise unknown_name("engine", self.engine, ENGINES)
+
+    def check_for(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
+        """Refuse what was given and the method does not have; even what it would be anyway was given."""
+        given = [name for name in PARTICULAR if getattr(self, name) is not None]
+        check_options(method, given, spelled)
+        if "step" in given and not self.descends:
+            raise InputError(
+                f'{spelled("step")} is the step size of {spelled("nested")} "gradient-descent", and the nested solver '
+                f"is {self.nested or 'l-bfgs'}: give both, or neither"
+            )
+
+    @property
+    def descends(self) -> bool:
+        """Whether the nested solver is the paper's gradient descent."""
+        return self.nested == "gradient-descent"
+
+    @property
+    def step_size(self) -> float | None:
+        """Of the paper's gradient descent; None for L-BFGS."""
+        return (self.step or DESCENT_STEP) if self.descends else None
+
+    @property
+    def nested_limit(self) -> int:
+        return self.nested_iterations or (DESCENT_ITERATIONS if self.descends else LBFGS_ITERATIONS)
+
+
+#: The options that only some methods have, in the order of `TrainingOptions`.
+PARTICULAR = tuple(
+    option.name for option in fields(TrainingOptions) if any(option.name in row.options for row in METHODS.values())
+)
+
+
+def check_noise_floor(value: object) -> None:
+    """The option noise_floor, or one clear error."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
+        raise InputError(
+            f"noise_floor: expected a number of at least 0 and below 1, got {value!r}: it is in units of the "
+            "observations' deviation; 0 switches it off"
+        )

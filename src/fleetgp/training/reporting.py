@@ -1,0 +1,36 @@
+"""What a listener hears of a training, and what is left of one that is interrupted."""
+
+from __future__ import annotations
+
+from fleetgp.arrays import Array
+from fleetgp.progress import Listener, Progress, Remembering
+from fleetgp.training.fit import Fit, disagreement
+from fleetgp.training.options import TrainingOptions
+
+
+class TrainingProgress:
+    """A `Report` that tells a listener of every round, and remembers the estimates that are worth most."""
+
+    def __init__(self, method: str, options: TrainingOptions, listener: Listener | None) -> None:
+        self._method = method
+        self._several = options.starts is None or len(options.starts) > 1
+        self._rounds = options.rounds if options.tol == 0 else None
+        self._heard = Remembering(listener)
+
+    def begun(self) -> None:
+        self._heard(Progress(self._label(0), 0, self._rounds, ""))
+
+    def __call__(self, start: int, done: int, thetas: Array, chosen: bool) -> None:
+        detail = f"disagreement {disagreement(thetas):.1e}"
+        self._heard(Progress(self._label(start), done, self._rounds, detail, thetas=thetas, chosen=chosen))
+
+    def ended(self, fit: Fit) -> None:
+        for number, start in enumerate(fit.starts):
+            self._heard(Progress(self._label(number), start.rounds, start.rounds, start.status))
+
+    @property
+    def furthest(self) -> Progress | None:
+        return self._heard.furthest
+
+    def _label(self, start: int) -> str:
+        return f"{self._method} #{start + 1}" if self._several else self._method

@@ -1,0 +1,84 @@
+"""One start of a training: it can be followed to a coarse tolerance first and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Outcome
+from fleetgp.training.fit import Start
+from fleetgp.training.primal import Local
+from fleetgp.training.setting import Setting
+
+#: report(start, round, thetas, chosen): theta in the units of the data; chosen once the fleet has decided for a start.
+Report = Callable[[int, int, Array, bool], None]
+
+
+class HasLocal(Protocol):
+    @property
+    def local(self) -> Local: ...
+
+
+State = TypeVar("State", bound=HasLocal)
+
+
+class Runner(Protocol[State]):
+    """What follows a start: `Admm`, or `CentralMinimizer`."""
+
+    def begin(self, x: Array) -> State: ...
+
+    def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]: ...
+
+
+class Run(Generic[State]):
+    """Where a start has come to. history: log theta after every round.  jitter: (A,) the largest so far."""
+
+    def __init__(self, setting: Setting, runner: Runner[State], number: int, report: Report | None) -> None:
+        self.setting, self.runner, self.number, self.report = setting, runner, number, report
+        self.chosen = len(setting.starts) == 1
+        self.history = [setting.start(number)]
+        self.jitter = np.zeros(len(self.history[0]))
+        self._outcome: Outcome[State] | None = None
+        self._tol = np.inf  # that of the last judgement
+
+    def go(self, rounds: int, tol: float) -> None:
+        """Follow it to a tolerance, unless it has diverged or used up its rounds."""
+        before, done = self._outcome, len(self.history) - 1
+        if before is not None and before.status == "converged" and tol < self._tol and done >= rounds:
+            before = self._outcome = replace(before, status="round limit")  # what was judged is not what is asked
+        if before is not None and (before.status == "diverged" or tol >= self._tol or done >= rounds):
+            return
+        self._tol = tol
+        state = self._begun() if before is None else before.state
+        self._outcome = self.runner.run(state, rounds=rounds - done, tol=tol, record=self._record)
+
+    @property
+    def outcome(self) -> Outcome[State]:
+        """How it ended, of rounds that count from the start."""
+        assert self._outcome is not None, "go first"
+        return replace(self._outcome, rounds=len(self.history) - 1)
+
+    @property
+    def nll(self) -> Array:
+        nll = self.outcome.state.local.values.nll
+        return np.full_like(nll, np.inf) if self.outcome.status == "diverged" else nll
+
+    @property
+    def summary(self) -> Start:
+        theta0 = self.setting.thetas(self.history[0][0])
+        return Start(theta0, float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
+
+    def _begun(self) -> State:
+        state = self.runner.begin(self.history[0])
+        self.jitter = state.local.values.jitter
+        return state
+
+    def _record(self, _: int, state: State) -> None:
+        self.history.append(state.local.x)
+        self.jitter = np.maximum(self.jitter, state.local.values.jitter)
+        if self.report is not None:
+            self.report(self.number, len(self.history) - 1, self.setting.thetas(state.local.x), self.chosen)

@@ -1,0 +1,119 @@
+"""A training that its caller steps: State is what the recursion needs, Info what a round tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Running, Status, Verdict
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.network import Ledger
+from fleetgp.training.admm import Admm
+from fleetgp.training.methods import METHODS, TrainingMethod
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.setting import Setting, admm
+
+#: A training between two rounds. It is never changed in place: a state can be stepped again, from anywhere.
+TrainingState = Running[Any]
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """What one round tells, of the agents hosted here.
+
+    thetas: (A, P) each agent's hyperparameters, in the units of the data.
+    nll: (A,) each agent's likelihood there, of the scaled observations with normalize.
+    jitter: (A,) what its covariance needed; 0 where none was needed.
+    engine: (A,) what evaluated its likelihood, "dense" or "moments".
+    rho: (P,) the penalty of the next round.
+    residual: what the stopping rule said in this round; None if it was not due, which it is every diam(G) rounds over
+        the graph, and every round with a central node.
+    status: "converged" and "diverged" as the stopping rule says it in this round; else "round limit".
+    """
+
+    thetas: Array
+    nll: Array
+    jitter: Array
+    engine: tuple[str, ...]
+    rho: Array
+    residual: float | None
+    status: Status
+
+
+class Trainer:
+    """One of the six ADMM methods, round by round; `Fleet.trainer` makes it.
+
+    What the fleet has to agree on first (scaling, samples, starts, the floor) is agreed when it is made. From then on
+    one step is one round on the network, and R steps are `train(rounds=R, tol=0)` to the last bit.
+
+    >>> import fleetgp as fg
+    >>> field = fg.synthetic_field(120, seed=1)
+    >>> fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3))
+    >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])
+    >>> state = trainer.start()
+    >>> for _ in range(3):
+    ...     state, info = trainer.step(state)
+    >>> info.thetas.shape, trainer.ledger.total(kind="hyperparameters").messages
+    ((3, 4), 12)
+    """
+
+    def __init__(self, setting: Setting, options: TrainingOptions) -> None:
+        self._setting = setting
+        self._admm: Admm[Any] = admm(setting, options)
+        self._rounds = self._admm.rounds(options.tol)
+
+    @property
+    def theta0(self) -> Array:
+        """(S, P) the starts, in the units of the data."""
+        return self._setting.thetas(self._setting.starts)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was sent so far."""
+        return self._setting.network.ledger
+
+    def start(self, number: int = 0) -> TrainingState:
+        """The state before the first round, at one of the starts."""
+        if not 0 <= number < len(self._setting.starts):
+            raise InputError(f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {number!r}")
+        with self._setting.network.phase("training"):
+            return self._rounds.start(self._admm.begin(self._setting.start(number)))
+
+    def step(self, state: TrainingState) -> tuple[TrainingState, TrainingInfo]:
+        """One round. Where the agents find that they have converged, the state is the one that they judged."""
+        with self._setting.network.phase("training"):
+            state, verdict = self._rounds.step(state)
+        return state, self._info(state, verdict)
+
+    def _info(self, state: TrainingState, verdict: Verdict | None) -> TrainingInfo:
+        inner = state.state
+        return TrainingInfo(
+            thetas=self._setting.thetas(inner.local.x),
+            nll=inner.local.values.nll,
+            jitter=inner.local.values.jitter,
+            engine=tuple(inner.local.values.engine),
+            rho=inner.rho,
+            residual=None if verdict is None else float(verdict.residual[0]),
+            status="round limit" if verdict is None else verdict.status,
+        )
+
+
+#: The options of a whole training that its steps have too, besides where they start and what draws their samples.
+STEP_OPTIONS = tuple(
+    option.name for option in fields(TrainingOptions) if option.name not in ("starts", "rounds", "seed", "normalize")
+)
+
+
+def check_stepwise(method: TrainingMethod, given: Iterable[str]) -> None:
+    """Refuse the methods that have no step, and options that no step has."""
+    if not method.stepwise:
+        having = ", ".join(row.name for row in METHODS.values() if row.stepwise)
+        raise InputError(
+            f"{method.name} has no single steps, since it is one minimization by L-BFGS: use train, or a method that "
+            f"goes round by round: {having}"
+        )
+    for name in given:
+        if name not in STEP_OPTIONS:
+            raise unknown_name("option", name, STEP_OPTIONS)

@@ -1,0 +1,91 @@
+"""fleetgp map: what is drawn, what is left out, and an interruption."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from PIL import Image
+
+from tests.cli.commands import FIT, run, said, wrong
+from tests.conftest import interrupted_after
+
+
+def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
+    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
+    arguments = ["map", "m", "--grid", "200x100", "--out", "map.nc"]
+    code, errors = interrupted_after(2, *arguments)
+    assert code == 130, errors
+    assert [file.name for file in sorted(folder.glob(".map.nc.parts/*/*.json"))] == ["0.json", "1.json"]
+    assert "Traceback" not in errors
+    assert "finished pieces, if there are any, are kept" in errors
+    assert not (folder / "map.nc").exists()
+    first = next(folder.glob(".map.nc.parts/*/0.json"))
+    done = json.loads(first.read_text())
+    done["mean"][0] = 1234.5  # a sign that the finished block is taken
+    first.write_text(json.dumps(done))
+    run(*arguments)
+    with xr.open_dataset("map.nc") as field:
+        assert float(field["sst"][0, 0]) == 1234.5
+    assert not list(folder.glob(".map.nc.parts"))
+
+
+def colourful(picture: str) -> int:
+    """Pixels that are not grey."""
+    with Image.open(picture) as image:
+        pixels = np.asarray(image.convert("RGB"), dtype=int)
+    return int((np.ptp(pixels, axis=-1) > 12).sum())
+
+
+def colourful_of_all(modelled: Path) -> int:
+    run("map", "m", "--grid", "40x8", "--out", "all.nc")
+    return colourful("all.png")
+
+
+def test_a_map_does_not_colour_what_nobody_knows(modelled: Path) -> None:
+    box = ["--box", "-76", "40", "-66", "42"]
+    result = run("map", "m", "--grid", "40x8", *box, "--out", "map.nc", "--within", "inf", "--json")
+    told = json.loads(result.stdout)
+    with xr.open_dataset("map.nc") as field:
+        coverage, mean, lon = (field[name].values for name in ("coverage", "sst", "lon"))
+        assert field["coverage"].attrs["flag_meanings"] == "known no_better_than_the_prior left_out"
+    assert set(np.unique(coverage)) == {0, 1}
+    assert (coverage[:, (lon > -71.9) & (lon < -70.1)] == 0).all()
+    assert (coverage[:, (lon < -74) | (lon > -68)] == 1).all()
+    assert np.isfinite(mean).all()
+    assert told["uninformed"] == (coverage == 1).sum() > 0
+    assert f"{told['uninformed']} of 320 cells are no better known than the prior: hatched" in said(result)
+    assert colourful("map.png") < 0.75 * colourful_of_all(modelled)
+
+
+def test_cells_far_from_all_observations_are_left_out_and_counted(modelled: Path) -> None:
+    box = ["--grid", "40x8", "--box", "-76", "40", "-66", "42"]
+    result = run("map", "m", *box, "--out", "map.nc", "--json")
+    with xr.open_dataset("map.nc") as field:
+        coverage, mean, lon = (field[name].values for name in ("coverage", "sst", "lon"))
+    left = coverage == 2
+    assert json.loads(result.stdout)["left_out"] == left.sum() > 0
+    assert f"{left.sum()} of 320 cells are farther than 0.5 length-scales from all observations" in said(result)
+    assert np.array_equal(np.isnan(mean), left)
+    assert left[:, (lon < -72.4) | (lon > -69.6)].all(), "a length-scale is half a degree"
+    assert left[:, (lon > -71.9) & (lon < -70.1)].mean() < 0.1
+    tighter = run("map", "m", *box, "--within", "0.1", "--out", "near.nc", "--json")
+    assert json.loads(tighter.stdout)["left_out"] > left.sum()
+    assert "above 0" in wrong("map", "m", "--within", "-1", "--out", "n.nc")
+    assert "above 0" in wrong("map", "m", "--within", "nan", "--out", "n.nc")
+
+
+def test_a_map_of_another_part_of_the_world_is_drawn_and_explained(modelled: Path) -> None:
+    result = run("map", "m", "--grid", "4x4", "--box", "285", "40", "295", "42", "--out", "map.nc")
+    assert "Are these longitudes from 0 to 360? Then subtract 360 from lon" in said(result)
+    with xr.open_dataset("map.nc") as field:
+        assert (field["coverage"].values == 2).all()
+    assert (modelled / "map.png").exists()
+
+
+def test_a_grid_that_is_too_large_says_so(modelled: Path) -> None:
+    told = wrong("map", "m", "--grid", "100000x100000", "--out", "a.nc")
+    assert "10,000,000,000 points are too many: give at most 10,000,000" in told
+    assert "--grid must be like" in wrong("map", "m", "--grid", "1x5", "--out", "a.nc")

@@ -1,0 +1,95 @@
+"""fleetgp predict: points in, answers out, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fleetgp as fg
+from fleetgp.storage.model import load_model
+from tests.cli.commands import FIT, run, said, wrong
+from tests.io.sources import packed
+
+
+def test_the_model_needs_nothing_of_its_source(folder: Path) -> None:
+    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
+    (folder / "observations.csv").unlink()
+    (folder / "m").rename(folder / "elsewhere")
+    run("predict", "elsewhere", "points.csv", "--out", "a.parquet")
+    assert len(pd.read_parquet("a.parquet")) == 2
+
+
+def test_a_resumed_answer_is_of_the_same_model(folder: Path) -> None:
+    """Blocks of another kernel, seed or graph are not taken."""
+    from fleetgp.storage.answers import ask
+
+    run("fit", "observations.csv", *FIT, "--out", "m", "--tol", "1e-3")
+    model, queries = load_model("m"), np.array([[0.5, 40.5]])
+    keys = {ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder}
+    model.fleet.seed = 5
+    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
+    model.fleet.graph = fg.Graph.complete(3)
+    keys.add(ask(model, queries, "dec-rbcm", None, {}, folder / "a.csv", True).kept.folder)
+    assert len(keys) == 3
+
+
+def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
+    packed(modelled / "f.nc")
+    assert "give one as date" in wrong("predict", "m", "f.nc", "--out", "a.csv")
+    result = run("predict", "m", "f.nc", "--date", "2021-01-01", "--stride", "5", "--out", "a.csv")
+    assert "temperatures converted from K" in said(result)
+    assert len(pd.read_csv("a.csv")) == 14
+
+
+def test_the_answer_says_whose_deviation_it_has(modelled: Path) -> None:
+    quiet = run("predict", "m", "points.csv", "--out", "a.csv")
+    noisy = run("predict", "m", "points.csv", "--noisy", "--out", "b.csv")
+    assert "The standard deviation is that of the field; --noisy gives that of an observation" in quiet.stdout
+    assert "The standard deviation is that of an observation (sigma_eps = 0.05 is in it)" in noisy.stdout
+    field, observation = (pd.read_csv(name)["standard_deviation"] for name in ("a.csv", "b.csv"))
+    np.testing.assert_allclose(observation**2 - field**2, 0.05**2, rtol=1e-6)
+    told = json.loads(run("predict", "m", "points.csv", "--noisy", "--out", "b.csv", "--json").stdout)
+    assert (told["standard_deviation_of"], told["uninformed"]) == ("observation", 0)
+
+
+def test_points_that_nobody_knows_anything_about_are_told_of(modelled: Path) -> None:
+    pd.DataFrame({"lat": [40.5, 41.5], "lon": [288.5, 289.5]}).to_csv("east.csv", index=False)
+    result = run("predict", "m", "east.csv", "--out", "a.csv")
+    text = said(result)
+    assert "warning: 2 of 2 points are no better known than the prior" in text
+    assert "Are these longitudes from 0 to 360? Then subtract 360 from lon" in text
+    assert "FleetGPWarning" not in text
+    assert "no better known" not in said(run("predict", "m", "points.csv", "--out", "b.csv"))
+
+
+def test_many_blocks_tell_of_points_outside_once(modelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
+    pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
+    told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
+    assert told.count("3 of 5 points are no better known") == 1
+    assert "first: number 2, at lon 20, lat 41" in told
+
+
+def test_columns_that_are_only_passed_on_stay_as_they_are_written(modelled: Path) -> None:
+    lines = ["id,lon,note,lat,n", "00,-71.5,NA,40.5,1.50", '07,-70.5,"a, b",41.5,', "1e3,-71.2,,41.2,None"]
+    Path("some.csv").write_text("\n".join(lines))
+    run("predict", "m", "some.csv", "--out", "a.csv")
+    found = pd.read_csv("a.csv", dtype=str, keep_default_na=False)
+    assert found["id"].tolist() == ["00", "07", "1e3"]
+    assert found["note"].tolist() == ["NA", "a, b", ""]
+    assert found["n"].tolist() == ["1.50", "", "None"]
+    assert list(found)[:5] == ["id", "lon", "note", "lat", "n"]
+    run("predict", "m", "some.csv", "--out", "a.parquet")
+    assert pd.read_parquet("a.parquet")["id"].tolist() == [0, 7, 1000]  # which knows numbers
+
+
+def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -> None:
+    Path("none.csv").write_text("lon,lat\n")
+    assert "none.csv: expected points, got a file without rows" in wrong("predict", "m", "none.csv", "--out", "a.csv")
+    assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
+    assert not Path("a.csv").exists()
+    assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")

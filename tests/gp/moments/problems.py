@@ -1,0 +1,50 @@
+"""Data and an independent likelihood for the tests of the moments engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.kernels import KERNELS
+from tests.conftest import paper_shards
+
+SE = KERNELS["se"]
+THETA = np.array([1.2, 0.3, 1.3, 0.1])
+
+
+def exact_nll(inputs: Array, observations: Array, theta: Array) -> float:
+    """The likelihood in extended precision: its own kernel, its own Cholesky."""
+    x, y, t = (np.asarray(a, dtype=np.longdouble) for a in (inputs, observations, theta))
+    s = (((x[:, None, :] - x[None, :, :]) / t[:-2]) ** 2).sum(axis=2)
+    c = t[-2] ** 2 * np.exp(-s) + t[-1] ** 2 * np.eye(len(y), dtype=np.longdouble)
+    right = y.copy()
+    log_determinant = np.longdouble(0.0)
+    for k in range(len(y)):
+        pivot = np.sqrt(c[k, k])
+        log_determinant += 2 * np.log(pivot)
+        column = c[k + 1 :, k] / pivot
+        right[k] /= pivot
+        right[k + 1 :] -= column * right[k]
+        c[k + 1 :, k + 1 :] -= column[:, None] * column
+    return float((right @ right + log_determinant) / 2)
+
+
+def places(kind: str, n: int, dimension: int, rng: np.random.Generator) -> Array:
+    if kind == "clusters":
+        centres = rng.uniform(0, 2, (3, dimension))
+        return np.asarray(centres[rng.integers(0, 3, n)] + 1e-3 * rng.standard_normal((n, dimension)))
+    if kind == "line":
+        return np.asarray(rng.uniform(0, 2, (n, 1)) * np.eye(dimension)[0] + 0.7)
+    if kind == "diagonal":
+        return np.asarray(rng.uniform(0, 2, (n, 1)) * np.ones(dimension))
+    if kind == "repeats":
+        return np.asarray(rng.uniform(0, 2, (5, dimension))[rng.integers(0, 5, n)])
+    if kind == "far":
+        return rng.uniform(0, 2, (n, dimension)) + 1e6
+    return rng.uniform(0, 2, (n, dimension))
+
+
+def spread_out(rows: int, dimension: int) -> tuple[Array, Array]:
+    """The first rows of the paper's field, in any number of dimensions."""
+    x, y = paper_shards(900, 1)[0]
+    return np.tile(x[:rows], (1, 5))[:, :dimension] * np.linspace(1, 1.7, dimension), y[:rows]

@@ -1,0 +1,43 @@
+"""The posterior by moments against the dense one."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.moments.engine import MomentsExpert
+from tests.gp.moments.problems import SE, places
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(["uniform", "line", "clusters"]))
+def test_posterior_inside_and_outside_the_box(seed: int, dimension: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    n = 400 if dimension == 3 else 80
+    x = places(kind, n, dimension, rng)
+    y = rng.standard_normal(n)
+    theta = np.array([*rng.uniform(0.8, 2.0, dimension) * (1 + (dimension == 3)), 1.3, 10.0 ** rng.uniform(-1, 0)])
+    queries = rng.uniform(-3, 5, (40, dimension))
+    ours, reference = MomentsExpert(x, y, 0).condition(theta), DenseExpert(x, y, SE, 0).condition(theta)
+    assert ours is not None
+    for a, b in zip(ours.mean_and_variance(queries), reference.mean_and_variance(queries), strict=True):
+        assert np.allclose(a, b, atol=1e-7)
+    assert np.allclose(ours.explained_variance(queries), reference.explained_variance(queries), atol=1e-7)
+    mean, variance = ours.mean_and_variance(np.full((2, dimension), 1e5))
+    assert np.allclose(mean, 0.0, atol=1e-12)
+    assert np.allclose(variance, 1.3**2)
+    assert ours.mean_and_variance(queries[:0])[0].shape == (0,)
+
+
+def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, (600, 1))
+    y = 1e5 + np.sin(x[:, 0]) + 0.002 * rng.standard_normal(600)
+    theta = np.array([0.3, 1.0, 0.002])
+    assert Expert(x, y, SE, 0).condition(theta).engine == "dense"
+    assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
+    for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
+        assert MomentsExpert(x, y, 0).condition(np.array(extreme)) is None

@@ -1,0 +1,137 @@
+"""Which engine answers, and that both answer the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.errors import InputError
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.expert import Expert, tolerance
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.gp.moments.engine import MomentsExpert
+from tests.conftest import mostly_long, paper_shards
+from tests.gp.moments.problems import SE, THETA, spread_out
+
+
+def test_npae_on_a_box_too_large_for_a_short_basis_sends_inputs() -> None:
+    rng = np.random.default_rng(0)
+    shards = [(rng.uniform(0, 3000, (50, 1)), rng.standard_normal(50)) for _ in range(2)]
+    out = fg.Fleet(shards, "path", theta=[1.0, 1.0, 0.1]).predict(shards[0][0][:2], "npae")
+    assert "inputs" in out.ledger.kinds
+
+
+def test_an_expert_can_be_given_more() -> None:
+    x, y = paper_shards(900, 1)[0]
+    for engine in ("dense", "moments"):
+        expert = Expert(x[:600], y[:600], SE, 0, engine)
+        expert.evaluate(np.log(THETA))
+        expert.append(x[600:], y[600:])
+        whole = Expert(x, y, SE, 0, "dense").evaluate(np.log(THETA))
+        assert expert.size == 900
+        assert expert.evaluate(np.log(THETA)).nll == pytest.approx(whole.nll, abs=2e-6)
+        mean, _ = expert.condition(THETA).mean_and_variance(x[:5])
+        assert np.allclose(mean, DenseExpert(x, y, SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8)
+
+
+def test_too_many_points_for_the_dense_engine_is_one_clear_error() -> None:
+    x, y = np.zeros((3_000_000, 2)), np.zeros(3_000_000)
+    with pytest.raises(InputError, match=r"agent 4.*GB.*more agents"):
+        DenseExpert(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
+
+
+@pytest.mark.parametrize(
+    ("rows", "theta", "kernel", "engine"),
+    [
+        pytest.param(900, [1.2, 0.3, 1.3, 0.3], "se", "moments", id="two dimensions"),
+        pytest.param(900, [0.3, 1.3, 0.3], "se", "moments", id="one dimension"),
+        pytest.param(900, [4.0, 4.0, 4.0, 1.3, 1.0], "se", "moments", id="three dimensions"),
+        pytest.param(60, THETA, "se", "dense", id="too few points"),
+        pytest.param(900, THETA, "matern32", "dense", id="a rough kernel"),
+        pytest.param(900, [0.01, 0.01, 1.3, 0.1], "se", "dense", id="tiny length-scales"),
+        pytest.param(900, [1.2, 0.3, 1.3, 1e-6], "se", "dense", id="tiny noise"),
+        pytest.param(900, [1.2, 0.3, 1.3, 1e-2], "se", "dense", id="cheaper but not certified"),
+        pytest.param(900, [*[0.5] * 6, 1.3, 0.1], "se", "dense", id="many dimensions"),
+    ],
+)
+def test_auto_takes_the_cheaper_certified_engine_and_says_which(
+    rows: int, theta: list[float], kernel: str, engine: str
+) -> None:
+    """Certificates are estimates of rounding and move with it: these are five times inside the limit, or outside."""
+    inputs, y = spread_out(rows, len(theta) - 2)
+    expert = Expert(inputs, y, KERNELS[kernel], 0)
+    if expert.prefers_moments(np.asarray(theta)):
+        certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+        assert certified is not None
+        inside = certified.error < tolerance(rows) / 5.0
+        assert inside or certified.error > 5.0 * tolerance(rows), "choose an example that rounding cannot decide"
+        assert inside == (engine == "moments")
+    assert expert.evaluate(np.log(theta)).engine == engine
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.07, 0.2, 1.0])
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) -> None:
+    """On both sides of the limit, and wherever rounding puts an example that is close to it."""
+    inputs, y = spread_out(400, dimension)
+    theta = np.array([*[1.0 + dimension] * dimension, 1.3, noise])
+    certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+    good = certified is not None and certified.error <= tolerance(400)
+    expert = Expert(inputs, y, SE, 0)
+    assert expert.evaluate(np.log(theta)).engine == ("moments" if good and expert.prefers_moments(theta) else "dense")
+    assert Expert(inputs, y, SE, 0, "moments").evaluate(np.log(theta)).engine == ("moments" if good else "dense")
+    assert Expert(inputs, y, SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
+
+
+def test_the_moments_engine_refuses_a_rough_kernel() -> None:
+    with pytest.raises(InputError, match="squared exponential"):
+        Expert(*spread_out(9, 2), KERNELS["matern32"], 0, "moments")
+
+
+def test_a_fleet_says_which_engine_each_agent_used() -> None:
+    shards = [*paper_shards(1800, 3), (paper_shards(60, 1)[0])]
+    fleet = fg.Fleet(shards, "path")
+    fit = fleet.train("dec-apx-gp", theta0=THETA, rounds=3, tol=0)
+    assert fit.engine == ("moments", "moments", "moments", "dense")
+    assert fleet.train("dec-apx-gp", theta0=THETA, rounds=3, tol=0, engine="dense").engine == ("dense",) * 4
+    assert fleet.predict(shards[0][0][:3], "dec-rbcm").engine == ("moments", "moments", "moments", "dense")
+
+
+@pytest.mark.parametrize(
+    "method", mostly_long(["full-gp", "fact-gp", "dec-apx-gp", "dec-gapx-gp"], "fact-gp", "dec-apx-gp")
+)
+def test_training_ends_at_the_same_place_with_both_engines(method: str) -> None:
+    shards = paper_shards(1200, 3)
+    ends = [fg.Fleet(shards, "path").train(method, theta0=[2, 0.5, 1, 1], engine=e) for e in ("dense", "moments")]
+    assert [fit.status for fit in ends] == ["converged", "converged"]
+    assert set(ends[1].engine) == {"moments"}
+    assert np.allclose(np.log(ends[0].theta), np.log(ends[1].theta), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+def test_predictions_are_the_same_with_both_engines(method: str) -> None:
+    shards = paper_shards(600, 3)
+    queries = np.random.default_rng(0).uniform(0, 2, (1 if method == "dec-nn-npae" else 6, 2))
+    fleet = fg.Fleet(shards, "complete", theta=[1.2, 0.3, 1.3, 0.3])
+    few = 1000 if method == "dec-nn-npae" else None  # it would use 20,000, to say no more
+    dense, moments = (fleet.predict(queries, method, engine=e, rounds=few) for e in ("dense", "moments"))
+    assert moments.status == dense.status
+    assert np.allclose(dense.mean, moments.mean, atol=2e-5)
+    assert np.allclose(dense.variance, moments.variance, atol=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
+@pytest.mark.parametrize("method", ["npae", "dec-npae", "dec-npae-star", "dec-nn-npae"])
+def test_npae_by_vectors_sends_no_input_and_less(method: str) -> None:
+    shards = paper_shards(2400, 3)
+    fleet = fg.Fleet(shards, "complete", theta=[1.2, 0.3, 1.3, 0.3])
+    queries = np.random.default_rng(0).uniform(0, 2, (5, 2))
+    few = None if method == "npae" else 200
+    by_weights = fleet.predict(queries, method, engine="dense", rounds=few).ledger
+    by_vectors = fleet.predict(queries, method, rounds=few).ledger
+    assert "inputs" in by_weights.kinds
+    assert "inputs" not in by_vectors.kinds
+    assert "observations" not in by_vectors.kinds
+    phase = "aggregate" if method == "npae" else "rows"
+    assert by_vectors.total(phase=phase).scalars < 0.7 * by_weights.total(phase=phase).scalars

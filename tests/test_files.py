@@ -1,0 +1,48 @@
+"""Places to write to: found out before any work, without a trace."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from fleetgp.errors import InputError
+from fleetgp.files import check_folder, check_writable
+
+NOWHERE = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+
+
+@NOWHERE
+def test_probes_are_real_and_leave_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b" / "c.csv")
+    check_folder(tmp_path / "a" / "b")
+    (tmp_path / "old.csv").write_text("old")
+    check_writable(tmp_path / "old.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+    assert (tmp_path / "old.csv").read_text() == "old"
+    for place in ("/proc/x.csv", tmp_path / "old.csv" / "x.csv", tmp_path / ("x" * 300 + ".csv")):
+        with pytest.raises(InputError, match=r"cannot be written|expected a folder, got a file"):
+            check_writable(place)
+    with pytest.raises(InputError, match="expected a folder, got a file"):
+        check_folder(tmp_path / "old.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+
+
+def test_probes_that_run_together_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Agents that start at once have their folders in one that is not there yet."""
+    places = [tmp_path / "state" / "deep" / f"boat{number % 3}" for number in range(120)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(check_folder, places))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_folders_without_permission_are_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            check_writable(tmp_path / "x.csv")
+    finally:
+        tmp_path.chmod(0o700)
