@@ -57,7 +57,7 @@ def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
     blocked = (tmp_path / "fleet.toml").read_text().replace('state = "state"', 'state = "state2"')
     (tmp_path / "fleet.toml").write_text(blocked)
     log = Log("a0", file=tmp_path / "b.log")
-    with pytest.raises(InputError, match="a folder was expected"):
+    with pytest.raises(InputError, match="expected a folder, got a file"):
         Agent.start(read_description(tmp_path / "fleet.toml"), "a0", log)
     log.close()
 

@@ -14,13 +14,14 @@ Work = Callable[[], object]
 class Threads:
     """Threads with one owner.
 
-    failed(name, error): called by a thread that ends with an exception, after it was logged; the owner then ends the
-    agent. Nothing fails unseen.
+    failure: what ended the first thread that ended with an exception; None if there is none. Nothing fails unseen.
+    failed: called by such a thread, after it was logged; the owner then ends the agent.
     ending: set by `close`. A thread that does something from time to time waits on it: `while not ending.wait(1.0)`.
     """
 
-    def __init__(self, log: Log, failed: Callable[[str, BaseException], None] | None = None) -> None:
+    def __init__(self, log: Log, failed: Callable[[], None] | None = None) -> None:
         self._log, self.failed = log, failed
+        self.failure: str | None = None
         self._lock = threading.Lock()
         self._running: list[tuple[threading.Thread, Work | None]] = []
         self.ending = threading.Event()
@@ -65,6 +66,8 @@ class Threads:
         try:
             work()
         except BaseException as error:  # whatever it is: a thread that ends unseen leaves an agent that seems to work
-            self._log.error("a thread failed", thread=name, error=f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            self._log.error("a thread failed", thread=name, error=why)
+            self.failure = self.failure or f"its thread {name!r} failed: {why}"
             if self.failed is not None:
-                self.failed(name, error)
+                self.failed()
