@@ -76,7 +76,7 @@ def _run(agent: Agent) -> None:
         Service(agent)
 
         def stop(*_: Any) -> None:
-            # In a thread: a handler interrupts this one anywhere, also where it holds what `stop` needs.
+            # A handler interrupts this thread anywhere, also where it holds a lock that `stop` or `Threads` needs.
             threading.Thread(target=agent.stop, name="stop", daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -48,16 +48,16 @@ class Threads:
     def close(self, seconds: float = 5.0) -> list[str]:
         """Have all threads end, and wait for that; the names of those that did not end in time. Safe to call twice."""
         self.ending.set()
+        own = threading.current_thread()  # one of them may close all
         with self._lock:
-            running = [(thread, wake) for thread, wake in self._running if thread.is_alive()]
+            running = [(thread, wake) for thread, wake in self._running if thread.is_alive() and thread is not own]
         for _, wake in running:
             if wake is not None:
                 wake()
         deadline = time.monotonic() + seconds
         for thread, _ in running:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-        late = [thread.name for thread, _ in running if thread.is_alive() and thread is not threading.current_thread()]
+            thread.join(max(0.0, deadline - time.monotonic()))
+        late = [thread.name for thread, _ in running if thread.is_alive()]
         if late:
             self._log.warn("threads did not end", threads=late, seconds=seconds)
         return late
