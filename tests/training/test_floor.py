@@ -18,7 +18,9 @@ from fleetgp.data import Shard
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
-from fleetgp.storage.model import Model, load_model, save_model
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import CONVERGED_TO, parts_of

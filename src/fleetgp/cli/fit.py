@@ -20,7 +20,9 @@ from fleetgp.graph import GRAPHS, Graph
 from fleetgp.io import Observations, Reading, read_edges, read_observations
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
-from fleetgp.storage.model import Model, check_target, load_model, save_model
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.storage.saving import check_target, save_model
 from fleetgp.training import training_method
 
 HELP = """Train a fleet on a file and write the model to a folder.

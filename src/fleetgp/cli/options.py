@@ -62,6 +62,18 @@ OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of
 # ---- predict and map ---------------------------------------------------------------------------------------
 
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
+POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
+ANSWER_OUT = Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")]
+MAP_OUT = Annotated[Path, typer.Option(help="The map: a NetCDF file; a PNG of the same name goes beside it.")]
+GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
+MAP_BOX = Annotated[
+    list[float] | None,
+    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+]
+WITHIN = Annotated[
+    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
+]
+UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
 ROUNDS = Annotated[int | None, typer.Option(help="With dec-: stop averaging after this many rounds. (default: 20000)")]
 TOL = Annotated[
