@@ -48,19 +48,15 @@ def test_who_does_not_end_in_time_is_named(log: Log, tmp_path: Path) -> None:
 
 
 def test_a_thread_that_fails_is_logged_and_told(log: Log, tmp_path: Path) -> None:
-    told: list[tuple[str, BaseException]] = []
     ended = threading.Event()
-
-    def failed(name: str, error: BaseException) -> None:
-        told.append((name, error))
-        ended.set()
 
     def work() -> None:
         raise SystemExit("no way on")  # also what `except Exception` does not catch
 
-    Threads(log, failed).start("watch", work)
+    threads = Threads(log, ended.set)
+    threads.start("watch", work)
     assert ended.wait(60.0)
-    assert [(name, str(error)) for name, error in told] == [("watch", "no way on")]
+    assert threads.failure == "its thread 'watch' failed: SystemExit: no way on"
     (line,) = events(tmp_path)
     assert (line["event"], line["thread"], line["error"]) == ("a thread failed", "watch", "SystemExit: no way on")
 

@@ -144,7 +144,7 @@ def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...], flee
         try:
             items.append(item_of(*parts, fleet, dimension))
         except ValueError as error:
-            raise NonsenseError(position, f"an agenda that is none: {error}") from error
+            raise NonsenseError(position, f"not an agenda: {error}") from error
     return Agenda(items, members)
 
 
@@ -170,16 +170,20 @@ def item_of(record: Array, rows: Array, queries: Array, fleet: int, dimension: i
     item = _CODEC.decode(unpacked(record))
     trained, question = item.trained, item.question
     if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, dimension)):
-        raise ValueError(f"hyperparameters of shape {rows.shape}, or beyond exp(+-{LOG_RANGE:g})")
+        raise ValueError(
+            f"expected hyperparameters of shape (S, {dimension + 2}) within exp(+-{LOG_RANGE:g}), got {rows.shape}"
+        )
     estimates = rows if rows.size else NOTHING
     if trained is not None:
         if not len(estimates):
-            raise ValueError("a model without hyperparameters")
+            raise ValueError("expected a model with hyperparameters, got none")
         if trained.members[-1] >= fleet:
-            raise ValueError(f"a model of agent {trained.members[-1]}, of {fleet}")
+            raise ValueError(
+                f"expected a model of the {fleet} agents of this fleet, got one of agent {trained.members[-1]}"
+            )
         trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
     if len(estimates) > MOST_STARTS:
-        raise ValueError(f"{len(estimates)} estimates")
+        raise ValueError(f"expected at most {MOST_STARTS} estimates, got {len(estimates)}")
     if question is not None:
         check_queries(queries, dimension)
         question = replace(question, queries=queries)

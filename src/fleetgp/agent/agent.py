@@ -48,7 +48,6 @@ class Agent:
         self.activity, self.requests = Activity(), Requests(log)
         self._recorder = Recorder(name, data, log, node.wake)
         self.loop = ViewLoop(description, self.id, data, memory, self.requests, self.activity, node, log)
-        self._broken: FleetGPError | None = None
 
     @classmethod
     def start(cls, description: Description, name: str, log: Log) -> Agent:
@@ -68,7 +67,7 @@ class Agent:
 
     def _start_threads(self, *, watched: bool) -> None:
         threads = self.threads
-        threads.failed = self._thread_failed
+        threads.failed = self.stop
         threads.start("recorder", self._recorder.work, wake=self._recorder.close)
         threads.start("deadlines", self._keep_deadlines)
         if watched:
@@ -77,17 +76,18 @@ class Agent:
             )
 
     def run(self) -> None:
-        """Live, view after view; an error here says that one of the agent's threads failed."""
+        """Live, view after view. An agent without one of its threads would only seem to work: it ends with an error."""
         try:
-            self.loop.run()
+            if self.threads.failure is None:
+                self.loop.run()
         finally:
             self.activity.phase = "stopped"
             self.memory.save()
             self.requests.refuse_all(f"{self.name} is stopping")
             self.close()
             self.log("stopped")
-        if self._broken is not None:
-            raise self._broken
+        if self.threads.failure is not None:
+            raise FleetGPError(f"{self.name}: {self.threads.failure}")
 
     def stop(self) -> None:
         self.loop.stopping.set()
@@ -148,8 +148,3 @@ class Agent:
             asked = self.loop.answers.under_way
             if asked is not None and asked.expired:
                 self.node.abandon("a question took too long")
-
-    def _thread_failed(self, name: str, error: BaseException) -> None:
-        """An agent without one of its threads would only seem to work: it ends, with an error that says why."""
-        self._broken = FleetGPError(f"{self.name}: its thread {name!r} failed: {type(error).__name__}: {error}")
-        self.stop()

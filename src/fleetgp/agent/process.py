@@ -17,7 +17,7 @@ from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError
 
-#: Days before its end from which on a certificate is complained about, and seconds between two looks at it.
+#: A certificate with fewer days left is warned about; seconds between two looks at it.
 SOON = 30.0
 DAY = 86_400.0
 REMEDY = "make another with `fleetgp certs`, and start the agent again"
@@ -76,7 +76,7 @@ def _run(agent: Agent) -> None:
         Service(agent)
 
         def stop(*_: Any) -> None:
-            # In a thread: a handler interrupts this one anywhere, also where it holds what `stop` needs.
+            # A handler interrupts this thread anywhere, also where it holds a lock that `stop` or `Threads` needs.
             threading.Thread(target=agent.stop, name="stop", daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -97,7 +97,7 @@ class Requests:
         """Its number."""
         with self._lock:
             if len(self._wishes) >= MOST_WAITING:
-                raise NetworkError(f"{MOST_WAITING} trainings wait here already")
+                raise NetworkError(f"{MOST_WAITING} trainings wait here already: ask again when some are done")
             self._wished += 1
             self._wishes.append((self._wished, wish))
             return self._wished

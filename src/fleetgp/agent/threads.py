@@ -14,13 +14,14 @@ Work = Callable[[], object]
 class Threads:
     """Threads with one owner.
 
-    failed(name, error): called by a thread that ends with an exception, after it was logged; the owner then ends the
-    agent. Nothing fails unseen.
+    failure: what ended the first thread that ended with an exception; None if there is none. Nothing fails unseen.
+    failed: called by such a thread, after it was logged; the owner then ends the agent.
     ending: set by `close`. A thread that does something from time to time waits on it: `while not ending.wait(1.0)`.
     """
 
-    def __init__(self, log: Log, failed: Callable[[str, BaseException], None] | None = None) -> None:
+    def __init__(self, log: Log, failed: Callable[[], None] | None = None) -> None:
         self._log, self.failed = log, failed
+        self.failure: str | None = None
         self._lock = threading.Lock()
         self._running: list[tuple[threading.Thread, Work | None]] = []
         self.ending = threading.Event()
@@ -47,16 +48,16 @@ class Threads:
     def close(self, seconds: float = 5.0) -> list[str]:
         """Have all threads end, and wait for that; the names of those that did not end in time. Safe to call twice."""
         self.ending.set()
+        own = threading.current_thread()  # one of them may close all
         with self._lock:
-            running = [(thread, wake) for thread, wake in self._running if thread.is_alive()]
+            running = [(thread, wake) for thread, wake in self._running if thread.is_alive() and thread is not own]
         for _, wake in running:
             if wake is not None:
                 wake()
         deadline = time.monotonic() + seconds
         for thread, _ in running:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-        late = [thread.name for thread, _ in running if thread.is_alive() and thread is not threading.current_thread()]
+            thread.join(max(0.0, deadline - time.monotonic()))
+        late = [thread.name for thread, _ in running if thread.is_alive()]
         if late:
             self._log.warn("threads did not end", threads=late, seconds=seconds)
         return late
@@ -65,6 +66,8 @@ class Threads:
         try:
             work()
         except BaseException as error:  # whatever it is: a thread that ends unseen leaves an agent that seems to work
-            self._log.error("a thread failed", thread=name, error=f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            self._log.error("a thread failed", thread=name, error=why)
+            self.failure = self.failure or f"its thread {name!r} failed: {why}"
             if self.failed is not None:
-                self.failed(name, error)
+                self.failed()

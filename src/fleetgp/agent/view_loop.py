@@ -17,7 +17,7 @@ from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
 from fleetgp.agent.membership.membership import View
 from fleetgp.agent.memory import Memory
-from fleetgp.agent.node import Node, StoppedError
+from fleetgp.agent.node import Node
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Tasks
@@ -31,7 +31,7 @@ PAUSE, LONGEST_PAUSE = 0.25, 30.0
 
 
 class ViewLoop:
-    """View after view, until `stopping` is set and the node is stopped."""
+    """View after view, until `stopping` is set and then the node is stopped."""
 
     def __init__(
         self,
@@ -55,33 +55,33 @@ class ViewLoop:
         self._troubles = 0  # in a row
 
     def run(self) -> None:
+        """View after view. Whatever is cancelled ends here, and nowhere before."""
         while not self.stopping.is_set():
-            self._live()
+            try:
+                self.activity.phase = "agreeing"
+                self._live_in(self.node.agree())
+            except Cancelled as over:
+                if not self.stopping.is_set():
+                    self.log("view over", why=str(over))
+            except Exception as error:  # whatever it is, the others go on and this agent says why it does not
+                self._fail(error)
+
+    def _live_in(self, view: View) -> None:
+        """Work until the view is over, or until something in it is wrong."""
+        self._say_view(view)
+        try:
+            self._work(Tasks(self.node, view, self.activity))
+        except NeighbourLostError as lost:
+            self.node.neighbours_lost(view, lost.neighbours, str(lost))
+        except NonsenseError as nonsense:
+            self._left_out(view, nonsense)
+        except NetworkError as error:
+            self._trouble(view, error)
 
     @property
     def new_rows(self) -> int:
         """Rows that came since the model was trained."""
         return 0 if self.memory.trained is None else max(0, self.data.rows - self.memory.rows)
-
-    def _live(self) -> None:
-        """One view, from agreement to its end."""
-        try:
-            self.activity.phase = "agreeing"
-            view = self.node.agree()
-            self._say_view(view)
-            self._work(Tasks(self.node, view, self.activity))
-        except NeighbourLostError as lost:
-            self.node.neighbours_lost(view, lost.neighbours, str(lost))
-        except StoppedError:
-            self.stopping.set()
-        except Cancelled as over:
-            self.log("view over", why=str(over))
-        except NonsenseError as nonsense:
-            self._left_out(view, nonsense)
-        except NetworkError as error:
-            self._trouble(view, error)
-        except Exception as error:  # whatever it is, the others go on and this agent says why it does not
-            self._fail(error)
 
     def _work(self, tasks: Tasks) -> None:
         """The tasks of a view, one after the other and the same at all its members, until it is over."""

@@ -102,7 +102,7 @@ class Launched:
         self._tell(name, {"event": "ended", "code": code, "level": "info" if code == 0 else "error"})
 
     def _tell(self, name: str, told: dict[str, Any]) -> None:
-        """Whatever becomes of it, the agent's next line will be read: else the agent would wait for that."""
+        """Pass a line on. An error there must not end the reading: an agent whose lines nobody reads would block."""
         if self._told is not None:
             with suppress(Exception):
                 self._told(name, told)

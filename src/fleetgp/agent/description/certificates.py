@@ -32,11 +32,14 @@ class Credentials:
     def of(cls, folder: str | Path, agent: str) -> Credentials:
         """Those that `make_authority` and `make_certificate` put into a folder; one error if some are missing."""
         root = Path(folder)
-        found = cls(root / f"{AUTHORITY}.crt", root / f"{agent}.crt", root / f"{agent}.key")
-        for path in (found.authority, found.certificate, found.key):
+        return cls(root / f"{AUTHORITY}.crt", root / f"{agent}.crt", root / f"{agent}.key").checked()
+
+    def checked(self) -> Credentials:
+        """These, or one error if a file is missing."""
+        for path in (self.authority, self.certificate, self.key):
             if not path.is_file():
                 raise InputError(f"{path}: there is no such file; `fleetgp certs` makes it")
-        return found
+        return self
 
 
 def check_name(agent: str) -> None:

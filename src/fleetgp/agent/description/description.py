@@ -81,11 +81,7 @@ class Description:
         if tls.folder is not None:
             return Credentials.of(self.folder / tls.folder, name)
         files = (tls.authority, tls.certificate, tls.key)
-        found = [self.folder / str(file).replace("{name}", name) for file in files]
-        for path in found:
-            if not path.is_file():
-                raise InputError(f"{path}: there is no such file; `fleetgp certs` makes it")
-        return Credentials(*found)
+        return Credentials(*(self.folder / str(file).replace("{name}", name) for file in files)).checked()
 
     @property
     def tls_folder(self) -> Path | None:

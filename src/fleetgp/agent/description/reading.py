@@ -27,7 +27,7 @@ def read_description(path: str | Path) -> Description:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: it is no TOML: {error}") from error
+        raise InputError(f"{path}: expected TOML: {error}") from error
     except ValueError as error:
         raise InputError(f"{path}: expected numbers that can be read, got one of thousands of digits") from error
     agents = values.get("agent")
@@ -58,7 +58,7 @@ def _text(file: Path) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: it is no TOML, which is UTF-8: {error}") from error
+        raise InputError(f"{file}: expected TOML, which is UTF-8: {error}") from error
     deep = too_deep(text)
     if deep:
         raise InputError(f"{file}, line {deep}: expected values and keys at most {DEEPEST} deep, got deeper ones")

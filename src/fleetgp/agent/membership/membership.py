@@ -149,7 +149,10 @@ class Membership:
         return news
 
     def _latest(self, agent: int) -> int:
-        """The largest incarnation that is believed. Of oneself it is less: the next one must be believed by others."""
+        """The largest incarnation of an agent that is believed.
+
+        Of this agent itself it is half as far away: it takes the next number then, which the others must believe.
+        """
         if agent == self.agent:
             return self.own.incarnation + INCARNATION_LEAP // 2
         known = self._records.get(agent)

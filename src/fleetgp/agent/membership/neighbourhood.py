@@ -42,7 +42,7 @@ class Neighbour:
     def standing(self) -> str:
         """ "up", or why not."""
         if self.refused:
-            return "refused: it holds another fleet description"
+            return "refused: it holds another fleet description, or is of another version of FleetGP"
         if not self.linked:
             return "down"
         if not self.greeted:
