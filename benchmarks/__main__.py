@@ -1,4 +1,5 @@
-"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, growth, processes, agreement; or all.
+"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, conditioned, growth, processes,
+agreement; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -186,6 +187,22 @@ def prediction() -> Table:
     return table
 
 
+def conditioned() -> Table:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.conditioned"], check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    table = Table("A conditioned fleet: 49 agents of 600 points, matern32, and 100 agents of 300", "what", "time",
+                  "of all cores")  # fmt: skip
+    table.start()
+    for name, (clock, cores_used) in found.items():
+        table.add(name, seconds(clock), seconds(cores_used))
+    for method in ("rbcm", "grbcm"):
+        ratio = found[f"first {method}"][1] / found[f"second {method}"][1]
+        table.note(f"{method} at 20 points, again: {ratio:.0f} x faster")
+    beside = found["dec-nn-grbcm, 100 agents"][1] / found["dec-nn-rbcm, 100 agents"][1]
+    table.note(f"dec-nn-grbcm with 100 agents, 300 points: {beside:.2f} x dec-nn-rbcm")
+    return table
+
+
 def growth() -> Table:
     table = Table("Growth: 100 observations an agent, dec-apx-gp for 100 rounds, dec-nn-rbcm at 100 points",
                   "M", "training", "prediction", "s / 1000 agents", "peak memory", "trained: wire", "predicted: wire",
@@ -243,7 +260,9 @@ def agreement() -> Table:
     return table
 
 
-SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth, processes, agreement)}
+SECTIONS = {
+    f.__name__: f for f in (agents, likelihood, training, prediction, conditioned, growth, processes, agreement)
+}
 
 
 def main(names: list[str]) -> None:
