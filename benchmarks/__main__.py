@@ -21,7 +21,8 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.timing import Table, median, once, seconds
-from fleetgp.gp.dense.engine import DenseExpert, compiled_likelihoods
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.likelihood import compiled
 from fleetgp.gp.expert import Expert, evaluate
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
@@ -246,7 +247,7 @@ def main(names: list[str]) -> None:
     warnings.filterwarnings("ignore")
     version = f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}"
     heading = (
-        f"{cores()} threads, float64, {version}, compiled stacks: {'yes' if compiled_likelihoods() else 'no'}. "
+        f"{cores()} threads, float64, {version}, compiled stacks: {'yes' if compiled() else 'no'}. "
         "Times are medians on a shared machine: compare within a table."
     )
     print(heading)

@@ -21,8 +21,7 @@ from threadpoolctl import ThreadpoolController
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.expert import ENGINES, Expert
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp import expert
 from fleetgp.graph import Topology
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -94,21 +93,11 @@ def interrupted_after(pieces: int, *arguments: str) -> tuple[int, str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=ENGINES, default="auto", help="what engine='auto' means in this run")
+    parser.addoption("--engine", choices=expert.ENGINES, default="auto", help="what engine='auto' means in this run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With --engine=moments or dense, experts that were left to choose take this one."""
-    forced, original = config.getoption("--engine"), Expert.__init__
-
-    def init(
-        self: Expert, inputs: Array, observations: Array, kernel: Kernel, agent: int, engine: str = "auto"
-    ) -> None:
-        able = forced == "dense" or isinstance(kernel, SquaredExponential)
-        original(self, inputs, observations, kernel, agent, forced if engine == "auto" and able else engine)
-
-    if forced != "auto":
-        Expert.__init__ = init  # type: ignore[method-assign]
+    expert.AUTO = config.getoption("--engine")
 
 
 def pytest_report_header() -> list[str]:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Prediction
-    from fleetgp.storage.model import Model, load_model, save_model
+    from fleetgp.storage.loading import load_model
+    from fleetgp.storage.model import Model
+    from fleetgp.storage.saving import save_model
     from fleetgp.training import TRAINING_METHODS, Fit, Trainer, TrainingInfo, TrainingOptions, TrainingState
 
 __all__ = [
@@ -62,7 +64,9 @@ _HOMES = {
     "fleet": ("Fleet",),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
-    "storage.model": ("Model", "load_model", "save_model"),
+    "storage.loading": ("load_model",),
+    "storage.model": ("Model",),
+    "storage.saving": ("save_model",),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
     "prediction": ("PREDICTION_METHODS", "Prediction"),
     "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),

@@ -66,7 +66,7 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
 
 
 class Remembering:
-    """A listener that passes progress on, and remembers the estimates of the start that was chosen or came furthest."""
+    """Passes progress on, and remembers the estimates of the chosen start, or of the one that got furthest."""
 
     def __init__(self, listener: Listener | None) -> None:
         self._listener = listener

@@ -61,7 +61,7 @@ def test_auto_takes_the_cheaper_certified_engine_and_says_which(
     """Certificates are estimates of rounding and move with it: these are five times inside the limit, or outside."""
     inputs, y = spread_out(rows, len(theta) - 2)
     expert = Expert(inputs, y, KERNELS[kernel], 0)
-    if expert.prefers_moments(np.asarray(theta)):
+    if expert.preferred(np.asarray(theta))[0].name == "moments":
         certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
         assert certified is not None
         inside = certified.error < tolerance(rows) / 5.0
@@ -79,7 +79,8 @@ def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) 
     certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
     good = certified is not None and certified.error <= tolerance(400)
     expert = Expert(inputs, y, SE, 0)
-    assert expert.evaluate(np.log(theta)).engine == ("moments" if good and expert.prefers_moments(theta) else "dense")
+    cheaper = expert.preferred(theta)[0].name == "moments"
+    assert expert.evaluate(np.log(theta)).engine == ("moments" if good and cheaper else "dense")
     assert Expert(inputs, y, SE, 0, "moments").evaluate(np.log(theta)).engine == ("moments" if good else "dense")
     assert Expert(inputs, y, SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
 

@@ -14,7 +14,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from fleetgp.errors import NumericalError
-from fleetgp.gp.dense.engine import DenseExpert, cross_covariance
+from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.posterior import cross_covariance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 

@@ -10,16 +10,20 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fleetgp.cli import INTERRUPTED, INTERRUPTION, answering, models
+from fleetgp.cli import INTERRUPTED, INTERRUPTION
 from fleetgp.cli.agent import agent
 from fleetgp.cli.ask import ask
 from fleetgp.cli.certs import certs
 from fleetgp.cli.demo import demo
 from fleetgp.cli.down import down
 from fleetgp.cli.download import download
+from fleetgp.cli.fit import HELP as FIT
+from fleetgp.cli.fit import fit
+from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
+from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
 from fleetgp.cli.status import status
@@ -121,7 +125,8 @@ def root(
     pass
 
 
-models.register(app)
-answering.register(app)
+app.command(cls=VariadicCommand, help=FIT)(fit)
+app.command(cls=VariadicCommand)(predict)
+app.command("map", cls=VariadicCommand)(map_)
 for command in (download, reproduce, certs, agent, up, down, status, ask, observe, retrain, methods, demo):
     app.command(cls=VariadicCommand)(command)

@@ -4,17 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, TypeVar, get_args
 
 import typer
 
+from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.graph import GRAPHS
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
 
+Choice = TypeVar("Choice", bound=str)
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+
+# ---- fit ---------------------------------------------------------------------------------------------------
+
+OBSERVATIONS = Annotated[
+    Path, typer.Argument(help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst).", readable=False)
+]
+INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
+TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
+MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
+AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
+AGENTS = Annotated[
+    int | None, typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over.")
+]
+PARTITION = Annotated[
+    str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
+]
+AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
+GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPHS)}, or a file with two agents' names a line.")]
+TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
+KERNEL = Annotated[str, typer.Option(help="se, matern12, matern32 or matern52.")]
+FILL = Annotated[
+    list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
+]
+NORMALIZE = Annotated[
+    bool, typer.Option(help="Centre and scale the observations by the fleet's own mean and deviation.")
+]
+START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
+TRAINING_ROUNDS = Annotated[int, typer.Option(help="Stop after this many rounds.")]
+TRAINING_TOL = Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")]
+RHO = Annotated[float | None, typer.Option(help="The ADMM penalty. (default: from measured curvature)")]
+KAPPA = Annotated[float | None, typer.Option(help="Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")]
+LIPSCHITZ = Annotated[float | None, typer.Option(help="Stiffness of the steps of apx-gp and gapx-gp.")]
+NESTED = Annotated[str | None, typer.Option(help="Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.")]
+STEP = Annotated[float | None, typer.Option(help="Step size of --nested gradient-descent.")]
+NESTED_ITERATIONS = Annotated[int | None, typer.Option(help="Inner iterations of c-gp and dec-c-gp.")]
+NOISE_FLOOR = Annotated[
+    float, typer.Option(help="The smallest sigma_eps, in units of the observations' deviation; 0 for none.")
+]
+SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
+OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")]
+
+# ---- predict and map ---------------------------------------------------------------------------------------
+
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
+POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
+ANSWER_OUT = Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")]
+MAP_OUT = Annotated[Path, typer.Option(help="The map: a NetCDF file; a PNG of the same name goes beside it.")]
+GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
+MAP_BOX = Annotated[
+    list[float] | None,
+    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+]
+WITHIN = Annotated[
+    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
+]
+UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
 ROUNDS = Annotated[int | None, typer.Option(help="With dec-: stop averaging after this many rounds. (default: 20000)")]
 TOL = Annotated[
@@ -27,6 +86,9 @@ ETA = Annotated[
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
 ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]
+
+# ---- what files do not say of themselves -------------------------------------------------------------------
+
 DATE = Annotated[str | None, typer.Option(help="NetCDF: which day of several, YYYY-MM-DD.")]
 BOX = Annotated[list[float] | None, typer.Option(help="NetCDF: west, south, east, north, in degrees.")]
 STRIDE = Annotated[int | None, typer.Option(help="NetCDF: every so many-th row and column.", min=1)]
@@ -34,6 +96,9 @@ SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; 
 DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
 ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]
 MISSING = Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")]
+
+# ---- a running fleet ---------------------------------------------------------------------------------------
+
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
 AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
 
@@ -75,13 +140,26 @@ def fills_of(fill: Sequence[str] | None) -> list[float] | None:
         raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
 
 
+def as_typed(name: str) -> str:
+    """An option as it is typed.
+
+    >>> as_typed("nested_iterations")
+    '--nested-iterations'
+    """
+    return "--" + name.replace("_", "-")
+
+
 def missing_of(given: str) -> Missing:
-    """--missing as one of its values, or one clear error."""
-    choices: tuple[Missing, ...] = get_args(Missing)
+    """--missing as one of its values."""
+    return one_of("--missing", given, get_args(Missing))
+
+
+def one_of(option: str, given: str, choices: Sequence[Choice]) -> Choice:
+    """The choice that was given, or one clear error."""
     for choice in choices:
         if choice == given:
             return choice
-    raise unknown_name("--missing", given, choices)
+    raise unknown_name(option, given, choices)
 
 
 def check_seconds(seconds: float) -> None:

@@ -12,7 +12,7 @@ from fleetgp.consensus.iterate import Outcome
 from fleetgp.consensus.near import Near
 from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
-from fleetgp.graph import Topology, perron_epsilon
+from fleetgp.graph import Topology, metropolis_weights, perron_epsilon
 from fleetgp.network import Network
 
 Weights = Literal["metropolis", "perron"]
@@ -31,11 +31,10 @@ class AverageRule(BatchRule):
 
     def update(self, state: Array, received: Array, near: Near) -> Array:
         if self.epsilon is None:
-            weights = 1.0 / (1.0 + np.maximum(near.degrees[near.receivers], near.sender_degrees))
+            weights = metropolis_weights(near.degrees[near.receivers], near.sender_degrees)
         else:
             weights = np.full(len(received), self.epsilon)
-        change = weights[:, None] * (received - state[near.receivers])
-        return state + near.reduce(np.add, change, 0.0)
+        return state + near.weighted_sum(weights, received - state.take(near.receivers, axis=0))
 
 
 def average_items(

@@ -15,10 +15,10 @@ FILLS = (-9999.0, -999.0, -99.0, 99.0, 999.0, 9999.0, -99999.0, 99999.0, -999999
          9.969209968386869e36, -9.969209968386869e36)  # fmt: skip
 #: A fill value lies this many widths of the other values away from them.
 FAR = 5.0
-#: Any other value may be one if it comes so often, and there are so many different others: of counts there are fewer.
+#: Any other value may be one if it occurs so often beside so many different ones. Counts have fewer different values.
 REPEATED, DISTINCT = 3, 10
 LONGITUDE_NAMES = ("lon", "longitude", "long", "lng", "lons", "longitudes")
-#: Rows that come again are told of from this share, and this number, on.
+#: Copied rows are reported if they are at least this share of all, and at least this many.
 DUPLICATED_SHARE, DUPLICATED_LEAST = 0.05, 5
 
 
@@ -35,10 +35,10 @@ def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
 
 
 def fill_value(values: Array, *, repeated: bool = False, among: Array | None = None) -> tuple[float, int] | None:
-    """A value that looks like a fill value, and how often it comes; None if there is none. NaN is passed over.
+    """A value that looks like a fill value, and how often it occurs; None if there is none. NaN is ignored.
 
-    repeated: so does any lowest or highest value that comes often. For a target only: inputs repeat, as a mooring does.
-    among: other values that were there before, to judge these by.
+    repeated: a lowest or highest value that occurs often counts too. Only for a target: inputs do repeat, at a mooring.
+    among: values that were there before, to judge the new ones by.
 
     >>> fill_value(np.array([12.1, 13.0, -9999.0, 12.7])), fill_value(np.array([-9999.0, 0.0, 9000.0]))
     ((-9999.0, 1), None)

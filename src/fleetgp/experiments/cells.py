@@ -24,7 +24,7 @@ SINGLE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS"
 
 @dataclass(frozen=True)
 class Cell:
-    """A piece of work: its name on disk, what it is (plain values), and a guess of its effort: the longest begin."""
+    """A piece of work: its name on disk, its settings (plain values), a guess of its effort; the longest go first."""
 
     name: str
     task: dict[str, Any]

@@ -141,8 +141,8 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
 def scaling(method: str, size: int, agents: int) -> float:
     """By how much the paper's constants are scaled up; 1 where they are stable as they are.
 
-    The curvature in log sigma_eps is 2 N_i, and a linearized step of stiffness L + rho overshoots by more than it
-    came if that is above 2 (L + rho): N_i = 8,100 cannot be run with L = 5,000.
+    A linearized step of stiffness L + rho diverges where the curvature is above 2 (L + rho). In log sigma_eps the
+    curvature is 2 N_i: N_i = 8,100 cannot be run with L = 5,000.
 
     >>> scaling("apx-gp", 8_100, 4), scaling("apx-gp", 32_400, 4), round(scaling("gapx-gp", 32_400, 10), 2)
     (1.0, 4.0, 3.04)

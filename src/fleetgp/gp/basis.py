@@ -19,6 +19,10 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 
 #: Pivots of a 1-D kernel (the first is 1) below this are rounding.
 ROUNDING = 4e-16
+#: The narrowest box, against the distance from the origin: inputs so close together differ by little but rounding.
+NARROWEST = 1e-12
+#: The narrowest box around the origin: squares of its inverse do not overflow.
+SMALLEST = 1e-150
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Box:
     def around(cls, inputs: Array) -> Box:
         low, high = inputs.min(axis=0), inputs.max(axis=0)
         centre = 0.5 * low + 0.5 * high
-        return cls(centre, np.maximum(np.maximum(0.5 * high - 0.5 * low, 1e-12 * np.abs(centre)), 1e-150))
+        return cls(centre, np.maximum(0.5 * high - 0.5 * low, np.maximum(NARROWEST * np.abs(centre), SMALLEST)))
 
     def positions(self, inputs: Array) -> Array:
         """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""

@@ -88,9 +88,15 @@ def fejer_weights(count: int) -> Array:
     return np.asarray(to_nodes(count)[:, k] @ (1.0 / (1.0 - k**2)))
 
 
-#: Semi-axes of the Bernstein ellipses over which the bound below is minimized.
-_WIDE = np.geomspace(1e-3, 1e3, 241)
-_NARROW = np.geomspace(1e-3, 10.0, 41)
+#: Semi-axes b and b' of the Bernstein ellipses over which the bound below is minimized.
+_WIDE = np.geomspace(1e-3, 1e3, 241)[:, None]
+_NARROW = np.geomspace(1e-3, 10.0, 41)[None, :]
+_SQUARES = (_WIDE + _NARROW) ** 2
+#: log rho of the wide ellipses, and log of the geometric sums of rho^-j and rho'^-k.
+_LOG_RHO = np.arcsinh(_WIDE)
+_LOG_SUMS = -np.log1p(-np.exp(-_LOG_RHO)) - np.log1p(-np.exp(-np.arcsinh(_NARROW)))
+#: The logarithm of the largest bound: far above any use, and far below overflow.
+_LARGEST = 600.0
 
 
 def expansion_error(count: int, h: float) -> float:
@@ -105,11 +111,8 @@ def expansion_error(count: int, h: float) -> float:
     """
     if h == 0.0:
         return 0.0
-    outer = np.log(_WIDE + np.sqrt(_WIDE**2 + 1.0))[:, None]
-    inner = np.log(_NARROW + np.sqrt(_NARROW**2 + 1.0))[None, :]
-    growth = h**2 * (_WIDE[:, None] + _NARROW[None, :]) ** 2
-    tail = growth - count * outer - np.log1p(-np.exp(-outer)) - np.log1p(-np.exp(-inner))
-    return float(16.0 * np.exp(min(tail.min(), 600.0)))
+    tail = h**2 * _SQUARES - count * _LOG_RHO + _LOG_SUMS
+    return float(16.0 * np.exp(min(tail.min(), _LARGEST)))
 
 
 def degree_for(h: float, error: float) -> int:

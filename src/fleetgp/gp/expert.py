@@ -1,4 +1,4 @@
-"""A local GP with two engines behind one interface: dense (LAPACK) and moments (no cost that grows with N)."""
+"""A local GP with several engines: at each theta the cheapest one that is certified."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.gp.dense.engine import LARGE, DenseExpert, batch_size, evaluate_batch
+from fleetgp.gp.dense.engine import DenseExpert, gigabytes
+from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import MomentsExpert
-from fleetgp.linalg.threads import blas_threads, cores, side_by_side
+from fleetgp.linalg.threads import share
 
 ENGINES = ("auto", "dense", "moments")
-Item = TypeVar("Item")
+#: What "auto" means with a kernel that every engine can have. The tests set another.
+AUTO = "auto"
 Result = TypeVar("Result")
 
-#: Below this many points the dense engine is always cheaper; above so many it is no way out.
-FEW = 150
+#: Below this many points the dense engine takes a millisecond or less, which no other undercuts: not worth asking.
+FEW = 250
+#: Above this many points the dense engine is not tried where another is not certified: it would take minutes.
 MANY = 20_000
+#: What counts as exact where no other engine can be tried, relative to the likelihood: ten digits are better than none.
+TEN_DIGITS = 1e-10
 
 
 def tolerance(size: int) -> float:
@@ -39,52 +44,55 @@ class Expert:
     """One agent's GP.
 
     engine: "dense"; "moments", wherever its certificate holds, else dense; "auto", of those that are certified the
-        cheaper one at each theta. Every evaluation and every posterior says which it came from.
+        cheapest one at each theta. Every evaluation and every posterior says which it came from.
     """
 
     def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int, engine: str = "auto") -> None:
         smooth = isinstance(kernel, SquaredExponential)
+        if engine == "auto" and smooth:
+            engine = AUTO
         if engine == "moments" and not smooth:
             raise InputError(
-                f"the moments engine needs the squared exponential, but the kernel is {kernel.name!r}: "
+                f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
                 'use engine="auto", or kernel="se"'
             )
+        self.agent = agent
         self.dense = DenseExpert(inputs, observations, kernel, agent)
-        self.moments = MomentsExpert(inputs, observations, agent) if smooth and engine != "dense" else None
-        self.cheaper = engine == "auto"
+        #: In the order in which they are tried, unless by their costs.
+        self.engines: tuple[Engine, ...] = (self.dense,)
+        if smooth and engine != "dense":
+            self.engines = (MomentsExpert(inputs, observations, agent), self.dense)
+        self.by_cost = engine == "auto"
 
     @property
     def size(self) -> int:
         return self.dense.size
 
-    @property
-    def agent(self) -> int:
-        return self.dense.agent
-
     def append(self, inputs: Array, observations: Array) -> None:
-        """More observations. For the moments engine this is adding their moments: no pass over the old ones."""
-        self.dense.inputs = np.concatenate([self.dense.inputs, inputs])
-        self.dense.observations = np.concatenate([self.dense.observations, observations])
-        if self.moments is not None:
-            self.moments.append(inputs, observations)
+        """More observations."""
+        for engine in self.engines:
+            engine.append(inputs, observations)
 
-    def prefers_moments(self, theta: Array) -> bool:
-        """Whether to try the moments engine first, by what each is expected to cost."""
-        if self.moments is None or not self.cheaper:
-            return self.moments is not None
-        if not FEW <= self.size <= MANY:
-            return self.size > MANY
-        return self.moments.cost(theta) < dense_cost(self.size)
+    @property
+    def stuck(self) -> bool:
+        """Whether there are too many points to try the dense engine where another one is not certified."""
+        return len(self.engines) > 1 and self.size > MANY
 
-    def by_moments(self, log_theta: Array) -> Evaluation | None:
-        """The moments engine's evaluation, if it is certified."""
-        assert self.moments is not None
-        found = self.moments.evaluate(log_theta)
-        if found is None:
-            return None
-        # Without a dense way out ten digits of a likelihood are better than none.
-        limit = max(tolerance(self.size), 1e-10 * abs(found.nll) if self.stuck else 0.0)
-        return found if found.error <= limit else None
+    def preferred(self, theta: Array) -> Sequence[Engine]:
+        """The engines to try, in this order. A function of the data and theta alone."""
+        if self.stuck:
+            return [engine for engine in self.engines if engine is not self.dense]
+        if not self.by_cost:
+            return self.engines
+        if self.size < FEW:
+            return [self.dense]
+        return sorted(self.engines, key=lambda engine: engine.cost(theta))
+
+    def accepts(self, found: Evaluation | NumericalError) -> bool:
+        """Whether an evaluation is as good as exact. A failure is one with every engine."""
+        if isinstance(found, NumericalError):
+            return True
+        return found.error <= max(tolerance(self.size), TEN_DIGITS * abs(found.nll) if self.stuck else 0.0)
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL, its log-gradient, and the engine they came from."""
@@ -95,59 +103,39 @@ class Expert:
 
     def condition(self, theta: Array) -> Posterior:
         """The posterior at fixed hyperparameters (natural units), ready for queries."""
-        if self.prefers_moments(theta):
-            assert self.moments is not None
-            found = self.moments.condition(theta)
+        for engine in self.preferred(theta):
+            found = engine.condition(theta)
             if found is not None:
                 return found
-        if self.stuck:
-            raise self.failure(theta)
-        return self.dense.condition(theta)
-
-    @property
-    def stuck(self) -> bool:
-        """Whether there are too many points to try the dense engine where the moments engine is not certified."""
-        return self.moments is not None and self.size > MANY
+        raise self.failure(theta)
 
     def failure(self, theta: Array) -> NumericalError:
         return NumericalError(
             f"agent {self.agent}: at theta = {theta.tolist()} the moments engine is not certified, and its {self.size} "
-            f"points are too many for the dense one ({16e-9 * self.size**2:.0f} GB): use theta closer to the scale "
+            f"points are too many for the dense one ({gigabytes(self.size):.0f} GB): use theta closer to the scale "
             'of the data, give the data to more agents, or insist with engine="dense"'
         )
 
 
 def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:
     """Every expert at its own log theta, on all cores; a failure in its place."""
-    found: dict[int, Evaluation | NumericalError] = {}
-
-    def by_moments(i: int) -> None:
-        evaluation = experts[i].by_moments(log_thetas[i])
-        if evaluation is not None:
-            found[i] = evaluation
-
-    def by_dense(rows: Sequence[int]) -> None:
-        batch = evaluate_batch([experts[i].dense for i in rows], log_thetas[rows])
-        found.update(zip(rows, batch, strict=True))
-
     with np.errstate(over="ignore", under="ignore"):
-        small = [i for i, e in enumerate(experts) if e.prefers_moments(np.exp(log_thetas[i]))]
-    # In turn: the many short steps of the moments engine are mostly the interpreter's, which runs one thread at a time.
-    with blas_threads(1):
-        for i in small:
-            by_moments(i)
-    alike = defaultdict(list)
-    for i, expert in enumerate(experts):
-        if i not in found and expert.stuck:
-            found[i] = expert.failure(np.exp(log_thetas[i]))
-        elif i not in found:
-            alike[expert.size, expert.dense.inputs.shape[1], expert.dense.kernel].append(i)
-    batches = []
-    for (size, *_), rows in alike.items():
-        turns = -(-len(rows) // (batch_size(size) * cores()))
-        count = min(len(rows), turns * cores())  # as many for each core
-        batches += [part.tolist() for part in np.array_split(rows, count)]
-    _share(by_dense, batches, max((size for size, *_ in alike), default=0))
+        thetas = np.exp(log_thetas)
+    found: dict[int, Evaluation | NumericalError] = {}
+    untried = {i: iter(expert.preferred(theta)) for i, (expert, theta) in enumerate(zip(experts, thetas, strict=True))}
+    while untried:
+        # All whose turn it is with one engine go together: each engine knows best how to use the cores.
+        turns: dict[type[Engine], dict[int, Engine]] = defaultdict(dict)
+        for i, engines in untried.items():
+            engine = next(engines, None)
+            if engine is None:
+                found[i] = experts[i].failure(thetas[i])
+            else:
+                turns[type(engine)][i] = engine
+        for kind, turn in turns.items():
+            answers = zip(turn, kind.evaluate_many(list(turn.values()), log_thetas[list(turn)]), strict=True)
+            found |= {i: answer for i, answer in answers if answer is not None and experts[i].accepts(answer)}
+        untried = {i: engines for i, engines in untried.items() if i not in found}
     return [found[i] for i in range(len(experts))]
 
 
@@ -158,21 +146,5 @@ def condition(experts: Sequence[Expert], thetas: Array, use: Callable[[Posterior
     def one(i: int) -> None:
         found[i] = use(experts[i].condition(thetas[i]))
 
-    _share(one, range(len(experts)), max(e.size for e in experts))
+    share(one, range(len(experts)), largest=max(e.size for e in experts))
     return [found[i] for i in range(len(experts))]
-
-
-def _share(work: Callable[[Item], None], items: Sequence[Item], largest: int) -> None:
-    """Side by side with one BLAS thread each; a few large ones in turn, with all threads."""
-    turns = -(-len(items) // cores())
-    if largest >= LARGE and turns * cores() > 1.3 * len(items):
-        with blas_threads(cores()):
-            for item in items:
-                work(item)
-    elif items:
-        side_by_side(work, items)
-
-
-def dense_cost(size: int) -> float:
-    """What an evaluation is expected to cost, in seconds on one core."""
-    return size**3 / 4e10 + size**2 * 9e-9 + 1e-4

@@ -144,7 +144,7 @@ class Graph:
         """W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest on the diagonal: doubly stochastic."""
         receivers, senders = self.directed.T
         weights = np.zeros((self.agents, self.agents))
-        weights[receivers, senders] = metropolis_weights(self)
+        weights[receivers, senders] = metropolis_weights(self.degrees[receivers], self.degrees[senders])
         np.fill_diagonal(weights, 1.0 - weights.sum(axis=1))
         return weights
 
@@ -259,10 +259,9 @@ def perron_epsilon(graph: Graph, epsilon: float | None) -> float:
     return epsilon
 
 
-def metropolis_weights(graph: Graph) -> Array:
-    """The Metropolis weight of every directed edge, (2E,): each needs its two degrees only."""
-    receivers, senders = graph.directed.T
-    return np.asarray(1.0 / (1.0 + np.maximum(graph.degrees[receivers], graph.degrees[senders])))
+def metropolis_weights(degrees: IntArray, neighbours_degrees: IntArray) -> Array:
+    """The Metropolis weight of edges, from the degrees of their two ends: 1 / (1 + the larger one)."""
+    return np.asarray(1.0 / (1.0 + np.maximum(degrees, neighbours_degrees)))
 
 
 def _pairs_within(places: Array, radius: float) -> list[tuple[int, int]]:

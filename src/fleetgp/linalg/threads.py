@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from itertools import accumulate
 from threading import Lock, local
 from typing import Any, TypeVar
 
@@ -21,6 +22,11 @@ Result = TypeVar("Result")
 
 #: Doubles that a thread keeps to work in, 32 MB; what is larger comes fresh and goes.
 LARGEST_SCRATCH = 1 << 22
+
+#: From this size of a matrix on two BLAS threads are faster than one.
+LARGE = 500
+#: Side by side unless that takes this many times as long as if no core were ever idle.
+MOST_IDLE = 1.3
 
 #: Only one caller at a time may set the process-wide number of BLAS threads; whoever works for it leaves it alone.
 _TURN = Lock()
@@ -130,21 +136,33 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result
         wait(jobs)
 
 
-def scratch(count: int, *shape: int) -> list[Array]:
-    """Arrays of one shape to work in, this thread's own until its next call.
+def scratch(*shapes: tuple[int, ...]) -> list[Array]:
+    """Arrays of these shapes to work in, this thread's own until its next call.
 
     Fresh memory for every step would cost more than the arithmetic on small matrices: its pages come one by one.
     """
-    wanted = count * math.prod(shape)
-    if wanted > LARGEST_SCRATCH:
-        return list(np.empty((count, *shape)))
+    ends = list(accumulate(math.prod(shape) for shape in shapes))
     buffer = getattr(_WORKING, "buffer", None)
-    if buffer is None or buffer.size < wanted:
-        buffer = _WORKING.buffer = np.empty(wanted)
-    return list(buffer[:wanted].reshape(count, *shape))
+    if ends[-1] > LARGEST_SCRATCH:
+        buffer = np.empty(ends[-1])
+    elif buffer is None or buffer.size < ends[-1]:
+        buffer = _WORKING.buffer = np.empty(ends[-1])
+    parts = zip([0, *ends[:-1]], ends, shapes, strict=True)
+    return [buffer[start:end].reshape(shape) for start, end, shape in parts]
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """[work(item) ...], on all cores, with one BLAS thread each."""
     with blas_threads(1):
         return spread(work, items)
+
+
+def share(work: Callable[[Item], object], items: Sequence[Item], *, largest: int) -> None:
+    """work(item) for each, on all cores: side by side, or, a few with matrices as large as these, in turn."""
+    turns = -(-len(items) // cores())
+    if largest >= LARGE and turns * cores() > MOST_IDLE * len(items):
+        with blas_threads(cores()):
+            for item in items:
+                work(item)
+    elif items:
+        side_by_side(work, items)

@@ -37,7 +37,11 @@ class InProcess(Network):
         self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        return {kind: x[cargos[kind].by_arrival if kind in cargos else incoming.senders] for kind, x in parts.items()}
+        return {
+            # (take is several times faster than an index array in brackets)
+            kind: x.take(cargos[kind].by_arrival if kind in cargos else incoming.senders, axis=0)
+            for kind, x in parts.items()
+        }
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the relaying is computed."""

@@ -3,7 +3,7 @@
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.options import PredictionOptions
-from fleetgp.prediction.predict import answer, predict_in_units
+from fleetgp.prediction.predict import answer
 from fleetgp.prediction.prediction import Prediction
 
 __all__ = [
@@ -14,6 +14,5 @@ __all__ = [
     "PredictionMethod",
     "PredictionOptions",
     "answer",
-    "predict_in_units",
     "prediction_method",
 ]

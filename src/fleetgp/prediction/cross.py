@@ -16,7 +16,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.chebyshev import degree_for
-from fleetgp.gp.dense.engine import DensePosterior, cross_covariance
+from fleetgp.gp.dense.posterior import DensePosterior, cross_covariance
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.hyperparameters import Hyperparameters
 
@@ -51,7 +51,7 @@ class ByWeights:
         self.blocks = [p.weights(queries) for p in posteriors]
 
     def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
-        inputs = [p.expert.inputs for p in self.posteriors]
+        inputs = [p.inputs for p in self.posteriors]
         if takes is not None:
             inputs = [x[: len(x) * t.any()] for x, t in zip(inputs, takes, strict=True)]
         return {"inputs": inputs}

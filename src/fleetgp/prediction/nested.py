@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetgp.gp.dense.engine import DensePosterior
+from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.prediction import npae
 from fleetgp.prediction.conditioned import Conditioned

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
-from fleetgp.consensus.scaling import Scaling
-from fleetgp.data.partition import Shard
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, agree
@@ -147,20 +144,3 @@ def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:
     if outcome is None:
         return np.zeros(queries, dtype=np.int64)
     return np.asarray(outcome.rounds.max(axis=0, initial=0), dtype=np.int64)
-
-
-def predict_in_units(
-    method: PredictionMethod,
-    shards: Sequence[Shard],
-    network: Network,
-    kernel: Kernel,
-    thetas: Array,
-    scaling: Scaling,
-    queries: Array,
-    options: PredictionOptions,
-    *,
-    noisy: bool,
-) -> Prediction:
-    """`answer` of agents that are conditioned for this one question."""
-    conditioned = Conditioned(shards, kernel, thetas, scaling, options.engine)
-    return answer(conditioned, network, method, queries, options, noisy=noisy)

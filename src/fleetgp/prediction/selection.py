@@ -8,7 +8,7 @@ between the participants relay with zero weight.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, connected_components
@@ -18,6 +18,9 @@ from fleetgp.consensus import BatchOutcome, Scope, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
 from fleetgp.network.sound import check_told
+
+#: Among so many agents the diameter is found by products of small dense matrices, which is faster than by searches.
+FEW = 200
 
 
 def select(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:
@@ -55,13 +58,14 @@ class Selection(Scope):
     def __init__(self, topology: Topology, participants: BoolArray) -> None:
         self.topology = topology
         self.participants = participants
-        self.active = participants.copy()
         self.window = max(topology.diameter, 1)
         patterns, which = np.unique(participants, axis=1, return_inverse=True)
-        for number in range(patterns.shape[1]):
-            members = bridged(topology.union, np.flatnonzero(patterns[:, number]))
-            self.active[np.ix_(members, np.flatnonzero(which.ravel() == number))] = True
-            self.window = max(self.window, _induced_diameter(topology, members))
+        active = np.zeros_like(patterns)
+        for number, pattern in enumerate(patterns.T):
+            members, diameter = _with_bridges(topology, np.flatnonzero(pattern).tobytes())
+            active[members, number] = True
+            self.window = max(self.window, diameter)
+        self.active = active[:, which.ravel()]
         self._edges: dict[Graph, BoolArray] = {}
         self._degrees: dict[Graph, IntArray] = {}
 
@@ -141,14 +145,46 @@ def bridged(graph: Graph, members: IntArray) -> IntArray:
     return np.array(sorted(needed), dtype=np.int64)
 
 
-def _induced_diameter(topology: Topology, members: IntArray) -> int:
-    """The diameter of the graph, or of the sequence of graphs, among some agents."""
+@lru_cache(maxsize=1 << 14)
+def _with_bridges(topology: Topology, participants: bytes) -> tuple[IntArray, int]:
+    """The agents of a query with the bridges that they need, and the diameter of the graph among them.
+
+    Queries of one region have the same participants, block after block, so both are remembered.
+    """
+    members = np.frombuffer(participants, dtype=np.int64)
+    diameter = _induced_diameter(topology, members)
+    if diameter is None:
+        members = bridged(topology.union, members)
+        diameter = _induced_diameter(topology, members)
+    assert diameter is not None
+    return members, diameter
+
+
+def _induced_diameter(topology: Topology, members: IntArray) -> int | None:
+    """The diameter of the graph, or of the sequence of graphs, among some agents; None if they are not connected."""
     if len(members) == topology.agents:
         return topology.diameter
     position = np.full(topology.agents, -1, dtype=np.int64)
     position[members] = np.arange(len(members))
-    graphs = []
-    for t in range(topology.period):
-        pairs = position[topology.at(t).edges]
-        graphs.append(Graph(len(members), pairs[(pairs >= 0).all(axis=1)], connected=False))
+    edges = [position[topology.at(t).edges] for t in range(topology.period)]
+    inside = [pairs[(pairs >= 0).all(axis=1)] for pairs in edges]
+    if topology.period == 1 and len(members) <= FEW:
+        return _steps_to_everyone(len(members), inside[0])
+    pieces, _ = connected_components(topology.union.sparse_adjacency[members][:, members], directed=False)
+    if pieces > 1:
+        return None
+    graphs = [Graph(len(members), pairs, connected=False) for pairs in inside]
     return GraphSequence(graphs).diameter if topology.period > 1 else graphs[0].diameter
+
+
+def _steps_to_everyone(agents: int, edges: IntArray) -> int | None:
+    """After how many rounds of telling all neighbours all that one knows everybody knows everything; None if never."""
+    adjacency = np.eye(agents)
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    known, steps = np.eye(agents) > 0.0, 0
+    while not known.all():
+        more = known @ adjacency > 0.0
+        if (more == known).all():
+            return None
+        known, steps = more, steps + 1
+    return steps

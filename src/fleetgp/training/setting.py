@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
+from fleetgp.consensus.pool import pool_at_server
 from fleetgp.consensus.reductions import Alone, ByConsensus, ByServer, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
@@ -100,9 +101,7 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
 def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
     """The data each expert will hold."""
     if method.meet == "pool":
-        with network.phase("pool"):
-            sent = network.gather({"inputs": [x for x, _ in shards], "observations": [y for _, y in shards]})
-        return [(np.concatenate(sent["inputs"]), np.concatenate(sent["observations"]))]
+        return [pool_at_server(network, shards)]
     if method.augmented:
         with network.phase("augment"):
             samples = communication_data(network, shards, seed, central=not method.decentralized)

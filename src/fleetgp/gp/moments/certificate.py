@@ -21,7 +21,10 @@ HIGHER_ORDERS = 1.2
 
 
 def negligible(size: int) -> float:
-    """What dropping small products may do to the likelihood of so many points. (A posterior feels it squared.)"""
+    """What dropping small products may do to the likelihood of so many points, in nats. (A posterior feels it squared.)
+
+    A tenth of the smallest tolerance of an expert; more for many points, whose likelihood is larger and rounded more.
+    """
     return 1e-7 * max(1.0, size / 1e4)
 
 

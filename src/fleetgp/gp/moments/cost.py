@@ -14,16 +14,16 @@ from fleetgp.arrays import Array
 from fleetgp.gp.basis import Axis
 from fleetgp.gp.moments.sums import LARGEST_GRID
 
-#: Seconds for the calls themselves: some hundred of NumPy's, however small the arrays.
-CALLS = 9e-4
+#: Seconds per axis for the calls themselves: some hundred of NumPy's, however small the arrays.
+CALLS = 7e-4
 #: Floating-point operations per second of the triangular routines, which run on matrices of a few hundred rows.
-TRIANGLES = 3e10
-#: The same of matrix products.
-PRODUCTS = 4e10
+TRIANGLES = 2.5e10
+#: The same of matrix products, most of which are thin.
+PRODUCTS = 1.8e10
 #: Seconds to gather an element of Phi'Phi from the table of pairs.
-GATHER = 4e-9
+GATHER = 5e-9
 #: Seconds per element of an axis's kernel matrix: an exponential and a pivoted Cholesky that stops early.
-AXIS = 3e-9
+AXIS = 1.7e-8
 #: Spectra are tabulated over h in steps of this factor.
 STEP = 1.1
 #: Above this h an axis's spectrum is nearly flat; it is guessed, not computed.
@@ -74,7 +74,7 @@ def _tabulated(steps: tuple[int, ...], drop_exponent: int) -> float:
     contraction = sum(np.prod(pairs[: d + 1]) * np.prod(nodes[d:]) for d in range(len(spectra)))
     dimension = len(steps)
     return float(
-        CALLS
+        dimension * CALLS
         + (1 + dimension) * rank**3 / TRIANGLES
         + (2 + dimension) * (2.0 * contraction / PRODUCTS + GATHER * rank**2)
         + sum(AXIS * n * n for n in nodes)

@@ -27,6 +27,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.chebyshev import degree_for
+from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.certificate import EPS, ULPS, expansion_bound, negligible
@@ -64,8 +65,10 @@ UNCERTAIN_MEAN = 1e-5
 POSTERIOR = 1e-4
 
 
-class MomentsExpert:
+class MomentsExpert(Engine):
     """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
+
+    name = "moments"
 
     def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
         self.agent = agent
@@ -101,7 +104,7 @@ class MomentsExpert:
         # Data that are larger than the model says weigh more on what is dropped, by the square of their size.
         drop = START * allowed / (ratio * max(1.0, self._mean_square / (h.signal**2 + h.noise**2)))
         while (s := self.solve(h, drop)) is not None and s.dropped > allowed and drop > NOTHING:
-            drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # aim well below, but not at once at nothing
+            drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # well below, but never all the way in one step
         return None if s is None else evaluation(s, expansion_bound(s.grid.basis.counts, self._reach(h)))
 
     def condition(self, theta: Array) -> MomentsPosterior | None:

@@ -24,7 +24,7 @@ LARGEST_GRID = 4_000_000
 CHUNK = 1024
 #: Degrees of a tile along an axis, by dimension: few enough that little is read in vain, enough for matrix products.
 #: In more dimensions the grids are small, and a tile is a whole grid.
-EDGES = {1: 64, 2: 16, 3: 8}
+EDGES = {1: 64, 2: 32, 3: 8}
 #: Tiles that hold more sums than this are forgotten, except those in use.
 MOST_SUMS = 2 * LARGEST_GRID
 

@@ -1,0 +1,76 @@
+"""What `predict` and `map` share: the model that they ask, the options that they pass on, the report of an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.cli.output import count_of_agents, emit, warn
+from fleetgp.fleet.outside import told_of_outside
+from fleetgp.prediction import prediction_method
+from fleetgp.prediction.options import refuse_foreign
+from fleetgp.storage.answers import Answers
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.units import readable_bytes
+
+
+def known_model(folder: Path) -> Model:
+    """The model in a folder; a warning where its training did not converge."""
+    model = load_model(folder)
+    if model.status in ("interrupted", "round limit", "diverged"):
+        warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
+    return model
+
+
+def prediction_options(method: str, noisy: bool, **given: Any) -> dict[str, Any]:
+    """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
+    refuse_foreign(prediction_method(method), given, prefix="--")
+    return {"noisy": noisy, **given}
+
+
+def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
+    """Say how many of the points the data tell nothing about, if there are any."""
+    told = told_of_outside(points, where, model.fleet.shards, model.inputs, *what)
+    if told:
+        warn(told)
+
+
+def report_answers(
+    model: Model, answers: Answers, facts: dict[str, Any], noisy: bool, told: str, as_json: bool
+) -> None:
+    if answers.status != "converged":
+        warn(f"{answers.method}: {answers.status}; the answer may be off: dec-nn-grbcm converges, or try more --rounds")
+    if answers.jitter:
+        warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
+    part, points = float(answers.share.sum()), int(np.isfinite(answers.mean).sum())
+    said = (
+        f"{answers.method}: {points:,} points, {answers.status}"
+        + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")
+        + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
+        + f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average."
+    )
+    facts |= {
+        "method": answers.method,
+        "points": points,
+        "status": answers.status,
+        "rounds": answers.rounds,
+        "iterations": answers.iterations,
+        "agent": answers.agent,
+        "agents": list(model.agents),
+        "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
+        "jitter": answers.jitter,
+        "bytes": answers.bytes,
+        "uninformed": int(answers.uninformed.sum()),
+        "standard_deviation_of": "observation" if noisy else "field",
+    }
+    noise = f"sigma_eps = {model.theta['sigma_eps']:.3g}"
+    deviation = (
+        f"The standard deviation is that of an observation ({noise} is in it)."
+        if noisy
+        else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
+    )
+    emit(facts, said, f"Sent between agents: {readable_bytes(answers.bytes)}.", deviation, told, as_json=as_json)

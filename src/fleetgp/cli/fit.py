@@ -1,0 +1,272 @@
+"""fleetgp fit: from measurements to a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+
+import fleetgp as fg
+from fleetgp.cli import options
+from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
+from fleetgp.data import Shard, partition, partition_by_label
+from fleetgp.data.partition import BY
+from fleetgp.errors import InputError, NumericalError, unknown_name
+from fleetgp.gp.hyperparameters import names as hyperparameter_names
+from fleetgp.graph import GRAPHS, Graph
+from fleetgp.io import Observations, Reading, read_edges, read_observations
+from fleetgp.network import Traffic
+from fleetgp.progress import listening
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.storage.saving import check_target, save_model
+from fleetgp.training import training_method
+
+HELP = """Train a fleet on a file and write the model to a folder.
+
+Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
+in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
+between them, and no header; # begins a comment.
+
+[bold]Examples[/bold]
+
+[cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
+
+[cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
+
+[cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
+"""
+
+
+def fit(
+    file: options.OBSERVATIONS,
+    inputs: options.INPUTS,
+    target: options.TARGET,
+    out: options.MODEL_OUT,
+    agent: options.AGENT_COLUMN = None,
+    agents: options.AGENTS = None,
+    by: options.PARTITION = None,
+    axis: options.AXIS = None,
+    graph: options.GRAPH = "path",
+    training: options.TRAINING = "dec-gapx-gp",
+    kernel: options.KERNEL = "se",
+    missing: options.MISSING = "refuse",
+    fill: options.FILL = None,
+    date: options.DATE = None,
+    box: options.BOX = None,
+    stride: options.STRIDE = None,
+    sep: options.SEP = None,
+    decimal: options.DECIMAL = None,
+    encoding: options.ENCODING = None,
+    normalize: options.NORMALIZE = True,
+    start: options.START = None,
+    rounds: options.TRAINING_ROUNDS = 2000,
+    tol: options.TRAINING_TOL = 1e-5,
+    rho: options.RHO = None,
+    kappa: options.KAPPA = None,
+    lipschitz: options.LIPSCHITZ = None,
+    nested: options.NESTED = None,
+    step: options.STEP = None,
+    nested_iterations: options.NESTED_ITERATIONS = None,
+    noise_floor: options.NOISE_FLOOR = 1e-3,
+    seed: options.SEED = 0,
+    engine: options.ENGINE = "auto",
+    overwrite: options.OVERWRITE = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    chosen: dict[str, Any] = {"rounds": rounds, "tol": tol, "noise_floor": noise_floor, "engine": engine}
+    chosen |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz}
+    chosen |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
+    _check(out, overwrite, inputs, target)
+    fg.TrainingOptions(**chosen).check_for(training_method(training), options.as_typed)
+    theta0 = None if start is None else _start(start, inputs)
+    split = Split(agent, agents, by, axis, seed)
+    split.check(inputs)
+    reading = options.reading_of(date, box, stride, sep, decimal, encoding)
+    data = _read(file, inputs, target, agent, missing, fill, reading)
+    names, shards = split.shards(data, file, inputs)
+    fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
+    model = Model(fleet, tuple(names), tuple(inputs), target)
+    _train(model, training, {"theta0": theta0, **chosen}, out, quiet)
+    save_model(model, out, overwrite=overwrite)
+    _report(model, data, out, as_json)
+
+
+def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:
+    """One clear error for what can be known before anything is read."""
+    check_target(out, overwrite)
+    if out.exists():
+        check_target(_beside(out), overwrite=True)
+    if len(set(inputs)) < len(inputs) or target in inputs:
+        raise InputError(f"--inputs and --target must be different columns, got {[*inputs, target]}")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who has which rows: those that name an agent in a column, or all of them split over so many agents."""
+
+    column: str | None
+    agents: int | None
+    by: str | None
+    axis: str | None
+    seed: int
+
+    def check(self, inputs: list[str]) -> None:
+        if (self.column is None) == (self.agents is None):
+            raise InputError(
+                "give either --agent (the column that names the agents) or --agents (how many to split over)"
+            )
+        if self.column is not None and (self.by is not None or self.axis is not None):
+            raise InputError("--partition and --axis are for --agents: with --agent each agent has its own rows")
+        if self.axis is not None and self.by not in (None, "stripes"):
+            raise InputError(f"--axis is for stripes, but --partition {self.by} was asked for: leave one of them out")
+        if self.axis is not None and self.axis not in inputs:
+            raise unknown_name("--axis", self.axis, inputs)
+
+    def shards(self, data: Observations, file: Path, inputs: list[str]) -> tuple[list[str], list[Shard]]:
+        """The agents' names and data."""
+        if data.labels is None:
+            by = options.one_of("--partition", self.by or "stripes", BY)
+            along = 0 if self.axis is None else inputs.index(self.axis)
+            parts = partition(
+                data.inputs, data.observations, agents=self.agents or 0, by=by, axis=along, seed=self.seed
+            )
+            return [str(number) for number in range(len(parts))], parts
+        names, parts = partition_by_label(data.inputs, data.observations, data.labels)
+        rows = len(data.labels)
+        if len(names) > 20 and 2 * len(names) > rows:
+            raise InputError(
+                f"{file}: the column {self.column!r} names {len(names)} agents in {rows} rows: is it the right one?"
+            )
+        return names, parts
+
+
+def _read(
+    file: Path,
+    inputs: list[str],
+    target: str,
+    agent: str | None,
+    missing: str,
+    fill: list[str] | None,
+    reading: Reading,
+) -> Observations:
+    data = read_observations(
+        file,
+        inputs=inputs,
+        target=target,
+        agent=agent,
+        missing=options.missing_of(missing),
+        fill=options.fills_of(fill),
+        reading=reading,
+    )
+    if np.ptp(data.observations) == 0.0:
+        raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
+    return data
+
+
+def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet: bool) -> None:
+    """Train the model's fleet. What an interruption leaves is saved."""
+    with listening(not quiet) as shown:
+        try:
+            model.fleet.train(training, **chosen, progress=shown or False)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_keep(model, out)) from None
+    if model.fleet.theta is None:
+        raise NumericalError(
+            f"{training} diverged, and nothing was written: is {model.target!r} constant, or free of noise? "
+            "Another training method, --from a model, or other units of the inputs may help"
+        )
+
+
+def _beside(out: Path) -> Path:
+    """Where the estimates of an interrupted training go if there is a model already."""
+    return out.with_name(f"{out.name}.interrupted")
+
+
+def _keep(model: Model, out: Path) -> str:
+    """Save the estimates of a training that was interrupted, never in the place of a model; what became of them."""
+    occupied = out.exists() and any(out.iterdir())
+    left = f"; {out} is as it was" if occupied else ""
+    furthest = model.fleet.unfinished
+    if furthest is None:
+        return f"there are no estimates yet, and nothing was written{left}"
+    note = f"interrupted after {furthest.round} rounds of {furthest.task}"
+    place = _beside(out) if occupied else out
+    save_model(replace(model, note=note), place, overwrite=True)
+    how = f"--from {place}" + ("" if occupied else " --overwrite")
+    return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
+
+
+def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
+    fleet, found = model.fleet, model.fleet.fit
+    assert found is not None
+    dropped = data.dropped
+    if found.status != "converged":
+        warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
+    if found.jitter.any():
+        warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
+    sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
+    table = plain_table("", "hyperparameter", "value", "unit")
+    units = [*model.inputs, model.target, model.target]
+    for (name, value), unit in zip(model.theta.items(), units, strict=True):
+        table.add_row(name, f"{value:.4g}", f"of {unit}")
+    emit(
+        {
+            "model": str(out),
+            "agents": list(model.agents),
+            "observations": [len(y) for _, y in fleet.shards],
+            "dropped": dropped,
+            "notes": list(data.notes),
+            "method": found.method,
+            "status": found.status,
+            "rounds": found.rounds,
+            "disagreement": found.disagreement,
+            "theta": model.theta,
+            "jitter": found.jitter,
+            "noise_floor": found.noise_floor,
+            "at_noise_floor": bool(found.at_floor.any()),
+            "engine": found.engine,
+            "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
+        },
+        f"{sum(len(y) for _, y in fleet.shards):,} observations of {count_of_agents(len(model.agents))}"
+        + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
+        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
+        f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
+        table,
+        f"Sent between agents, in numbers: {_sent(sent)}.",
+        f"The model is in {bold(out)}. Next:",
+        f"  [cyan]fleetgp predict {escape(str(out))} points.csv --out answer.csv[/cyan]",
+        *(
+            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200 --out map.nc[/cyan]"]
+            if fleet.dimension == 2
+            else []
+        ),
+        as_json=as_json,
+    )
+
+
+def _start(folder: Path, inputs: list[str]) -> list[float]:
+    """Another model's hyperparameters, length-scales by the inputs' names."""
+    model = load_model(folder)
+    if sorted(model.inputs) != sorted(inputs):
+        raise InputError(
+            f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(inputs)}"
+        )
+    theta = model.theta
+    return [theta[name] for name in hyperparameter_names(inputs)]
+
+
+def _graph(graph: str, names: list[str]) -> str | Graph:
+    if graph in GRAPHS:
+        return graph
+    if not Path(graph).exists():
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPHS)}, or give a file of edges")
+    return read_edges(graph, names)
+
+
+def _sent(kinds: dict[str, Traffic]) -> str:
+    return ", ".join(f"{kind} {traffic.scalars:,}" for kind, traffic in kinds.items()) or "nothing"

@@ -1,0 +1,59 @@
+"""The exact posterior of one agent, and what the means of two agents have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.basis import Basis
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
+from fleetgp.linalg.cholesky import Cholesky
+
+
+class DensePosterior:
+    """f | D_i at fixed theta; eqs. (local_mean), (local_variance), (local_covariance)."""
+
+    engine = "dense"
+
+    def __init__(
+        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, factor: Cholesky
+    ) -> None:
+        self.inputs = inputs
+        self.kernel = kernel
+        self.hyperparameters = h
+        self.jitter = factor.jitter
+        self._factor = factor
+        self._alpha = factor.solve(observations)
+
+    def _cross(self, queries: Array) -> Array:
+        return self.kernel(self.inputs, queries, self.hyperparameters)
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
+        cross = self._cross(queries)
+        half = self._factor.half_solve(cross)
+        explained = np.einsum("nt,nt->t", half, half)
+        return self._alpha @ cross, np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+
+    def explained_variance(self, queries: Array) -> Array:
+        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
+        half = self._factor.half_solve(self._cross(queries))
+        return np.asarray(np.einsum("nt,nt->t", half, half))
+
+    def weights(self, queries: Array) -> Array:
+        """C_i^-1 k_i*, (N_i, T): what another agent needs, with X_i, for a cross-covariance."""
+        return self._factor.solve(self._cross(queries))
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
+        return np.asarray(basis.at(self.inputs).T @ self.weights(queries))
+
+
+def cross_covariance(own: DensePosterior, own_weights: Array, other_inputs: Array, other_weights: Array) -> Array:
+    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,); no noise term.
+
+    For i = j it is `explained_variance`, since there C_ii holds the noise.
+    """
+    covariance = own.kernel(own.inputs, other_inputs, own.hyperparameters)
+    return np.asarray(np.einsum("nt,nt->t", own_weights, covariance @ other_weights))

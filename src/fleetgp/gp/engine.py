@@ -1,0 +1,61 @@
+"""What an engine is: one way to compute the GP of one agent's data."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from fleetgp.arrays import Array
+from fleetgp.errors import NumericalError
+from fleetgp.gp.evaluation import Evaluation, Posterior
+from fleetgp.linalg.threads import blas_threads
+
+
+class Engine(abc.ABC):
+    """The GP of one agent's data, with answers that are exact or certified; None where there is none.
+
+    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/gp/test_conformance.py.
+    """
+
+    name: ClassVar[str]
+    agent: int
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """How many observations there are."""
+
+    @abc.abstractmethod
+    def append(self, inputs: Array, observations: Array) -> None:
+        """More observations."""
+
+    @abc.abstractmethod
+    def cost(self, theta: Array) -> float:
+        """The expected seconds of an evaluation on one core; inf where it cannot answer. Theta is in natural units.
+
+        A function of the data and theta alone, not of the machine: all hosts of an agent choose the same engine.
+        """
+
+    @abc.abstractmethod
+    def evaluate(self, log_theta: Array) -> Evaluation | None:
+        """NLL and log-gradient; None where they cannot be certified. Raises NumericalError."""
+
+    @abc.abstractmethod
+    def condition(self, theta: Array) -> Posterior | None:
+        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError."""
+
+    @classmethod
+    def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:
+        """Each at its own log theta; a failure in its place.
+
+        Here in turn, with one BLAS thread: for engines of many short steps, which are mostly the interpreter's.
+        """
+        found: list[Evaluation | NumericalError | None] = []
+        with blas_threads(1):
+            for engine, log_theta in zip(engines, log_thetas, strict=True):
+                try:
+                    found.append(engine.evaluate(log_theta))
+                except NumericalError as failure:
+                    found.append(failure)
+        return found

@@ -1,0 +1,22 @@
+"""A trained fleet as a folder: JSON for people, safetensors for numbers, nothing that runs. Needs the extra "data".
+
+model.json               what it is: agents, graph, hyperparameters, how it was trained
+training.safetensors     every agent's estimate, and how it came there
+ledger.json              what was sent in training, by edge and kind of content
+agents/0000.safetensors  inputs and observations of one agent, a file each
+"""
+
+from __future__ import annotations
+
+FORMAT = "fleetgp-model"
+#: Raised when an older FleetGP could not read the folder any more.
+VERSION = 1
+DESCRIPTION = "model.json"
+TRAINING = "training.safetensors"
+LEDGER = "ledger.json"
+AGENTS = "agents"
+FILES = (DESCRIPTION, TRAINING, LEDGER)
+
+
+def agent_file(number: int) -> str:
+    return f"{AGENTS}/{number:04d}.safetensors"

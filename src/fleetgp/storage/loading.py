@@ -1,0 +1,131 @@
+"""A model from its folder. Whatever is in it, nothing runs, and sizes are checked before anything is read."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from fleetgp.consensus import Status
+from fleetgp.consensus.scaling import Scaling
+from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
+from fleetgp.fleet import Fleet
+from fleetgp.gp.hyperparameters import check_theta
+from fleetgp.graph import Graph, GraphSequence, Topology
+from fleetgp.network import Ledger
+from fleetgp.storage.json_values import heard, typed
+from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
+from fleetgp.storage.model import Model, theta_labels
+from fleetgp.storage.tensors import Shape, load_arrays, read_inside
+from fleetgp.training import Fit
+from fleetgp.training.fit import Start
+
+#: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
+LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
+#: What reading a damaged description may raise.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
+
+
+def load_model(folder: str | Path) -> Model:
+    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked."""
+    source = Path(folder)
+    if not (source / DESCRIPTION).is_file():
+        raise InputError(f"{folder}: there is no {DESCRIPTION}: a folder written by `fleetgp fit` was expected")
+    try:
+        facts = json.loads(read_inside(source, DESCRIPTION, LONGEST_DESCRIPTION))
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            raise InputError(f"{folder}: {DESCRIPTION} does not describe a FleetGP model")
+        if not isinstance(facts["version"], int):
+            raise InputError(
+                f"{folder}: {DESCRIPTION}: expected a whole number as version, got {facts['version']!r:.60}"
+            )
+        if facts["version"] > VERSION:
+            raise InputError(
+                f"{folder}: the model has version {facts['version']}, this FleetGP reads up to {VERSION}: upgrade it"
+            )
+        return _read(facts, source)
+    except FleetGPError:
+        raise
+    except PermissionError as error:
+        raise InputError(f"{error.filename}: it may not be read") from error
+    except MemoryError as error:
+        raise InputError(f"{folder}: the model does not fit into the memory of this machine") from error
+    except RecursionError as error:
+        raise InputError(f"{folder}: the model is damaged: {DESCRIPTION} is nested too deeply") from error
+    except DAMAGE as error:
+        raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error!s:.200}") from error
+
+
+def _read(facts: Mapping[str, Any], folder: Path) -> Model:
+    names = tuple(typed(agent, "name", str) for agent in facts["agents"])
+    inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
+    shards = []
+    for number, agent in enumerate(facts["agents"]):
+        count = typed(agent, "observations", int)
+        shapes = {"inputs": (count, len(inputs)), "observations": (count,)}
+        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes)
+        shards.append((arrays["inputs"], arrays["observations"]))
+    given = facts["hyperparameters"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
+        fleet = Fleet(
+            shards,
+            _read_graph(facts["graph"], names),
+            theta=[given[label] for label in theta_labels(inputs)],
+            normalize=typed(facts, "normalize", bool),
+            kernel=typed(facts, "kernel", str),
+            seed=typed(facts, "seed", int),
+            inputs=inputs,
+        )
+    if "training" in facts:
+        fleet.fit = _read_fit(facts["training"], folder, fleet)
+        fleet.theta = fleet.fit.theta if fleet.fit.status != "diverged" else fleet.theta
+    return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
+
+
+def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]) -> Topology:
+    index = {name: number for number, name in enumerate(names)}
+    graphs = [Graph(len(names), [(index[a], index[b]) for a, b in edges], connected=False) for edges in periods]
+    return graphs[0] if len(graphs) == 1 else GraphSequence(graphs)
+
+
+def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
+    agents, width = fleet.agents, fleet.dimension + 2
+    shapes: dict[str, Shape] = {
+        "thetas": (agents, width),
+        "history": (None, agents, width),
+        "jitter": (agents,),
+        "rho": (None,),
+    }
+    arrays = load_arrays(folder, TRAINING, facts["sha256"], shapes)
+    for theta in arrays["thetas"] if facts["status"] != "diverged" else ():
+        check_theta(theta, fleet.dimension, f"{folder}: training.safetensors: thetas")
+    offset, scale = (float(facts["scaling"][name]) for name in ("offset", "scale"))
+    if not (np.isfinite([offset, scale]).all() and scale > 0.0):
+        raise ValueError(f"scaling: expected a number and a positive number, got {offset} and {scale}")
+    if facts["status"] not in get_args(Status):
+        raise unknown_name("status", facts["status"], get_args(Status))
+    return Fit(
+        method=facts["method"],
+        thetas=arrays["thetas"],
+        history=arrays["history"],
+        rounds=int(facts["rounds"]),
+        status=facts["status"],
+        residual=heard(facts["residual"]),
+        nll=heard(facts["nll"]),
+        jitter=arrays["jitter"],
+        rho=arrays["rho"],
+        starts=tuple(
+            replace(Start(**start), theta0=np.array(start["theta0"]), nll=heard(start["nll"]))
+            for start in facts["starts"]
+        ),
+        scaling=Scaling(offset, scale),
+        engine=tuple(facts["engine"]),
+        ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
+        noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
+    )

@@ -1,0 +1,121 @@
+"""A model to its folder: all of it, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fleetgp.errors import InputError
+from fleetgp.files import check_place
+from fleetgp.graph import Topology
+from fleetgp.storage.json_values import told
+from fleetgp.storage.layout import AGENTS, DESCRIPTION, FILES, FORMAT, LEDGER, TRAINING, VERSION, agent_file
+from fleetgp.storage.model import Model
+from fleetgp.storage.tensors import save_arrays
+from fleetgp.training import Fit
+from fleetgp.version import __version__
+
+
+def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
+    target = Path(folder).resolve()  # of a link, the folder it leads to
+    check_target(target, overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    retired = building / "retired"  # inside what is cleared away in any case
+    try:
+        _write(model, building / "model")
+        if target.exists():
+            target.rename(retired)
+        (building / "model").rename(target)
+    finally:
+        if retired.exists() and not target.exists():
+            retired.rename(target)
+        shutil.rmtree(building, ignore_errors=True)
+    return target
+
+
+def check_target(folder: str | Path, overwrite: bool) -> None:
+    """One clear error where a model may not be written, before any work is done for it."""
+    target = Path(folder)
+    real = target.resolve()
+    check_place(real.parent, f".{real.name}.{os.getpid()}", target)  # as the folder is called while it is built
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InputError(f"{target}: a model is a folder, but this is a file: choose another name")
+    known = (target / DESCRIPTION).is_file()
+    if any(target.iterdir()) and not (overwrite and known):
+        hint = (
+            "choose another name, or overwrite it (overwrite=True, on the command line --overwrite)"
+            if known
+            else "it holds no model: choose another name"
+        )
+        raise InputError(f"{target}: the folder exists: {hint}")
+    strange = sorted({entry.name for entry in target.iterdir()} - {*FILES, AGENTS})
+    if strange:
+        raise InputError(
+            f"{target}: it holds other files too ({', '.join(strange)}): move them, or choose another name"
+        )
+
+
+def _write(model: Model, folder: Path) -> None:
+    fleet, fit = model.fleet, model.fleet.fit
+    (folder / AGENTS).mkdir(parents=True)
+    agents = []
+    for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
+        digest = save_arrays(folder / agent_file(number), {"inputs": inputs, "observations": observations})
+        agents.append({"name": name, "observations": len(observations), "sha256": digest})
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "written_by": f"fleetgp {__version__}",
+        "inputs": list(model.inputs),
+        "target": model.target,
+        "kernel": fleet.kernel.name,
+        "normalize": fleet.normalize,
+        "seed": fleet.seed,
+        "hyperparameters": model.theta,
+        "status": model.status,
+        "note": model.note,
+        "agents": agents,
+        "graph": _graph_facts(fleet.graph, model.agents),
+    }
+    if fit is not None:
+        facts["training"] = _training_facts(fit, folder)
+    text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+    # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
+    text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def _graph_facts(graph: Topology, names: Sequence[str]) -> list[list[list[str]]]:
+    """The edges by name, one list for each graph of a period."""
+    return [[[names[a], names[b]] for a, b in graph.at(t).edges.tolist()] for t in range(graph.period)]
+
+
+def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
+    """How it was trained; the arrays and the ledger go into files of their own."""
+    arrays = {"thetas": fit.thetas, "history": fit.history, "jitter": fit.jitter, "rho": fit.rho}
+    (folder / LEDGER).write_text(json.dumps(fit.ledger.as_dict()) + "\n")
+    return {
+        "method": fit.method,
+        "status": fit.status,
+        "rounds": fit.rounds,
+        "disagreement": told(fit.disagreement),
+        "residual": told(fit.residual),
+        "nll": told(fit.nll),
+        "noise_floor": fit.noise_floor,
+        "engine": list(fit.engine),
+        "scaling": asdict(fit.scaling),
+        "starts": [{**asdict(start), "theta0": start.theta0.tolist(), "nll": told(start.nll)} for start in fit.starts],
+        "sent": {kind: asdict(traffic) for kind, traffic in fit.ledger.by_kind().items()},
+        "sha256": save_arrays(folder / TRAINING, arrays),
+    }

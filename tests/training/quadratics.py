@@ -1,0 +1,39 @@
+"""Likelihoods whose steps are known in closed form: l_i(x) = (x - a_i)' H_i (x - a_i) / 2 + 7."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.training.objective import Objective, Values
+
+
+class Quadratics(Objective):
+    """matrix H (A, P, P), centre a (A, P). evaluated: how often each agent's was."""
+
+    def __init__(self, matrix: Array, centre: Array) -> None:
+        super().__init__([])
+        self.matrix, self.centre = matrix, centre
+        self.evaluated = np.zeros(len(centre), dtype=int)
+
+    def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
+        rows = np.ones(len(self.centre), dtype=bool) if where is None else where
+        self.evaluated += rows
+        away = log_thetas - self.centre
+        gradient = (self.matrix @ away[..., None])[..., 0]
+        nll = 0.5 * (away * gradient).sum(axis=1) + 7.0
+        zeros = np.zeros(len(rows))
+        return Values(np.where(rows, nll, 0.0), np.where(rows[:, None], gradient, 0.0), zeros, zeros.astype(bool))
+
+    def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
+        values = self(np.tile(log_theta, (len(self.centre), 1)), np.arange(len(self.centre)) == i)
+        return float(values.nll[i]), values.gradient[i], 0.0
+
+
+def quadratics(agents: int, seed: int = 1, stiffness: float = 20.0) -> Quadratics:
+    """Convex ones, with axes that are not those of x, and centres within 0.3 of the origin."""
+    rng = np.random.default_rng(seed)
+    vectors = np.linalg.qr(rng.standard_normal((agents, 3, 3)))[0]
+    values = stiffness * rng.uniform(0.2, 1.0, (agents, 3))
+    matrix = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return Quadratics(matrix, rng.uniform(-0.3, 0.3, (agents, 3)))
