@@ -237,6 +237,11 @@ class Graph:
         return isinstance(other, Graph) and self.agents == other.agents and np.array_equal(self.edges, other.edges)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Networks look a round's edges up by its graph, round after round."""
         return hash((self.agents, self.edges.tobytes()))
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ A message is one frame. Its price is the size of that frame on the wire, also wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -21,16 +22,15 @@ def price_exchange(
     """One round: every part over every edge, or those rows of it that its cargo puts there."""
     used = np.zeros(len(incoming.senders), dtype=bool)
     for kind, x in parts.items():
+        row = math.prod(x.shape[1:])
         if kind in cargos:
             edges = np.flatnonzero(cargos[kind].sent)
-            scalars = cargos[kind].sent[edges] * int(np.prod(x.shape[1:]))
-            size = part_bytes(x.ndim, 0) + 8 * scalars
+            scalars = cargos[kind].sent[edges] * row
+            ledger.record(phase, kind, incoming.outgoing[edges], scalars, part_bytes(x.ndim, 0) + 8 * scalars)
+            used[edges] = True
         else:
-            edges = np.arange(len(used))
-            scalars = np.full(len(used), int(np.prod(x.shape[1:])))
-            size = part_bytes(x.ndim - 1, 0) + 8 * scalars
-        ledger.record(phase, kind, incoming.outgoing[edges], scalars, size)
-        used[edges] = True
+            ledger.record(phase, kind, incoming.outgoing, row, part_bytes(x.ndim - 1, row))
+            used[:] = True
     price_headers(ledger, phase, incoming.outgoing[used])
     ledger.count_rounds(phase, 1)
 
