@@ -1,4 +1,5 @@
-"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, growth, processes, agreement; or all.
+"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, conditioned, growth, processes,
+agreement; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -20,7 +21,7 @@ from scipy.linalg import lapack
 
 import fleetgp as fg
 from benchmarks.peers import PEERS
-from benchmarks.timing import Table, median, once, seconds
+from benchmarks.timing import Table, median, medians, once, seconds
 from fleetgp.gp.dense.engine import DenseExpert
 from fleetgp.gp.dense.likelihood import compiled
 from fleetgp.gp.expert import Expert, evaluate
@@ -61,11 +62,11 @@ def likelihood() -> Table:
         field = fg.synthetic_field(n)
         x, y = field.inputs, field.observations
         matrix = covariance_of(x)
-        floor = median(lambda m=matrix: bare(m))
-        del matrix
         dense = DenseExpert(x, y, SE, 0)
         exact = dense.evaluate(np.log(THETA))
-        dense_time = median(lambda e=dense: e.evaluate(np.log(THETA)))
+        times = medians({"bare": lambda m=matrix: bare(m), "dense": lambda: dense.evaluate(np.log(THETA))})
+        floor, dense_time = times["bare"], times["dense"]
+        del matrix
         moments = MomentsExpert(x, y, 0)
         found = moments.evaluate(np.log(THETA))
         with blas_threads(1):
@@ -100,7 +101,7 @@ def likelihood() -> Table:
     table.note(f"N = 1,000,000 takes {ratio:.2f} x the time of N = 8,100")
     for n, error, bound in errors:
         table.note(f"moments differ from dense at N = {n} by {error:.1e} in the NLL; certified: {bound:.1e}")
-    table.note("peer: the fastest of the others. Repeated runs of one competitor in a row, medians.")
+    table.note("peer: the fastest of the others. Medians; dpotrf+dpotri and dense by turns, with all threads allowed.")
     return table
 
 
@@ -111,14 +112,20 @@ def agents() -> Table:
     shards = fg.partition(field.inputs, field.observations, agents=40)
     thetas = np.log(np.tile(THETA, (40, 1)))
     matrices = [covariance_of(x) for x, _ in shards]
-    with blas_threads(1):
-        serial = median(lambda: [bare(m) for m in matrices])
-    table.add("dpotrf+dpotri, serial, one thread", seconds(serial), "1.00")
+
+    def plain_loop() -> None:
+        with blas_threads(1):
+            for matrix in matrices:
+                bare(matrix)
+
+    works = {"dpotrf+dpotri, serial, one thread": plain_loop}
     for engine in ("dense", "moments", "auto"):
         experts = [Expert(x, y, SE, i, engine) for i, (x, y) in enumerate(shards)]
-        evaluate(experts, thetas)
-        time = median(lambda e=experts: evaluate(e, thetas))
-        table.add(f"FleetGP {engine}", seconds(time), f"{serial / time:.2f}")
+        works[f"FleetGP {engine}"] = lambda e=experts: evaluate(e, thetas)
+    times = medians(works)
+    serial = next(iter(times.values()))
+    for name, time in times.items():
+        table.add(name, seconds(time), f"{serial / time:.2f}")
     for name, peer in PEERS.items():
         try:
             calls = [peer(x, y, THETA) for x, y in shards]
@@ -180,6 +187,22 @@ def prediction() -> Table:
     return table
 
 
+def conditioned() -> Table:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.conditioned"], check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    table = Table("A conditioned fleet: 49 agents of 600 points, matern32, and 100 agents of 300", "what", "time",
+                  "of all cores")  # fmt: skip
+    table.start()
+    for name, (clock, cores_used) in found.items():
+        table.add(name, seconds(clock), seconds(cores_used))
+    for method in ("rbcm", "grbcm"):
+        ratio = found[f"first {method}"][1] / found[f"second {method}"][1]
+        table.note(f"{method} at 20 points, again: {ratio:.0f} x faster")
+    beside = found["dec-nn-grbcm, 100 agents"][1] / found["dec-nn-rbcm, 100 agents"][1]
+    table.note(f"dec-nn-grbcm with 100 agents, 300 points: {beside:.2f} x dec-nn-rbcm")
+    return table
+
+
 def growth() -> Table:
     table = Table("Growth: 100 observations an agent, dec-apx-gp for 100 rounds, dec-nn-rbcm at 100 points",
                   "M", "training", "prediction", "s / 1000 agents", "peak memory", "trained: wire", "predicted: wire",
@@ -237,7 +260,9 @@ def agreement() -> Table:
     return table
 
 
-SECTIONS = {f.__name__: f for f in (agents, likelihood, training, prediction, growth, processes, agreement)}
+SECTIONS = {
+    f.__name__: f for f in (agents, likelihood, training, prediction, conditioned, growth, processes, agreement)
+}
 
 
 def main(names: list[str]) -> None:

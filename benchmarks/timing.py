@@ -21,6 +21,18 @@ def median(work: Callable[[], object], *, budget: float = 3.0, most: int = 30) -
     return statistics.median(runs)
 
 
+def medians(works: dict[str, Callable[[], object]], *, budget: float = 3.0, most: int = 30) -> dict[str, float]:
+    """Seconds of each, by turns, so that what else the machine does falls on all of them; see `median`."""
+    for work in works.values():
+        work()
+    runs: list[dict[str, float]] = []
+    spent = 0.0
+    while len(runs) < 3 or (spent < budget * len(works) and len(runs) < most):
+        runs.append({name: once(work) for name, work in works.items()})
+        spent += sum(runs[-1].values())
+    return {name: statistics.median(run[name] for run in runs) for name in works}
+
+
 def once(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()

@@ -180,7 +180,7 @@ def test_arrays_that_no_item_has_are_refused() -> None:
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_told_is_an_item_or_an_error(told: bytes | str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         item_of(packed(told if isinstance(told, bytes) else told.encode()), np.zeros((0, 0)), np.zeros((0, 0)), 5, 2)

@@ -7,7 +7,7 @@ s = sum_d (x_d - x'_d)^2 / l_d^2; the base turns it into matrices and log-gradie
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -15,14 +15,14 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.linalg.threads import spread
+from fleetgp.linalg.threads import cores, spread
 
 Exponential = Callable[[Array], Array]
 
 #: Distances that become covariances at a time: they stay in cache, and 64 kB come from the heap, not page by page.
 CHUNK = 1 << 13
-#: Chunks, of some 40 us each, that are worth waking up other threads for.
-WORTH_SPREADING = 8
+#: Chunks, of 20 to 40 us each, that are worth waking up other threads for.
+WORTH_SPREADING = 64
 
 
 def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
@@ -61,19 +61,25 @@ class Kernel(abc.ABC):
 
         Whether it is. Both arrays are contiguous.
         """
+        assert s.flags.c_contiguous
+        assert slope is None or slope.flags.c_contiguous
         flat, slopes = s.reshape(-1), None if slope is None else slope.reshape(-1)
 
-        def one(start: int) -> bool:
-            chunk = slice(start, start + CHUNK)
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                profile, descent = self.profile_and_slope(flat[chunk], exp)
-            flat[chunk] = profile
-            if slopes is not None and descent is not profile:
-                slopes[chunk] = descent
-            return descent is not profile
+        def differ(starts: Iterable[int]) -> bool:
+            found = False
+            for start in starts:
+                chunk = slice(start, start + CHUNK)
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    profile, descent = self.profile_and_slope(flat[chunk], exp)
+                flat[chunk] = profile
+                found = descent is not profile
+                if slopes is not None and found:
+                    slopes[chunk] = descent
+            return found
 
         starts = range(0, flat.size, CHUNK)
-        return any(spread(one, starts) if len(starts) >= WORTH_SPREADING else [one(start) for start in starts])
+        parts = cores() if len(starts) >= WORTH_SPREADING else 1
+        return any(spread(differ, [starts[part::parts] for part in range(parts)]))
 
     def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
         """k(left, right), (N, N'); with right=None k(left, left)."""

@@ -75,7 +75,7 @@ def test_four_dimensions_have_tiles_of_whole_grids() -> None:
 
 
 def test_no_tile_is_read_twice_and_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sums.EDGES, 2, 16)
+    monkeypatch.setitem(sums.TILES, 2, (16, 16))
     x, y = paper_shards(900, 1)[0]
     kept = ChebyshevSums(x, y)
     expected = {sizes: kept.up_to(sizes) for sizes in [(21, 33), (33, 21), (21, 15), (33, 33)]}

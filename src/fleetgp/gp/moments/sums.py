@@ -22,9 +22,9 @@ from fleetgp.gp.chebyshev import polynomials
 LARGEST_GRID = 4_000_000
 #: Rows are read so many at a time: their polynomials stay in cache.
 CHUNK = 1024
-#: Degrees of a tile along an axis, by dimension: few enough that little is read in vain, enough for matrix products.
-#: In more dimensions the grids are small, and a tile is a whole grid.
-EDGES = {1: 64, 2: 32, 3: 8}
+#: The shape of a tile, by dimension: small enough that little is read in vain, large enough for fast matrix products.
+#: In more dimensions grids have few nodes along an axis, and a tile is a whole grid.
+TILES = {1: (64,), 2: (16, 32), 3: (24, 8, 8)}
 #: Tiles that hold more sums than this are forgotten, except those in use.
 MOST_SUMS = 2 * LARGEST_GRID
 
@@ -39,7 +39,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Sums:
-    """Of a tile, (2, *shape): without and with y_n. chunks: over whole chunks of rows; rows: over all rows."""
+    """Of a tile, (shape_1, 2, shape_2, ..), without and with y_n: over whole chunks of rows, and over all rows."""
 
     chunks: Array
     rows: Array
@@ -68,19 +68,19 @@ class ChebyshevSums:
 
     def up_to(self, sizes: Sequence[int]) -> Array:
         """(2, *sizes): the sums of all degrees below the sizes, without and with y_n."""
-        shape = tuple(EDGES.get(len(sizes), size) for size in sizes)
+        shape = TILES.get(len(sizes), tuple(sizes))
         firsts = product(*(range(0, size, edge) for size, edge in zip(sizes, shape, strict=True)))
         needed = [Tile(shape, first) for first in firsts]
         missing = [tile for tile in needed if tile not in self._tiles]
         if missing:
-            if sum(sums.rows[0].size for sums in self._tiles.values()) > MOST_SUMS:
+            if sum(sums.rows.size // 2 for sums in self._tiles.values()) > MOST_SUMS:
                 self._tiles = {tile: self._tiles[tile] for tile in needed if tile in self._tiles}
             self._read(missing, 0)
             self.passes += 1
         found = np.empty((2, *sizes))
         for tile in needed:
             into = found[:, *(slice(first, first + edge) for first, edge in zip(tile.first, shape, strict=True))]
-            into[...] = self._tiles[tile].rows[:, *(slice(0, size) for size in into.shape[1:])]
+            into[...] = self._tiles[tile].rows.swapaxes(0, 1)[:, *(slice(0, size) for size in into.shape[1:])]
         return found
 
     def _read(self, tiles: Iterable[Tile], before: int) -> None:
@@ -96,7 +96,7 @@ class ChebyshevSums:
         self, shape: tuple[int, ...], columns: dict[tuple[int, ...], list[Tile]], start: int, chunk: int
     ) -> None:
         """Columns of tiles, which differ in the degree along the first axis alone, in chunks of rows from a start."""
-        none = Sums(*[np.zeros((2, *shape))] * 2)
+        none = Sums(*[np.zeros((shape[0], 2, *shape[1:]))] * 2)
         chunks = {c: np.stack([self._tiles.get(t, none).chunks for t in column]) for c, column in columns.items()}
         rows = dict(chunks)
         tiles = [tile for column in columns.values() for tile in column]
@@ -104,15 +104,14 @@ class ChebyshevSums:
         for at in range(start, len(self.inputs), chunk):
             positions, y = self.box.positions(self.inputs[at : at + chunk]), self.observations[at : at + chunk]
             tables = [polynomials(positions[:, d], count) for d, count in enumerate(degrees)]
-            along = tables[0].reshape(-1, 1, shape[0], len(y))
-            leading = np.concatenate([along, along * y], axis=1).reshape(-1, 2 * shape[0], len(y))
+            leading, ones_and_y = tables[0].reshape(-1, shape[0], len(y)), np.stack([np.ones(len(y)), y])
             for c, column in columns.items():
-                others = np.ones((1, len(y)))
+                others = ones_and_y
                 for table, first, edge in zip(tables[1:], c, shape[1:], strict=True):
                     others = (others[:, None] * table[first : first + edge]).reshape(-1, len(y))
                 low = column[0].first[0] // shape[0]
-                part = (leading[low : low + len(column)] @ others.T).reshape(chunks[c].shape)
-                rows[c] = chunks[c] + part
+                part = leading[low : low + len(column)] @ others.T
+                rows[c] = chunks[c] + part.reshape(chunks[c].shape)
                 if len(y) == chunk:
                     chunks[c] = rows[c]
         for c, column in columns.items():

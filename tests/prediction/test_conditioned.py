@@ -1,0 +1,164 @@
+"""Posteriors that are kept: computed once, within bounds of memory, and the same as those that are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.consensus.scaling import Scaling
+from fleetgp.data import Shard
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, answer, prediction_method
+from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
+from fleetgp.prediction.predict import BLOCK, block_size
+from tests.conftest import paper_shards
+
+THETA = np.array([0.5, 0.4, 1.3, 0.2])
+SE = KERNELS["se"]
+
+
+@pytest.fixture
+def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the data sets that were conditioned on, in turn."""
+    sizes: list[int] = []
+    real = Expert.condition
+
+    def counted(self: Expert, theta: np.ndarray) -> object:
+        sizes.append(self.size)
+        return real(self, theta)
+
+    monkeypatch.setattr(Expert, "condition", counted)
+    return sizes
+
+
+def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
+    return Posteriors(data, range(len(data)), np.tile(THETA, (len(data), 1)), SE, "dense", room)
+
+
+def queries(count: int = 9) -> np.ndarray:
+    return np.random.default_rng(3).uniform(0.1, 1.9, (count, 2))
+
+
+def test_a_posterior_is_computed_once_where_it_is_wanted_and_forgotten_on_release(conditionings: list[int]) -> None:
+    room = Room()
+    kept = posteriors(paper_shards(60, 3), room)
+    wanted = np.zeros((3, 9), dtype=bool)
+    wanted[1, 4:] = True
+    some = kept.at(queries(), wanted)
+    assert conditionings == [20]
+    assert some.engine == (UNUSED, "dense", UNUSED)
+    assert (some.mean[~wanted] == 0.0).all()
+    assert (some.variance[~wanted] == THETA[2] ** 2).all()
+    everywhere = kept.at(queries())
+    assert conditionings == [20] * 3
+    np.testing.assert_allclose(some.mean[wanted], everywhere.mean[wanted], rtol=1e-12)
+    kept.at(queries())
+    assert conditionings == [20] * 3
+    assert room.left < Room().left
+    kept.release()
+    assert room.left == Room().left
+    kept.at(queries())
+    assert len(conditionings) == 6
+
+
+def test_what_does_not_fit_is_computed_again_and_is_the_same(
+    conditionings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetgp.prediction.posteriors.KEPT_BYTES", 1)  # as many at a time as there are cores
+    data = paper_shards(100, 5)
+    whole = posteriors(data, Room(1 << 20)).at(queries())
+    size = held_bytes(Expert(*data[0], SE, 0, "dense").condition(THETA))
+    assert 20**2 * 8 <= size < 3 * 20**2 * 8
+    conditionings.clear()
+    tight = posteriors(data, Room(3 * size))
+    for _ in range(2):
+        found = tight.at(queries())
+        assert np.array_equal(found.mean, whole.mean)
+        assert np.array_equal(found.variance, whole.variance)
+    assert len(conditionings) == 5 + 2
+
+
+def test_the_samples_have_one_posterior_for_all_agents_of_a_theta(conditionings: list[int]) -> None:
+    shards = paper_shards(120, 4)
+    thetas = np.stack([THETA, 2.0 * THETA, THETA, THETA])
+    conditioned = Conditioned(shards, SE, thetas)
+    samples = [(x[:3], y[:3]) for x, y in shards]
+    together = conditioned.common(samples, queries())
+    assert conditionings == [12, 12]
+    for agent in range(4):
+        alone = Conditioned(shards[agent : agent + 1], SE, thetas[agent : agent + 1]).common(samples, queries())
+        assert np.array_equal(together.mean[agent], alone.mean[0])
+        assert np.array_equal(together.variance[agent], alone.variance[0])
+    assert not np.array_equal(together.mean[0], together.mean[1])
+
+
+def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
+    shards = paper_shards(60, 3)
+    conditioned = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
+    for seed, expected in ((0, 4), (0, 4), (1, 8)):
+        options = PredictionOptions(seed=seed)
+        row = prediction_method("dec-grbcm")
+        found = answer(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        assert len(conditionings) == expected
+        fresh = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
+        again = answer(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        del conditionings[expected:]
+        assert np.array_equal(found.means, again.means)
+        assert found.ledger.as_dict() == again.ledger.as_dict(), "every question sends the samples"
+
+
+def test_a_conditioner_gives_the_same_until_something_changes() -> None:
+    shards, thetas = list(paper_shards(60, 3)), np.tile(THETA, (3, 1))
+    conditioner = Conditioner()
+    first = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
+    copies = [(x.copy(), y.copy()) for x, y in shards]
+    assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
+    x, y = shards[1]
+    grown = [shards[0], (np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
+    for changed in (
+        (grown, SE, thetas, Scaling(), "auto"),
+        ([*shards[:2], (shards[2][0], -shards[2][1])], SE, thetas, Scaling(), "auto"),
+        (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
+        (shards, SE, 1.001 * thetas, Scaling(), "auto"),
+        (shards, SE, thetas, Scaling(1.0, 2.0), "auto"),
+        (shards, SE, thetas, Scaling(), "dense"),
+    ):
+        before = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
+        assert conditioner.condition(*changed) is not before
+
+
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every query stops by itself: blocks change an answer within the tolerance, and every query is sent for."""
+    row = prediction_method(method)
+    fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA)
+    options = row.those_of(rounds=40 if row.rule == "npae" else 400)
+    whole = fleet.condition().predict(queries(7), method, **options)
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
+    parts = fleet.condition().predict(queries(7), method, agent=2, **options)
+    assert parts.means.shape == whole.means.shape
+    assert np.array_equal(parts.participants, whole.participants)
+    assert parts.status == whole.status
+    assert parts.engine == whole.engine
+    assert parts.asked == 2
+    if whole.status == "converged":
+        np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(parts.variance, whole.variance, rtol=1e-4, atol=1e-5)
+    if row.rule == "grbcm":  # what is not about queries is sent once, whatever the blocks
+        for kind in ("inputs", "observations"):
+            assert parts.ledger.total(kind=kind) == whole.ledger.total(kind=kind)
+    assert parts.ledger.total(kind="predictions").messages > whole.ledger.total(kind="predictions").messages
+
+
+def test_many_agents_get_smaller_blocks_and_all_the_same() -> None:
+    few, many = fg.InProcess(fg.Graph.path(10)), fg.InProcess(fg.Graph.complete(120))
+    assert block_size(prediction_method("dec-rbcm"), few) == BLOCK
+    smaller = block_size(prediction_method("dec-rbcm"), many)
+    assert 0 < block_size(prediction_method("dec-npae"), many) < smaller < BLOCK
+    hosted = fg.Loopback(fg.Graph.complete(120), [[i] for i in range(120)])
+    sizes = hosted.run(lambda network: block_size(prediction_method("dec-rbcm"), network))
+    assert set(sizes) == {smaller}
