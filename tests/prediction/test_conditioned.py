@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.consensus.samples import sample
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data import Shard
 from fleetgp.gp.expert import Expert
@@ -111,6 +112,33 @@ def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
         assert found.ledger.as_dict() == again.ledger.as_dict(), "every question sends the samples"
 
 
+@pytest.mark.parametrize("kernel", ["se", "matern32"])
+@pytest.mark.parametrize("works", [True, False])
+def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
+    kernel: str, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block factorization against one factorization of everything, which is also the way out."""
+    shards = [*paper_shards(120, 3), paper_shards(120, 3)[0]]  # an agent that another one repeats
+    shards[3] = (shards[3][0][:1], shards[3][1][:1])  # with one observation, which is its sample
+    conditioned = Conditioned(shards, KERNELS[kernel], np.tile(THETA, (4, 1)), engine="dense")
+    samples = [sample(shard, i, 4, seed=5) for i, shard in enumerate(shards)]
+    wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
+    wanted[2] = False
+    if not works:  # as if the samples' covariance were singular
+        monkeypatch.setattr("fleetgp.prediction.extension.factorize", lambda *_: None)
+    found, common = conditioned.with_samples(range(4), samples, queries(), wanted)
+    expected = conditioned.augmented(range(4), samples).at(queries(), wanted)
+    alone = conditioned.common(samples, queries())
+    assert found.engine == ("dense", "dense", UNUSED, "dense") == expected.engine
+    assert np.array_equal(found.mean, expected.mean) != works
+    assert found.jitter == expected.jitter == 0.0
+    for one, other in ((found, expected), (common, alone)):
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(one.variance, other.variance, rtol=1e-9, atol=1e-10)
+    assert (found.mean[~wanted] == 0.0).all()
+    assert (found.variance[~wanted] == THETA[2] ** 2).all()
+
+
 def test_a_conditioner_gives_the_same_until_something_changes() -> None:
     shards, thetas = list(paper_shards(60, 3)), np.tile(THETA, (3, 1))
     conditioner = Conditioner()
@@ -131,6 +159,7 @@ def test_a_conditioner_gives_the_same_until_something_changes() -> None:
         assert conditioner.condition(*changed) is not before
 
 
+@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every query stops by itself: blocks change an answer within the tolerance, and every query is sent for."""

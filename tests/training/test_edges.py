@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.gp.dense.engine import DenseExpert
 from fleetgp.training.edges import EdgeAdmm, best_pace
 from fleetgp.training.floor import Floor
-from fleetgp.training.primal import Linearized
+from fleetgp.training.primal import Linearized, Nested, Primal
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import (
     RHO,
@@ -161,18 +161,21 @@ def saddles() -> Quadratics:
     return objective
 
 
-def test_an_automatic_rho_is_the_fleets_largest_wish() -> None:
-    """The pace times the curvature, or three times the concavity over twice the links."""
+@pytest.mark.parametrize(
+    ("primal", "outweighed"), [(Linearized(saddles(), Floor(), None), 3.0), (Nested(saddles(), Floor()), 6.0)]
+)
+def test_an_automatic_rho_is_the_fleets_largest_wish(primal: Primal, outweighed: float) -> None:
+    """The pace times the curvature, or three times the concavity over twice the links; six times for exact steps."""
     objective = saddles()
-    trainer = admm(objective, None)
+    trainer = EdgeAdmm(fg.InProcess(fg.Graph.path(3)), primal, None)
     state = trainer.begin(np.zeros((3, 3)))
     stiffness = np.abs(np.diagonal(objective.matrix, axis1=1, axis2=2))
     pace = best_pace(fg.Graph.path(3))
     wanted = pace * stiffness.max(axis=0)
-    wanted[0] = max(wanted[0], 3.0 * 9.0 / 2.0)
+    wanted[0] = max(wanted[0], outweighed * 9.0 / 2.0)
     np.testing.assert_allclose(state.stiffness, stiffness.max(axis=0), rtol=1e-6)
     np.testing.assert_allclose(state.rho, wanted, rtol=1e-6)
-    assert wanted[0] == 13.5, "the concavity must decide somewhere"
+    assert wanted[0] == outweighed * 4.5, "the concavity must decide somewhere"
     assert trainer.network.round == trainer.network.diameter, "agreed by max-consensus"
 
 

@@ -47,3 +47,21 @@ def augmented(shard: Shard, agent: int, communication: Sequence[Shard]) -> Shard
         np.concatenate([shard[0], *(x for x, _ in others)]),
         np.concatenate([shard[1], *(y for _, y in others)]),
     )
+
+
+def without(shard: Shard, sample: Shard) -> Shard:
+    """An agent's data without the rows of its sample, which are in their order in both.
+
+    >>> X, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
+    >>> without((X, y), (X[[1, 3]], y[[1, 3]]))[1].tolist()
+    [0.0, 2.0]
+    """
+    rows, drawn = (np.column_stack(part) for part in (shard, sample))
+    kept, start = np.ones(len(rows), dtype=bool), 0
+    for row in drawn:
+        start += int(
+            np.flatnonzero((rows[start:] == row).all(axis=1))[0]
+        )  # an IndexError, were it not drawn from these
+        kept[start] = False
+        start += 1
+    return shard[0][kept], shard[1][kept]

@@ -58,9 +58,7 @@ def _beliefs(
     hosted, floor = list(task.network.hosted), SMALLEST * task.prior[:, None]
     believed = common = own
     if rule.augmented:
-        samples = task.agreed.samples
-        common = conditioned.common(samples, task.queries)
-        found = conditioned.augmented(hosted, samples).at(task.queries, participants[hosted])
+        found, common = conditioned.with_samples(hosted, task.agreed.samples, task.queries, participants[hosted])
         believed = replace(found, jitter=max(found.jitter, common.jitter, own.jitter))
     first = participants.argmax(axis=0)[None, :] == np.asarray(hosted)[:, None]
     variance, common_variance = (np.maximum(b.variance, floor) for b in (believed, common))

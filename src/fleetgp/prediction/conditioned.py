@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.pool import pooled
-from fleetgp.consensus.samples import augmented
+from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.prediction.extension import Extensions
 from fleetgp.prediction.posteriors import Believed, Posteriors, Room
 from fleetgp.prediction.reach import Reach
 
@@ -39,6 +40,7 @@ class Conditioned:
         self.noise = thetas[:, -1:] ** 2
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
+        self._extended: Extensions | None = None
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
@@ -46,7 +48,7 @@ class Conditioned:
 
     def dense(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i, by the dense engine."""
-        if self.engine == "dense" or not isinstance(self.kernel, SquaredExponential):
+        if self._dense_anyway:
             return self.own(hosted)
         return self._of("dense", self.shards, hosted, self.thetas, "dense")
 
@@ -67,6 +69,29 @@ class Conditioned:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
         return self._of("whole", [pool], [0], theta[None], self.engine)
+
+    def with_samples(
+        self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray
+    ) -> tuple[Believed, Believed]:
+        """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
+        if self._dense_anyway and (self.thetas == self.thetas[0]).all():
+            found = self._extensions(hosted, samples).at(queries, wanted)
+            if found is not None:
+                return found
+        return self.augmented(hosted, samples).at(queries, wanted), self.common(samples, queries)
+
+    def _extensions(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Extensions:
+        pool, kept = pooled(samples), self._extended
+        if kept is None or kept.agents != tuple(hosted) or not same_data([kept.samples], [pool]):
+            if kept is not None:
+                kept.release()
+            rest = [without(shard, samples[i]) for shard, i in zip(self.shards, hosted, strict=True)]
+            kept = self._extended = Extensions(pool, rest, hosted, self.thetas[0], self.kernel, self._room)
+        return kept
+
+    @property
+    def _dense_anyway(self) -> bool:
+        return self.engine == "dense" or not isinstance(self.kernel, SquaredExponential)
 
     @cached_property
     def reach(self) -> Reach:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ KEPT_BYTES = 1 << 30
 CHUNK, SHORTEST_CHUNK = 1 << 17, 128
 #: Instead of an engine: no query needed this posterior, so it was not computed.
 UNUSED = "unused"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,65 @@ class Room:
         return fits
 
 
-class Posteriors:
+class Kept(Generic[Item]):
+    """One item per data set, computed by a subclass when it is first needed, and kept if there is room."""
+
+    def __init__(self, data: Sequence[Shard], room: Room) -> None:
+        self.data, self._room = data, room
+        self._kept: list[Item | None] = [None] * len(data)
+        self._held = 0
+
+    def compute(self, positions: Sequence[int]) -> Sequence[Item]:
+        raise NotImplementedError
+
+    def items(self, positions: Sequence[int]) -> list[Item]:
+        missing = [i for i in positions if self._kept[i] is None]
+        found = {i: item for i in positions if (item := self._kept[i]) is not None}
+        for i, item in zip(missing, self.compute(missing) if missing else (), strict=True):
+            found[i] = item
+            size = held_bytes(item)
+            if self._room.take(size):
+                self._kept[i] = item
+                self._held += size
+        return [found[i] for i in positions]
+
+    def groups(self, positions: Sequence[int]) -> Iterator[list[int]]:
+        """Positions in groups whose covariances fit in memory at the same time; no fewer than there are cores."""
+        group: list[int] = []
+        expected = 0
+        for i in positions:
+            size = 0 if self._kept[i] is not None else 8 * len(self.data[i][1]) ** 2
+            if len(group) >= cores() and expected + size > KEPT_BYTES:
+                yield group
+                group, expected = [], 0
+            group.append(i)
+            expected += size
+        if group:
+            yield group
+
+    def release(self) -> None:
+        """Give the room back; whatever is asked later is computed again."""
+        self._room.left += self._held
+        self._kept, self._held = [None] * len(self.data), 0
+
+
+class Posteriors(Kept[Posterior]):
     """f | data[i] at thetas[i], for each i. agents: whose data they are, for error messages."""
 
     def __init__(
         self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, kernel: Kernel, engine: str, room: Room
     ) -> None:
-        self.data, self.thetas, self.engine, self.room = data, thetas, engine, room
+        super().__init__(data, room)
+        self.thetas, self.engine = thetas, engine
         self._agents, self._kernel = agents, kernel
-        self._kept: list[Posterior | None] = [None] * len(data)
-        self._held = 0
+
+    def compute(self, positions: Sequence[int]) -> list[Posterior]:
+        experts = [Expert(*self.data[i], self._kernel, self._agents[i], self.engine) for i in positions]
+        return condition(experts, self.thetas[list(positions)], lambda posterior: posterior)
+
+    def all(self) -> list[Posterior]:
+        """Every posterior at once, kept or not."""
+        return self.items(range(len(self.data)))
 
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Believed:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
@@ -84,51 +135,19 @@ class Posteriors:
             i, posterior, here = task
             mean[i, here], variance[i, here] = posterior.mean_and_variance(queries[here])
 
-        for group in self._groups([i for i, asked in enumerate(columns) if len(asked)]):
+        for group in self.groups([i for i, asked in enumerate(columns) if len(asked)]):
             tasks = []
-            for i, posterior in zip(group, self._computed(group), strict=True):
+            for i, posterior in zip(group, self.items(group), strict=True):
                 engine[i], jitter = posterior.engine, max(jitter, posterior.jitter)
-                step = max(SHORTEST_CHUNK, CHUNK // len(self.data[i][1]))
-                tasks += [(i, posterior, columns[i][s : s + step]) for s in range(0, len(columns[i]), step)]
+                tasks += [(i, posterior, part) for part in chunks(columns[i], len(self.data[i][1]))]
             side_by_side(ask, tasks)
         return Believed(mean, variance, tuple(engine), jitter)
 
-    def all(self) -> list[Posterior]:
-        """Every posterior at once, kept or not."""
-        return self._computed(range(len(self.data)))
 
-    def release(self) -> None:
-        """Give the room back; whatever is asked later is computed again."""
-        self.room.left += self._held
-        self._kept, self._held = [None] * len(self.data), 0
-
-    def _computed(self, group: Sequence[int]) -> list[Posterior]:
-        missing = [i for i in group if self._kept[i] is None]
-        found = {i: posterior for i in group if (posterior := self._kept[i]) is not None}
-        if missing:
-            experts = [Expert(*self.data[i], self._kernel, self._agents[i], self.engine) for i in missing]
-            new = condition(experts, self.thetas[missing], lambda posterior: posterior)
-            for i, posterior in zip(missing, new, strict=True):
-                found[i] = posterior
-                size = held_bytes(posterior)
-                if self.room.take(size):
-                    self._kept[i] = posterior
-                    self._held += size
-        return [found[i] for i in group]
-
-    def _groups(self, positions: Sequence[int]) -> Iterator[list[int]]:
-        """Positions in groups whose covariances fit in memory at the same time; no fewer than there are cores."""
-        group: list[int] = []
-        expected = 0
-        for i in positions:
-            size = 0 if self._kept[i] is not None else 8 * len(self.data[i][1]) ** 2
-            if len(group) >= cores() and expected + size > KEPT_BYTES:
-                yield group
-                group, expected = [], 0
-            group.append(i)
-            expected += size
-        if group:
-            yield group
+def chunks(columns: IntArray, size: int) -> list[IntArray]:
+    """Queries in chunks, for an agent with `size` observations."""
+    step = max(SHORTEST_CHUNK, CHUNK // max(1, size))
+    return [columns[start : start + step] for start in range(0, len(columns), step)]
 
 
 def held_bytes(thing: Any) -> int:
