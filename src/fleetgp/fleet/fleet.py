@@ -196,13 +196,13 @@ class Fleet:
         method: str = "dec-nn-grbcm",
         *,
         theta: Sequence[float] | Array | None = None,
+        engine: str = "auto",
         rounds: int | None = None,
         tol: float | None = None,
         eta: float | None = None,
+        seed: int | None = None,
         noisy: bool = False,
         agent: int = 0,
-        seed: int | None = None,
-        engine: str = "auto",
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
