@@ -10,11 +10,10 @@ import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.scaling import Scaling
-from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
 from fleetgp.fleet.shards import check_shards, warn_of_shards
 from fleetgp.given import as_flag, as_numbers, check_whole
-from fleetgp.gp.expert import ENGINES
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
@@ -261,10 +260,6 @@ class Fleet:
         return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed)
 
     # ---- checks ---------------------------------------------------------------------------------------
-
-    def _check_engine(self, engine: str) -> None:
-        if engine not in ENGINES:
-            raise unknown_name("engine", engine, ENGINES)
 
     def _check_starts(self, theta0: object) -> Array:
         array = as_numbers(theta0, "theta0")
