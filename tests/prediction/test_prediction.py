@@ -451,7 +451,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"eta": "a"}, "eta must be a number"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 1.5}, "seed must be a whole number"),
-        ({"theta": [1, 1, 1, -1]}, "sigma_eps is -1"),
+        ({"theta": [1, 1, 1, -1]}, "got sigma_eps = -1"),
     ],
 )
 def test_bad_requests(arguments: dict[str, object], message: str) -> None:
