@@ -16,14 +16,13 @@ from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.gp.hyperparameters import names
+from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
 
-#: Points that are asked for at once.
-BLOCK = 2000
 #: Seconds that an answer may take to arrive after the agent has had its time.
 GRACE = 2.0
 #: The column of an answer that names agents who were not there.

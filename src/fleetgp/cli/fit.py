@@ -65,7 +65,7 @@ def fit(
     """
     chosen = asdict(how)
     _check(out, overwrite, inputs, target)
-    fg.TrainingOptions(**chosen).check_for(training_method(training), options.as_typed)
+    fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
     split = Split(agent, agents, by, axis, seed)
     split.check(inputs)

@@ -162,7 +162,7 @@ class Fleet:
         starts = None if theta0 is None else self._check_starts(theta0)
         chosen_seed = self.seed if seed is None else seed
         options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
-        options.check_for(method)
+        options.refuse_foreign(method)
         return options
 
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
