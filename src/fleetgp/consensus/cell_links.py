@@ -48,8 +48,10 @@ class CellLinks:
         reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
         for rank, (cells, links) in enumerate(self._ranks):
             heard = values.take(links, axis=0)
-            if len(cells) == len(reduced):
-                reduced = operation(reduced, heard) if rank else heard
+            if not rank and len(cells) == len(reduced):
+                reduced = heard
+            elif len(cells) == len(reduced):
+                operation(reduced, heard, out=reduced)
             else:
                 reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
         return reduced

@@ -18,8 +18,9 @@ from fleetgp.linalg.threads import cores, side_by_side
 #: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
 #: 49 agents with 600 points each need 141 MB; for grBCM, which adds the samples of all, 550 MB more.
 KEPT_BYTES = 1 << 30
-#: Entries of k(X_i, x*) that are worked on at a time: they stay in a core's cache. But no fewer queries than these.
-CHUNK, SHORTEST_CHUNK = 1 << 17, 128
+#: Entries of k(X_i, x*) that are worked on at a time, 4 MB: solves of fewer columns are slower, and all at once need
+#: fresh memory. But no fewer queries than these.
+CHUNK, SHORTEST_CHUNK = 1 << 19, 128
 #: Instead of an engine: no query needed this posterior, so it was not computed.
 UNUSED = "unused"
 
