@@ -18,7 +18,7 @@ from fleetgp.consensus import (
     iterate,
     iterate_batch,
 )
-from fleetgp.consensus.near import Near
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.network import Incoming, Network
 from fleetgp.prediction.selection import Selection
 from tests.conftest import every_graph
@@ -56,7 +56,7 @@ class Climbing(NeighbourRule[Array]):
 class BatchClimbing(BatchRule):
     kind = "statistics"
 
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
         return state + 1.0
 
 

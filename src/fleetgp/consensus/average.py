@@ -8,11 +8,11 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.iterate import Outcome
-from fleetgp.consensus.near import Near
 from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
-from fleetgp.graph import Topology, metropolis_weights, perron_epsilon
+from fleetgp.graph import Topology, perron_epsilon
 from fleetgp.network import Network
 
 Weights = Literal["metropolis", "perron"]
@@ -29,12 +29,11 @@ class AverageRule(BatchRule):
         self.kind = kind
         self.epsilon = epsilon
 
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
+        change = near.differences(state, received)
         if self.epsilon is None:
-            weights = metropolis_weights(near.degrees[near.receivers], near.sender_degrees)
-        else:
-            weights = np.full(len(received), self.epsilon)
-        return state + near.weighted_sum(weights, received - state.take(near.receivers, axis=0))
+            return state + near.metropolis_sum(change)
+        return state + near.reduce(np.add, self.epsilon * change, 0.0)
 
 
 def average_items(

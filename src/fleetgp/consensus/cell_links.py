@@ -13,11 +13,12 @@ from scipy.sparse import csr_array
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.scope import Scope
+from fleetgp.graph import metropolis_weights
 from fleetgp.network import Cargo, Network
 
 
 @dataclass(frozen=True)
-class Near:
+class CellLinks:
     """degrees: (C,) links of each cell.  receivers: (L,) the cell of each link.  sender_degrees: (L,) the links that
     the sending cell has.
     """
@@ -29,7 +30,7 @@ class Near:
     _order: IntArray
 
     @classmethod
-    def of(cls, network: Network, scope: Scope, alive: BoolArray) -> Near:
+    def of(cls, network: Network, scope: Scope, alive: BoolArray) -> CellLinks:
         """Of the cells (A, T) that are alive, in the next round."""
         incoming, graph = network.incoming, network.topology.at(network.round)
         hosted, ours = list(network.hosted), np.isin(graph.directed[:, 0], network.hosted)
@@ -47,14 +48,27 @@ class Near:
         reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
         for rank, (cells, links) in enumerate(self._ranks):
             heard = values.take(links, axis=0)
-            reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
+            if not rank and len(cells) == len(reduced):
+                reduced = heard
+            elif len(cells) == len(reduced):
+                operation(reduced, heard, out=reduced)
+            else:
+                reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
         return reduced
 
-    def weighted_sum(self, weights: Array, values: Array) -> Array:
-        """The sum of weights[l] values[l] over each cell's links, (L,) and (L, K) -> (C, K); in the same order."""
+    def differences(self, state: Array, received: Array) -> Array:
+        """What every link brings minus what its cell has, (L, ...)."""
+        return received - state.take(self.receivers, axis=0)
+
+    def metropolis_sum(self, values: Array) -> Array:
+        """The sum over each cell's links, weighted by Metropolis, (L, K) -> (C, K); in the order of the senders."""
+        return np.asarray(self._metropolis @ values)
+
+    @cached_property
+    def _metropolis(self) -> csr_array:
+        weights = metropolis_weights(self.degrees[self.receivers], self.sender_degrees)
         starts = np.concatenate([[0], np.cumsum(self._count)])
-        table = csr_array((weights[self._order], self._order, starts), shape=(len(self.degrees), len(weights)))
-        return np.asarray(table @ values)
+        return csr_array((weights[self._order], self._order, starts), shape=(len(self.degrees), len(weights)))
 
     @cached_property
     def _count(self) -> IntArray:
