@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fleetgp.agent.records import Codec, Count, Ids, IdSet, LogTheta, Matrix, Strict, Value, Whole, packed, unpacked
 from fleetgp.gp.hyperparameters import LOG_RANGE
@@ -107,3 +108,14 @@ def test_bytes_travel_as_numbers_that_no_network_minds(data: bytes) -> None:
     assert np.isfinite(numbers).all()
     assert unpacked(numbers) == data + b" " * (-len(data) % 6)
     assert unpacked(numbers.astype("<f8")) == unpacked(numbers)
+
+
+def test_a_list_that_is_wrong_everywhere_is_refused_at_its_first_place() -> None:
+    """Whoever sends nonsense must not buy more work than honest records do: one error, not thousands."""
+    for field, value in (("log_theta", [True] * 100), ("rows", [[True] * 10] * 10)):
+        facts = json.loads(CODEC.encode(GOOD)) | {field: value}
+        with pytest.raises(ValueError, match=field) as refused:
+            CODEC.decode(json.dumps(facts).encode())
+        cause = refused.value.__cause__
+        assert isinstance(cause, ValidationError)
+        assert cause.error_count() == 1

@@ -75,3 +75,25 @@ def test_distance_to_itself_is_exactly_zero(rng: np.random.Generator) -> None:
 def test_unknown_kernel_lists_the_choices() -> None:
     with pytest.raises(InputError, match="se, matern12, matern32, matern52"):
         as_kernel("rbf")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("width", [1.0, 1e4])
+def test_equal_points_have_the_whole_covariance_in_every_matrix(
+    name: str, width: float, rng: np.random.Generator
+) -> None:
+    """|a|^2 + |b|^2 - 2ab of equal points is rounding, not zero, and matern12 takes its root."""
+    x = width * rng.uniform(size=(40, 2))
+    x = np.concatenate([x, x])
+    h = Hyperparameters((0.5, 0.3), 1.5, 0.1)
+    within, across = KERNELS[name](x, None, h), KERNELS[name](x[3:], x[:50], h)
+    assert (np.diagonal(within, offset=40) == 1.5**2).all()
+    assert (np.diagonal(across, offset=3) == 1.5**2).all()
+    assert (np.diagonal(across, offset=-37) == 1.5**2).all()
+
+
+def test_close_points_have_their_distance_far_from_the_centre(rng: np.random.Generator) -> None:
+    x = 1e3 * rng.uniform(size=(30, 2))
+    near = x + 1e-5
+    s = scaled_squared_distance(x, near)
+    np.testing.assert_allclose(np.diagonal(s), ((near - x) ** 2).sum(axis=1), rtol=1e-12)

@@ -191,3 +191,39 @@ def test_many_agents_get_smaller_blocks_and_all_the_same() -> None:
     hosted = fg.Loopback(fg.Graph.complete(120), [[i] for i in range(120)])
     sizes = hosted.run(lambda network: block_size(prediction_method("dec-rbcm"), network))
     assert set(sizes) == {smaller}
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "se"])
+@pytest.mark.parametrize("noise", [1e-5, 1e-9])
+def test_readings_that_repeat_leave_grbcm_between_them(kernel: str, noise: float) -> None:
+    """Two readings at each place differ by 0.5: the answer there is between them, however small the noise is."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 2, (60, 2))
+    y = np.sin(3 * x[:, 0])
+    shards = [(np.concatenate([x[i::4]] * 2), np.concatenate([y[i::4], y[i::4] + 0.5])) for i in range(4)]
+    found = fg.Fleet(shards, theta=[0.5, 0.5, 1.0, noise], kernel=kernel).predict(x, "grbcm", engine="dense")
+    assert np.abs(found.mean - (y + 0.25)).max() < 0.3
+    assert (found.variance > 0.0).all()
+    assert (found.jitter > 0.0) == (noise < 1e-8), "where rounding is larger than the noise, it says so"
+
+
+@pytest.mark.parametrize("method", ["grbcm", "dec-nn-grbcm", "rbcm", "dec-npae"])
+def test_an_engine_that_the_kernel_does_not_have_is_refused_by_every_method(method: str) -> None:
+    fleet = fg.Fleet(paper_shards(60, 3), theta=THETA, kernel="matern32")
+    with pytest.raises(fg.InputError, match="needs the squared exponential, got the kernel 'matern32'"):
+        fleet.predict(queries(), method, engine="moments")
+
+
+def test_one_data_set_is_kept_however_large(conditionings: list[int]) -> None:
+    kept = posteriors(paper_shards(60, 1), Room(bytes=8))
+    kept.at(queries())
+    kept.at(queries())
+    assert conditionings == [60]
+
+
+def test_npae_computes_each_posterior_once_a_block(conditionings: list[int]) -> None:
+    kept = posteriors(paper_shards(60, 3), Room(bytes=8))
+    found, values = kept.all_at(queries())
+    assert len(found) == 3
+    assert conditionings == [20] * 3
+    np.testing.assert_allclose(values.mean, kept.at(queries()).mean, rtol=1e-12)

@@ -48,6 +48,7 @@ class Agent:
         self.activity, self.requests = Activity(), Requests(log)
         self._recorder = Recorder(name, data, log, node.wake)
         self.loop = ViewLoop(description, self.id, data, memory, self.requests, self.activity, node, log)
+        self._closed = False
 
     @classmethod
     def start(cls, description: Description, name: str, log: Log) -> Agent:
@@ -94,9 +95,11 @@ class Agent:
         self.node.stop()
 
     def close(self) -> None:
-        """Leave the fleet, and end all threads. Safe to call twice."""
-        self.threads.close()
-        self.node.close()
+        """Leave the fleet, and end all threads. Once: nobody waits a second time for a thread that does not end."""
+        if not self._closed:
+            self._closed = True
+            self.threads.close()
+            self.node.close()
 
     # ---- what anybody may ask of it -------------------------------------------------------------------------
 

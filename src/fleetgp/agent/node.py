@@ -129,8 +129,9 @@ class Node:
     def stop(self) -> None:
         """Interrupt all work; `agree` and `idle` raise StoppedError from now on."""
         self._stopping = True
-        self._heart.post(lambda: self._presence.abandon("stopping", time.monotonic()))
-        self._heart.post(self._presence.changed.notify_all)
+        with self._acting() as presence:  # not by the heart, whose failure may be why
+            presence.abandon("stopping", time.monotonic())
+            presence.changed.notify_all()
 
     def close(self) -> None:
         """Leave: links that are dead do not keep anybody here. Safe to call twice."""

@@ -11,7 +11,16 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import from_json, to_json
 
 from fleetgp.arrays import Array
@@ -54,17 +63,18 @@ def _matrix(value: Any) -> Array:
 #: A whole number of at most 63 bits, and one that a float holds exactly.
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+# What a peer sends may be wrong in every place: lists fail at the first (FailFast), or an error takes longer than work.
 #: Agents of a fleet, each once.
-Ids = Annotated[tuple[Whole, ...], AfterValidator(_increasing)]
-IdSet = Annotated[frozenset[Whole], PlainSerializer(sorted)]
+Ids = Annotated[tuple[Whole, ...], FailFast(), AfterValidator(_increasing)]
+IdSet = Annotated[frozenset[Whole], FailFast(), PlainSerializer(sorted)]
 #: An observation, or a statistic of observations.
 Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 #: Hyperparameters, in logarithms.
-LogTheta = tuple[Annotated[float, Field(ge=-LOG_RANGE, le=LOG_RANGE)], ...]
+LogTheta = Annotated[tuple[Annotated[float, Field(ge=-LOG_RANGE, le=LOG_RANGE)], ...], FailFast()]
 #: (N, C) numbers; (0, 0) if there are none.
 Matrix = Annotated[Array, PlainValidator(_matrix), PlainSerializer(lambda rows: rows.tolist())]
 
-_ROWS = TypeAdapter(list[list[Value]], config=STRICT)
+_ROWS = TypeAdapter(Annotated[list[Annotated[list[Value], FailFast()]], FailFast()], config=STRICT)
 
 
 class Strict:

@@ -11,8 +11,8 @@ from fleetgp.agent.agent import Agent
 def status_of(agent: Agent) -> dict[str, Any]:
     """The agent's state as plain values."""
     node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
-    activity = agent.activity
-    members = [] if node.view is None else [names[member] for member in node.view.members]
+    activity, view = agent.activity, node.view
+    members = [] if view is None else [names[member] for member in view.members]
     return {
         "agent": agent.name,
         "phase": activity.phase,

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError, NumericalError
+from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.dense.engine import DenseEngine, gigabytes
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
@@ -40,6 +40,21 @@ def tolerance(size: int) -> float:
     return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
 
 
+def check_engine_name(engine: str) -> None:
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+
+
+def check_engine(engine: str, kernel: Kernel) -> None:
+    """One clear error for an engine that there is not, or not with this kernel."""
+    check_engine_name(engine)
+    if engine == "moments" and not isinstance(kernel, SquaredExponential):
+        raise InputError(
+            f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
+            'use engine="auto", or kernel="se"'
+        )
+
+
 class Expert:
     """One agent's GP.
 
@@ -48,14 +63,10 @@ class Expert:
     """
 
     def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int, engine: str = "auto") -> None:
+        check_engine(engine, kernel)
         smooth = isinstance(kernel, SquaredExponential)
         if engine == "auto" and smooth:
             engine = AUTO
-        if engine == "moments" and not smooth:
-            raise InputError(
-                f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
-                'use engine="auto", or kernel="se"'
-            )
         self.agent = agent
         self.dense = DenseEngine(inputs, observations, kernel, agent)
         #: In the order in which they are tried, unless by their costs.

@@ -21,6 +21,10 @@ Exponential = Callable[[Array], Array]
 
 #: Distances that become covariances at a time: they stay in cache, and 64 kB come from the heap, not page by page.
 CHUNK = 1 << 13
+#: Below this part of the largest |a|^2 + |b|^2 a squared distance from their difference has lost half its digits: it is
+#: computed again, from the coordinates. So many pairs at a time.
+CANCELLED = 1e-8
+PAIRS = 1 << 16
 #: Chunks, of 20 to 40 us each, that are worth waking up other threads for.
 WORTH_SPREADING = 64
 
@@ -29,7 +33,8 @@ def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
     """s_ij between rows that are already divided by the length-scales; (N, D), (N', D) -> (N, N').
 
     One matrix product; the rows are centred first, since |a|^2 + |b|^2 - 2ab loses digits far from the
-    origin. With one argument the diagonal is exactly zero.
+    origin. Pairs that are close to each other are computed from their differences: equal rows have distance zero, and
+    so in every matrix that they stand in.
     """
     centre = left.mean(axis=0) if len(left) else 0.0
     a = left - centre
@@ -38,7 +43,13 @@ def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
     s = a @ (-2.0 * b.T)
     s += a_square[:, None]
     s += b_square
-    np.maximum(s, 0.0, out=s)
+    if right is None:
+        np.fill_diagonal(s, np.inf)  # no pair
+    close = np.flatnonzero(s < CANCELLED * (a_square.max(initial=0.0) + b_square.max(initial=0.0)))
+    for start in range(0, len(close), PAIRS):
+        part = close[start : start + PAIRS]
+        i, j = np.divmod(part, s.shape[1])
+        s.reshape(-1)[part] = ((left[i] - (left if right is None else right)[j]) ** 2).sum(axis=1)
     if right is None:
         np.fill_diagonal(s, 0.0)
     return s

@@ -189,7 +189,8 @@ class Network(abc.ABC):
         try:
             yield
         except BaseException as error:
-            self._end(NetworkError(f"an earlier round failed: {error}"))
+            why = f"an earlier round failed ({type(error).__name__}: {error})"
+            self._end(NetworkError(f"{why}: begin again with another network"))
             raise
         finally:
             self.waiting_for = frozenset()

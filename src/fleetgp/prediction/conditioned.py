@@ -12,6 +12,7 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.gp.expert import check_engine
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.prediction.extension import Extensions
 from fleetgp.prediction.posteriors import Marginals, Posteriors, Room
@@ -34,6 +35,7 @@ class Conditioned:
         scaling: Scaling | None = None,
         engine: str = "auto",
     ) -> None:
+        check_engine(engine, kernel)
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
         self.shards = self.scaling.apply(shards)
         self.thetas = thetas / np.exp(self.scaling.shift(thetas))

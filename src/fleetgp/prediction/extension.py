@@ -25,6 +25,9 @@ from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.posteriors import UNUSED, Lazy, Marginals, Room, chunks
 
+#: Squared pivots must be at least this part of the noise variance, which is what they are without any rounding.
+CERTAIN = 0.9
+
 
 @dataclass(frozen=True)
 class Extension:
@@ -49,6 +52,7 @@ class Extensions(Lazy[Extension | None]):
         self._h, self._kernel = Hyperparameters.from_theta(theta), kernel
         self._base = factorize(kernel(samples[0], None, self._h), self._h.noise**2)
         self._target = np.zeros(0) if self._base is None else self._base.half_solve(samples[1])
+        self._sound = self._base is not None and self._base.jitter == 0.0
 
     def compute(self, positions: Sequence[int]) -> list[Extension | None]:
         return side_by_side(self._extension, positions)
@@ -57,22 +61,24 @@ class Extensions(Lazy[Extension | None]):
         assert self._base is not None
         inputs, observations = self.data[i]
         on_samples = self._base.half_solve(self._kernel(self.samples[0], inputs, self._h)).T
-        factor = factorize(self._kernel(inputs, None, self._h) - on_samples @ on_samples.T, self._h.noise**2)
-        if factor is None:
+        noise = self._h.noise**2
+        factor = factorize(self._kernel(inputs, None, self._h) - on_samples @ on_samples.T, noise)
+        # No squared pivot is below the noise, unless rounding is larger than the noise: then nothing is certain.
+        if factor is None or factor.jitter > 0.0 or np.diagonal(factor.lower).min() ** 2 < CERTAIN * noise:
             return None
         return Extension(on_samples, factor, factor.half_solve(observations - on_samples @ self._target))
 
     def at(self, queries: Array, wanted: BoolArray) -> tuple[Marginals, Marginals] | None:
         """f | samples and D_i where it is wanted, (A, T), and f | samples.
 
-        None if a covariance is not positive definite: the ordinary way then finds the jitter, or says why none helps.
+        None if a covariance is not positive definite, or hardly so: the ordinary way then finds the jitter, or says why
+        none helps.
         """
-        if self._base is None:
+        if self._base is None or not self._sound:
             return None
         shared, prior = self._on_samples(queries), self._h.signal**2
         alone = shared @ self._target, prior - np.einsum("ts,ts->t", shared, shared)
         mean, variance = np.where(wanted, alone[0], 0.0), np.where(wanted, alone[1], prior)
-        jitter = self._base.jitter
 
         def ask(task: tuple[int, Extension, IntArray]) -> None:
             i, extension, here = task
@@ -86,15 +92,15 @@ class Extensions(Lazy[Extension | None]):
             tasks = []
             for i, extension in zip(group, self.items(group), strict=True):
                 if extension is None:
+                    self._sound = False
                     return None
-                jitter = max(jitter, extension.factor.jitter)
                 tasks += [(i, extension, part) for part in chunks(np.flatnonzero(wanted[i]), len(self.data[i][1]))]
             side_by_side(ask, tasks)
         engine = tuple("dense" if row.any() else UNUSED for row in wanted)
         common_mean, common_variance = (np.tile(values, (len(wanted), 1)) for values in alone)
         return (
-            Marginals(mean, np.maximum(variance, 0.0), engine, jitter),
-            Marginals(common_mean, np.maximum(common_variance, 0.0), engine, self._base.jitter),
+            Marginals(mean, np.maximum(variance, 0.0), engine, 0.0),
+            Marginals(common_mean, np.maximum(common_variance, 0.0), engine, 0.0),
         )
 
     def _on_samples(self, queries: Array) -> Array:

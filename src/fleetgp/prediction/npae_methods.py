@@ -9,15 +9,14 @@ from fleetgp.gp.evaluation import Posterior
 from fleetgp.prediction import npae
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
-from fleetgp.prediction.posteriors import Posteriors
+from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
 from fleetgp.prediction.task import Answer, Task
 
 
 def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
     network, options, prior = task.network, task.options, task.prior
-    posteriors, carrier = _crossing(task, conditioned)
-    known = posteriors.at(task.queries)
+    known, carrier = _crossing(task, conditioned)
     nested = npae.NpaeInputs(known.mean, prior[:, None] - known.variance, prior, carrier)
     participants = task.everyone
     if task.method.solver == "direct":
@@ -45,14 +44,14 @@ def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
     )
 
 
-def _crossing(task: Task, conditioned: Conditioned) -> tuple[Posteriors, Carrier]:
-    """The agents' posteriors, and how they tell each other what their means have in common."""
+def _crossing(task: Task, conditioned: Conditioned) -> tuple[Marginals, Carrier]:
+    """What the agents' posteriors say, and how they tell each other what their means have in common."""
     hosted, basis = task.network.hosted, task.agreed.basis
     if basis is not None:
-        own = conditioned.own(hosted)
-        return own, ByVectors(own.all(), basis, task.queries)
-    dense = conditioned.dense(hosted)
-    return dense, ByWeights(_as_dense(dense.all()), task.queries)
+        own, known = conditioned.own(hosted).all_at(task.queries)
+        return known, ByVectors(own, basis, task.queries)
+    dense, known = conditioned.dense(hosted).all_at(task.queries)
+    return known, ByWeights(_as_dense(dense), task.queries)
 
 
 def _as_dense(posteriors: Sequence[Posterior]) -> list[DensePosterior]:

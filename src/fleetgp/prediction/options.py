@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError
 from fleetgp.given import check_number, check_whole
-from fleetgp.gp.expert import ENGINES
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction.methods import METHODS, PredictionMethod
 
 
@@ -40,8 +40,7 @@ class PredictionOptions:
         check_number("tol", options.tol, above=0.0)
         check_number("eta", options.eta, least=0.0, most=1.0)
         check_whole("seed", options.seed, least=0)
-        if options.engine not in ENGINES:
-            raise unknown_name("engine", options.engine, ENGINES)
+        check_engine_name(options.engine)
         return replace(
             options,
             rounds=int(options.rounds),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -81,9 +81,10 @@ class Lazy(Generic[Item]):
         for i, item in zip(missing, self.compute(missing) if missing else (), strict=True):
             found[i] = item
             size = held_bytes(item)
-            if self._room.take(size):
+            taken = self._room.take(size)
+            self._held += size if taken else 0
+            if taken or len(self.data) == 1:  # a single one is in memory anyway
                 self._kept[i] = item
-                self._held += size
         return [found[i] for i in positions]
 
     def groups(self, positions: Sequence[int]) -> Iterator[list[int]]:
@@ -120,29 +121,40 @@ class Posteriors(Lazy[Posterior]):
         experts = [Expert(*self.data[i], self._kernel, self._agents[i], self.engine) for i in positions]
         return condition(experts, self.thetas[list(positions)], lambda posterior: posterior)
 
-    def all(self) -> list[Posterior]:
-        """Every posterior at once, kept or not."""
-        return self.items(range(len(self.data)))
-
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
         count = len(queries)
-        mean = np.zeros((len(self.data), count))
-        variance = np.repeat(self.thetas[:, -2:-1] ** 2, count, axis=1)
         columns = [np.arange(count)] * len(self.data) if wanted is None else [np.flatnonzero(row) for row in wanted]
-        engine, jitter = [UNUSED] * len(self.data), 0.0
-
-        def ask(task: tuple[int, Posterior, IntArray]) -> None:
-            i, posterior, here = task
-            mean[i, here], variance[i, here] = posterior.mean_and_variance(queries[here])
-
+        found = Marginals(
+            np.zeros((len(self.data), count)),
+            np.repeat(self.thetas[:, -2:-1] ** 2, count, axis=1),
+            (UNUSED,) * len(self.data),
+            0.0,
+        )
         for group in self.groups([i for i, asked in enumerate(columns) if len(asked)]):
-            tasks = []
-            for i, posterior in zip(group, self.items(group), strict=True):
-                engine[i], jitter = posterior.engine, max(jitter, posterior.jitter)
-                tasks += [(i, posterior, part) for part in chunks(columns[i], len(self.data[i][1]))]
-            side_by_side(ask, tasks)
-        return Marginals(mean, variance, tuple(engine), jitter)
+            found = self._asked(found, dict(zip(group, self.items(group), strict=True)), queries, columns)
+        return found
+
+    def all_at(self, queries: Array) -> tuple[list[Posterior], Marginals]:
+        """Every posterior at once, and what they say at the queries."""
+        found = self.items(range(len(self.data)))
+        values = np.empty((len(found), len(queries)))
+        empty = Marginals(values, values.copy(), (UNUSED,) * len(found), 0.0)
+        return found, self._asked(empty, dict(enumerate(found)), queries, [np.arange(len(queries))] * len(found))
+
+    def _asked(
+        self, found: Marginals, posteriors: Mapping[int, Posterior], queries: Array, columns: Sequence[IntArray]
+    ) -> Marginals:
+        """With the answers of some posteriors, each to its own columns; the arrays of `found` are written to."""
+
+        def ask(task: tuple[int, IntArray]) -> None:
+            i, here = task
+            found.mean[i, here], found.variance[i, here] = posteriors[i].mean_and_variance(queries[here])
+
+        side_by_side(ask, [(i, part) for i in posteriors for part in chunks(columns[i], len(self.data[i][1]))])
+        engine = [posteriors[i].engine if i in posteriors else name for i, name in enumerate(found.engine)]
+        jitter = max([found.jitter, *(posterior.jitter for posterior in posteriors.values())])
+        return replace(found, engine=tuple(engine), jitter=jitter)
 
 
 def chunks(columns: IntArray, size: int) -> list[IntArray]:

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
-from fleetgp.gp.expert import ENGINES
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
@@ -75,8 +75,7 @@ class TrainingOptions:
         check_noise_floor(self.noise_floor)
         check_whole("seed", self.seed, least=0)
         as_flag(self.normalize, "normalize")
-        if self.engine not in ENGINES:
-            raise unknown_name("engine", self.engine, ENGINES)
+        check_engine_name(self.engine)
 
     def refuse_foreign(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
         """Raise an InputError for an option that this method does not have, even where its value is the default."""

@@ -9,13 +9,15 @@ from typing import Any
 from fleetgp.arrays import Array
 from fleetgp.consensus import Running, Status, Verdict
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 from fleetgp.training.admm import Admm
 from fleetgp.training.methods import METHODS, TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.setting import Setting, admm
 
-#: A training between two rounds. It is never changed in place: a state can be stepped again, from anywhere.
+#: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
+#: with time the network goes on in any case.
 TrainingState = Running[Any]
 
 
@@ -76,7 +78,8 @@ class Trainer:
 
     def start(self, number: int = 0) -> TrainingState:
         """The state before the first round, at one of the starts."""
-        if not 0 <= number < len(self._setting.starts):
+        check_whole("start", number, least=0)
+        if number >= len(self._setting.starts):
             raise InputError(f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {number!r}")
         with self._setting.network.phase("training"):
             return self._rounds.start(self._admm.begin(self._setting.start(number)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import FailFast
 
 from fleetgp.agent.membership.membership import Record
 from fleetgp.agent.records import Codec, IdSet, LogTheta, Strict, Whole
@@ -25,7 +28,7 @@ class Hello(Strict):
     started: Whole = 0
     number: Whole = 0
     summary: Whole = 0
-    records: tuple[Record, ...] = ()
+    records: Annotated[tuple[Record, ...], FailFast()] = ()
     epoch: Whole = 0
     round: Whole = 0
     waiting: IdSet = frozenset()

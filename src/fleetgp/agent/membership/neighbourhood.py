@@ -143,7 +143,8 @@ class Neighbourhood:
 
     def disagreement(self, theta: Sequence[float]) -> float | None:
         """The largest difference to a neighbour's log theta, as last told."""
-        told = [n.hello.theta for n in self._neighbours.values() if n.linked and len(n.hello.theta) == len(theta)]
+        told = [n.hello.theta for n in self._neighbours.values() if n.linked]
+        told = [other for other in told if len(other) == len(theta)]
         if not theta or not told:
             return None
         return float(max(abs(a - b) for other in told for a, b in zip(theta, other, strict=True)))

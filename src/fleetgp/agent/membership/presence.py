@@ -47,7 +47,7 @@ class Presence:
     @property
     def network(self) -> ZenohNetwork | None:
         """Of the task under way; the innermost, if one interrupts another."""
-        return self.networks[-1] if self.networks else None
+        return next(iter(self.networks[-1:]), None)  # in one look: status is asked without the lock
 
     # ---- views ----------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Presence:
             self.log.error(
                 "refused",
                 neighbour=self._name(j),
-                why="it holds another fleet description",
+                why="it holds another fleet description, or is of another version of FleetGP",
                 its_digest=digest[:16],
                 own_digest=own[:16],
             )
