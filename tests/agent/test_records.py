@@ -112,9 +112,9 @@ def test_bytes_travel_as_numbers_that_no_network_minds(data: bytes) -> None:
 
 def test_a_list_that_is_wrong_everywhere_is_refused_at_its_first_place() -> None:
     """Whoever sends nonsense must not buy more work than honest records do: one error, not thousands."""
-    for field, value in (("log_theta", [True] * 100), ("rows", [[True] * 10] * 10)):
-        facts = json.loads(CODEC.encode(GOOD)) | {field: value}
-        with pytest.raises(ValueError, match=field) as refused:
+    for name, value in (("log_theta", [True] * 100), ("rows", [[True] * 10] * 10)):
+        facts = json.loads(CODEC.encode(GOOD)) | {name: value}
+        with pytest.raises(ValueError, match=name) as refused:
             CODEC.decode(json.dumps(facts).encode())
         cause = refused.value.__cause__
         assert isinstance(cause, ValidationError)
