@@ -55,7 +55,7 @@ test-cpus-short: $(STAMP)
 
 # The tests of training and prediction again, with the moments engine wherever it is certified.
 unit-moments: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/training/test_training.py tests/prediction/test_prediction.py tests/experiments/test_paper.py tests/fleet/test_hosting.py tests/training/test_admm_steps.py
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/training tests/prediction tests/experiments/test_training.py tests/fleet/test_hosting.py
 
 # Real processes, killed, frozen, cut off, without room on their disks: random trials, and what must be true after each.
 chaos: $(STAMP)

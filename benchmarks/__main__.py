@@ -22,12 +22,12 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.timing import Table, median, medians, once, seconds
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.dense.likelihood import compiled
 from fleetgp.gp.expert import Expert, evaluate
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.linalg.threads import blas_threads, cores
 from fleetgp.prediction import prediction_method
 
@@ -62,16 +62,16 @@ def likelihood() -> Table:
         field = fg.synthetic_field(n)
         x, y = field.inputs, field.observations
         matrix = covariance_of(x)
-        dense = DenseExpert(x, y, SE, 0)
+        dense = DenseEngine(x, y, SE, 0)
         exact = dense.evaluate(np.log(THETA))
         times = medians({"bare": lambda m=matrix: bare(m), "dense": lambda: dense.evaluate(np.log(THETA))})
         floor, dense_time = times["bare"], times["dense"]
         del matrix
-        moments = MomentsExpert(x, y, 0)
+        moments = MomentsEngine(x, y, 0)
         found = moments.evaluate(np.log(THETA))
         with blas_threads(1):
             moments_time = median(lambda e=moments: e.evaluate(np.log(THETA)))
-            one_pass = median(lambda: MomentsExpert(x, y, 0).prepare(Hyperparameters.from_theta(THETA)), most=5)
+            one_pass = median(lambda: MomentsEngine(x, y, 0).prepare(Hyperparameters.from_theta(THETA)), most=5)
         errors.append((n, abs(found.nll - exact.nll), found.error))
         others = {}
         for name, peer in PEERS.items():
@@ -90,11 +90,11 @@ def likelihood() -> Table:
         )  # fmt: skip
     for n in (8_100, 1_000_000):
         field = fg.synthetic_field(n)
-        moments = MomentsExpert(field.inputs, field.observations, 0)
+        moments = MomentsEngine(field.inputs, field.observations, 0)
         with blas_threads(1):
             once(lambda: moments.evaluate(np.log(THETA)))
             measured[f"moments {n}"] = median(lambda: moments.evaluate(np.log(THETA)))
-            one_pass = once(lambda: MomentsExpert(field.inputs, field.observations, 0).prepare(
+            one_pass = once(lambda: MomentsEngine(field.inputs, field.observations, 0).prepare(
                 Hyperparameters.from_theta(THETA)))  # fmt: skip
         table.note(f"moments at N = {n:,}: {seconds(measured[f'moments {n}'])}, after a pass of {seconds(one_pass)}")
     ratio = measured["moments 1000000"] / measured["moments 8100"]

@@ -23,8 +23,8 @@ import fleetgp as fg
 from fleetgp.agent.description.certificates import Credentials, make_certificate
 from fleetgp.graph import Graph
 from fleetgp.network.inprocess import InProcess
-from fleetgp.network.zenoh.epoch import ZenohNetwork
 from fleetgp.network.zenoh.links import Links
+from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
 from fleetgp.operator.example import free_ports
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-NUMERICAL = ("gp", "linalg", "graph", "consensus", "training/test_admm_steps.py", "training/test_training.py",
-             "prediction", "fleet/test_hosting.py", "experiments/test_training.py", "data/test_synthetic.py",
-             "storage")  # fmt: skip
+NUMERICAL = ("gp", "linalg", "graph", "consensus", "training", "prediction", "fleet/test_hosting.py",
+             "experiments/test_training.py", "data/test_synthetic.py", "storage")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
-TELLING = ("gp", "linalg", "consensus", "training/test_admm_steps.py", "fleet/test_hosting.py")
+TELLING = ("gp", "linalg", "consensus", "training/test_edges.py", "training/test_server.py", "fleet/test_hosting.py")
 SLOW = "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several"
 PROBE = """
 import json, os

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cpus import PROCESSORS, check
+from tests.cpus import NUMERICAL, PROCESSORS, TELLING, check
 
 NEHALEM, HASWELL, ZEN, SKYLAKE = PROCESSORS
 
@@ -38,3 +39,9 @@ def test_a_choice_that_took_effect() -> None:
 def test_a_choice_without_effect_is_a_failure(found: dict[str, Any], message: str) -> None:
     with pytest.raises(SystemExit, match=message):
         check(NEHALEM, 1, found)
+
+
+def test_the_chosen_tests_are_there() -> None:
+    """pytest says so too, but only where somebody runs them."""
+    here = Path(__file__).parent
+    assert [name for name in (*NUMERICAL, *TELLING) if not (here / name).exists()] == []

@@ -163,8 +163,8 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
         (lambda: fg.partition(*x_and_y(), agents=2, axis=1.0), "axis must name one of the 2"),  # type: ignore[arg-type]
         (lambda: fg.partition(x_and_y()[0] * np.nan, x_and_y()[1], agents=2, by="kmeans"), "X has NaN"),
         (lambda: fg.partition(x_and_y()[0], x_and_y()[1] * np.inf, agents=2), "y has NaN or infinite"),
-        (lambda: fleet().predict([[0, 0]], theta=[1, 1, 1e200, 1]), "between 1e-100 and 1e100, but sigma_f is"),
-        (lambda: fleet().predict([[0, 0]], theta=[1e-300, 1, 1, 1]), "between 1e-100 and 1e100, but l_1 is"),
+        (lambda: fleet().predict([[0, 0]], theta=[1, 1, 1e200, 1]), "between 1e-100 and 1e100, got sigma_f = 1e.200"),
+        (lambda: fleet().predict([[0, 0]], theta=[1e-300, 1, 1, 1]), "between 1e-100 and 1e100, got l_1 = 1e-300"),
         (lambda: read_observations("t.csv", inputs="lon", target="y"), "inputs: expected a list of names, got 'lon'"),
         (lambda: fg.synthetic_field(10, box=(2.0, 0.0)), "low < high"),
         (lambda: fg.synthetic_field(-1), "n must be a whole number"),

@@ -13,9 +13,10 @@ from fleetgp.version import __version__ as __version__
 TYPE_CHECKING = False  # as in typing, which takes longer to load than all of this
 if TYPE_CHECKING:
     from fleetgp import data as data
+    from fleetgp import io as io
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
-    from fleetgp.fleet import Fleet
+    from fleetgp.fleet import ConditionedFleet, Fleet
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.network import InProcess, Ledger, Loopback, Network
@@ -30,6 +31,7 @@ __all__ = [
     "PAPER_THETA0",
     "PREDICTION_METHODS",
     "TRAINING_METHODS",
+    "ConditionedFleet",
     "Field",
     "Fit",
     "Fleet",
@@ -61,7 +63,7 @@ __all__ = [
 _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
-    "fleet": ("Fleet",),
+    "fleet": ("ConditionedFleet", "Fleet"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
     "storage.loading": ("load_model",),

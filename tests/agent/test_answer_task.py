@@ -26,7 +26,7 @@ from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, until
 
 

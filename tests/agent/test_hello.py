@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleetgp.agent.membership.hello import MOST_BYTES, Hello, longest
@@ -67,6 +67,9 @@ def test_a_hello_with_one_wrong_part_is_refused(part: str, value: object) -> Non
             Hello.decode(json.dumps(facts).encode())
 
 
+@example(200, 1, False)
+@example(200, 1, True)
+@example(1, 1000, False)
 @given(st.integers(1, 60), st.integers(1, 30), st.booleans())
 def test_the_longest_hello_of_a_fleet_is_within_its_length(agents: int, dimension: int, complete: bool) -> None:
     """Every number as long as it can be: no honest hello is taken for junk, and what is taken is in proportion."""

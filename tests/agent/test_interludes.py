@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 

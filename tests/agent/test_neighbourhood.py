@@ -45,16 +45,30 @@ def test_whoever_was_left_out_comes_back_when_it_says_so_and_not_before_its_time
     assert near.up == [1]
 
 
-def test_an_agent_that_keeps_falling_waits_longer_and_longer() -> None:
-    near, waits = one_that_is_up(), []
+def test_a_neighbour_is_up_when_it_listens_and_was_heard() -> None:
+    near = Neighbourhood([1, 2], deadline=10.0)
+    assert (near[1].standing, near.linked, near.up) == ("down", [], [])
+    near.link(1, True, 0.0)
+    assert (near[1].standing, near.linked, near.up) == ("silent", [1], [])
+    near[1].greeted = True
+    assert (near[1].standing, near.up) == ("up", [1])
+    near[1].refused = "another digest"
+    assert near[1].standing.startswith("refused: it holds another fleet description")
+    near.link(1, False, 1.0)
+    assert (near[1].standing, near.linked, near.up) == ("down", [], [])
+
+
+@pytest.mark.parametrize("started", [0.0, 1e6])
+def test_an_agent_that_keeps_falling_waits_longer_and_longer(started: float) -> None:
+    near, waits = one_that_is_up(started), []
     for fall in range(1, 9):
-        near.link(1, False, float(fall))
-        near.link(1, True, float(fall))
-        waits.append(near[1].until - fall if near[1].suspended is not None else 0.0)
+        near.link(1, False, started + fall)
+        near.link(1, True, started + fall)
+        waits.append(near[1].until - started - fall if near[1].suspended is not None else 0.0)
     assert waits == [0.0, 0.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     near[1].suspended = None
-    near.link(1, False, 9.0 + STEADY_SECONDS)
-    near.link(1, True, 9.0 + STEADY_SECONDS)
+    near.link(1, False, started + 9.0 + STEADY_SECONDS)
+    near.link(1, True, started + 9.0 + STEADY_SECONDS)
     assert near[1].suspended is None  # what was a minute ago is forgotten
 
 

@@ -14,7 +14,7 @@ from fleetgp.agent.membership.membership import View
 from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import Cancelled
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from tests.agent.fleets import describe, until
 
 

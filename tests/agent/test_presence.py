@@ -16,7 +16,7 @@ from fleetgp.agent.membership.membership import Record, View
 from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.agent.membership.presence import Presence
 from fleetgp.errors import Cancelled
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from tests.agent.fleets import describe
 
 

@@ -19,7 +19,7 @@ from fleetgp.agent.questions import Wish
 from fleetgp.agent.status import status_of
 from fleetgp.agent.tasks import Tasks
 from fleetgp.errors import NeighbourLostError
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 

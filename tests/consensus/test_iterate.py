@@ -18,7 +18,7 @@ from fleetgp.consensus import (
     iterate,
     iterate_batch,
 )
-from fleetgp.consensus.near import Near
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.network import Incoming, Network
 from fleetgp.prediction.selection import Selection
 from tests.conftest import every_graph
@@ -56,7 +56,7 @@ class Climbing(NeighbourRule[Array]):
 class BatchClimbing(BatchRule):
     kind = "statistics"
 
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
         return state + 1.0
 
 
@@ -69,10 +69,11 @@ def test_one_item_of_a_batch_is_a_single_recursion(seed: int, name: str, tol: fl
     one, many = fg.InProcess(topology), fg.InProcess(topology)
     single = iterate(Averaging(), x, one, rounds=rounds, **stopping)
     batch = average_items(many, x[:, None, :], kind="statistics", tol=tol, rounds=rounds)
-    assert np.array_equal(batch.state[:, 0], single.state)
+    # The two add up a cell's links in other orders of operations: they differ by rounding, which shrinks with the sums.
+    assert np.allclose(batch.state[:, 0], single.state, rtol=0.0, atol=1e-13)
     assert (batch.rounds == single.rounds).all()
     assert batch.status == single.status
-    assert (batch.residual[:, 0] == single.residual).all()
+    assert np.allclose(batch.residual[:, 0], single.residual, rtol=1e-6, atol=1e-12)
     assert one.ledger.total(kind="stopping").scalars == many.ledger.total(kind="stopping").scalars
 
 

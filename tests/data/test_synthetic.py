@@ -51,7 +51,7 @@ def test_other_dimensions(dimension: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"theta": (1.0, 1.0, 1.0, -1.0)}, "sigma_eps is -1"),
+        ({"theta": (1.0, 1.0, 1.0, -1.0)}, "got sigma_eps = -1"),
         ({"theta": (1e-5, 1e-5, 1.0, 0.1)}, "use longer length-scales"),
         ({"n": 50, "inputs": "grid"}, "use 49"),
         ({"inputs": "spiral"}, "choose one of uniform, grid"),

@@ -30,10 +30,10 @@ def test_dec_apx_gp_agrees_after_a_hundred_rounds(agents: int) -> None:
 
 def test_raw_theta_would_diverge() -> None:
     """Erratum 1: with the paper's constants the same iteration on theta itself leaves the positive numbers."""
-    from fleetgp.gp.dense.engine import DenseExpert
+    from fleetgp.gp.dense.engine import DenseEngine
     from fleetgp.gp.kernels import KERNELS
 
-    local = [DenseExpert(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(8100, 40))]
+    local = [DenseEngine(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(8100, 40))]
     theta, psi = np.tile(fg.PAPER_THETA0, (40, 1)), np.zeros((40, 4))
     lowest = np.inf
     for _ in range(10):

@@ -47,9 +47,9 @@ def test_bad_shards(shards: object, message: str) -> None:
     [
         ({"method": "dec-gp"}, "unknown training method 'dec-gp': choose one of full-gp, fact-gp, .*dec-gapx-gp"),
         ({"theta0": [1, 1, 1]}, r"theta0 must be 4 positive numbers \(l_1, l_2, sigma_f, sigma_eps\)"),
-        ({"theta0": [1, 1, 1, -1]}, "theta0 must be positive and finite, but sigma_eps is -1"),
-        ({"theta0": [[1, 1, 1, 1], [1, 1, 0, 1]]}, "sigma_f is 0"),
-        ({"theta0": [1, 1, 1, np.nan]}, "sigma_eps is nan"),
+        ({"theta0": [1, 1, 1, -1]}, "theta0 must be positive and finite, got sigma_eps = -1"),
+        ({"theta0": [[1, 1, 1, 1], [1, 1, 0, 1]]}, "got sigma_f = 0"),
+        ({"theta0": [1, 1, 1, np.nan]}, "got sigma_eps = nan"),
         ({"theta0": "start"}, "theta0"),
         ({"engine": "gpu"}, "unknown engine 'gpu': choose one of auto, dense"),
         ({"nested": "adam"}, "choose one of l-bfgs, gradient-descent"),

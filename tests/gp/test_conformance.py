@@ -7,11 +7,11 @@ import pytest
 
 from fleetgp.errors import NumericalError
 from fleetgp.gp.dense import reference
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.expert import ENGINES, tolerance
 from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from tests.conftest import paper_shards
 
 SE = KERNELS["se"]
@@ -27,7 +27,7 @@ class Problem:
 
     def engine(self, name: str, rows: slice = slice(None)) -> Engine:
         x, y = self.inputs[rows], self.observations[rows]
-        return DenseExpert(x, y, SE, 0) if name == "dense" else MomentsExpert(x, y, 0)
+        return DenseEngine(x, y, SE, 0) if name == "dense" else MomentsEngine(x, y, 0)
 
 
 @pytest.mark.parametrize("theta", [[1.2, 0.3, 1.3, 0.3], [0.8, 0.8, 2.0, 0.5]])

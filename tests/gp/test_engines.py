@@ -7,10 +7,10 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import Expert, tolerance
 from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from tests.conftest import mostly_long, paper_shards
 from tests.gp.moments.problems import SE, THETA, spread_out
 
@@ -32,13 +32,13 @@ def test_an_expert_can_be_given_more() -> None:
         assert expert.size == 900
         assert expert.evaluate(np.log(THETA)).nll == pytest.approx(whole.nll, abs=2e-6)
         mean, _ = expert.condition(THETA).mean_and_variance(x[:5])
-        assert np.allclose(mean, DenseExpert(x, y, SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8)
+        assert np.allclose(mean, DenseEngine(x, y, SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8)
 
 
 def test_too_many_points_for_the_dense_engine_is_one_clear_error() -> None:
     x, y = np.zeros((3_000_000, 2)), np.zeros(3_000_000)
     with pytest.raises(InputError, match=r"agent 4.*GB.*more agents"):
-        DenseExpert(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
+        DenseEngine(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_auto_takes_the_cheaper_certified_engine_and_says_which(
     inputs, y = spread_out(rows, len(theta) - 2)
     expert = Expert(inputs, y, KERNELS[kernel], 0)
     if expert.preferred(np.asarray(theta))[0].name == "moments":
-        certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+        certified = MomentsEngine(inputs, y, 0).evaluate(np.log(theta))
         assert certified is not None
         inside = certified.error < tolerance(rows) / 5.0
         assert inside or certified.error > 5.0 * tolerance(rows), "choose an example that rounding cannot decide"
@@ -76,7 +76,7 @@ def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) 
     """On both sides of the limit, and wherever rounding puts an example that is close to it."""
     inputs, y = spread_out(400, dimension)
     theta = np.array([*[1.0 + dimension] * dimension, 1.3, noise])
-    certified = MomentsExpert(inputs, y, 0).evaluate(np.log(theta))
+    certified = MomentsEngine(inputs, y, 0).evaluate(np.log(theta))
     good = certified is not None and certified.error <= tolerance(400)
     expert = Expert(inputs, y, SE, 0)
     cheaper = expert.preferred(theta)[0].name == "moments"

@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from fleetgp.errors import NumericalError
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.dense.posterior import cross_covariance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
@@ -22,8 +22,8 @@ from fleetgp.gp.kernels import KERNELS
 THETA = np.array([1.2, 0.4, 1.3, 0.2])
 
 
-def expert(rng: np.random.Generator, n: int = 40, dimension: int = 2, kernel: str = "se") -> DenseExpert:
-    return DenseExpert(rng.uniform(0, 2, (n, dimension)), rng.standard_normal(n), KERNELS[kernel], agent=3)
+def expert(rng: np.random.Generator, n: int = 40, dimension: int = 2, kernel: str = "se") -> DenseEngine:
+    return DenseEngine(rng.uniform(0, 2, (n, dimension)), rng.standard_normal(n), KERNELS[kernel], agent=3)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -103,7 +103,7 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
 
 def test_duplicates_with_tiny_noise_need_jitter_and_say_so(rng: np.random.Generator) -> None:
     x = rng.uniform(0, 1, (10, 1))
-    twice = DenseExpert(np.concatenate([x, x]), rng.standard_normal(20), KERNELS["se"], agent=1)
+    twice = DenseEngine(np.concatenate([x, x]), rng.standard_normal(20), KERNELS["se"], agent=1)
     tiny = np.array([0.5, 1.0, 1e-12])
     assert twice.evaluate(np.log(tiny)).jitter > 0.0
     assert twice.condition(tiny).jitter > 0.0
@@ -111,7 +111,7 @@ def test_duplicates_with_tiny_noise_need_jitter_and_say_so(rng: np.random.Genera
 
 
 def test_final_failure_names_agent_and_reason(rng: np.random.Generator) -> None:
-    broken = DenseExpert(np.array([[0.0], [np.nan]]), np.zeros(2), KERNELS["se"], agent=7)
+    broken = DenseEngine(np.array([[0.0], [np.nan]]), np.zeros(2), KERNELS["se"], agent=7)
     with pytest.raises(NumericalError, match=r"agent 7.*NaN"):
         broken.condition(np.array([1.0, 1.0, 0.1]))
     with pytest.raises(NumericalError, match=r"agent 3.*out of range"):

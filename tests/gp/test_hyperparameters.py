@@ -20,9 +20,9 @@ def test_log_vector_round_trip(theta: list[float]) -> None:
     ("theta", "message"),
     [
         ([1.0, 1.0, 1.0], r"4 positive numbers \(l_1, l_2, sigma_f, sigma_eps\).*shape \(3,\)"),
-        ([1.0, -1.0, 1.0, 1.0], "l_2 is -1"),
-        ([1.0, 1.0, np.nan, 1.0], "sigma_f is nan"),
-        ([1.0, 1.0, 1.0, np.inf], "sigma_eps is inf"),
+        ([1.0, -1.0, 1.0, 1.0], "got l_2 = -1"),
+        ([1.0, 1.0, np.nan, 1.0], "got sigma_f = nan"),
+        ([1.0, 1.0, 1.0, np.inf], "got sigma_eps = inf"),
         ("abcd", "expected a numeric array, got text"),
     ],
 )

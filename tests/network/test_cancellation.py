@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError
 from fleetgp.gp.kernels import as_kernel
 from fleetgp.network import Cargo
-from fleetgp.network.zenoh.epoch import EpochOverError
+from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
 

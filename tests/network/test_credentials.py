@@ -16,8 +16,8 @@ from fleetgp.agent.description.certificates import Credentials, make_certificate
 from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph
-from fleetgp.network.zenoh.epoch import ZenohNetwork
 from fleetgp.network.zenoh.links import Links
+from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
 from fleetgp.operator.example import free_ports
 

@@ -15,10 +15,10 @@ from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
 from fleetgp.network.testing import check_network
-from fleetgp.network.testing_ends import check_ends, check_lost_neighbour
+from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
 from fleetgp.network.wire import Frame, Part, encode
-from fleetgp.network.zenoh.epoch import ZenohNetwork
 from fleetgp.network.zenoh.links import Links
+from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.operator.example import free_ports
 
 zenoh = pytest.importorskip("zenoh")

@@ -16,7 +16,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
-from fleetgp.prediction.selection import Selection, bridged, select
+from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph, mostly_long
 
 THETA = (0.5, 0.4, 1.3, 0.2)
@@ -253,7 +253,7 @@ def test_selection_is_common_knowledge() -> None:
 
     def work(network: Network) -> BoolArray:
         own = correlation[list(network.hosted)]
-        return select(network, own >= 0.4, lambda t: own[:, t])
+        return agree_on_participants(network, own >= 0.4, lambda t: own[:, t])
 
     answers = loopback.run(work)
     assert all(np.array_equal(a, answers[0]) for a in answers)
@@ -451,7 +451,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"eta": "a"}, "eta must be a number"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 1.5}, "seed must be a whole number"),
-        ({"theta": [1, 1, 1, -1]}, "sigma_eps is -1"),
+        ({"theta": [1, 1, 1, -1]}, "got sigma_eps = -1"),
     ],
 )
 def test_bad_requests(arguments: dict[str, object], message: str) -> None:

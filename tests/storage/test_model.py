@@ -257,7 +257,7 @@ HUGE = b'{"inputs":{"dtype":"F64","shape":[%d,2],"data_offsets":[0,%d]},"observa
         (lambda f: edited(f, "agents", 0, "sha256", None), "SHA-256 differs"),
         (lambda f: edited(f, "agents", 1, "name", "Ada"), "expected different names|damaged"),
         (lambda f: edited(f, "hyperparameters", "sigma_f", None), "theta has missing values"),
-        (lambda f: edited(f, "hyperparameters", "sigma_f", -1), "sigma_f is -1"),
+        (lambda f: edited(f, "hyperparameters", "sigma_f", -1), "got sigma_f = -1"),
         (lambda f: edited(f, "training", "scaling", "scale", 0), "expected a number and a positive number"),
         (lambda f: edited(f, "training", "status", "great"), "unknown status 'great'"),
         (lambda f: edited(f, "training", "starts", 0, "surprise", 1), "damaged"),

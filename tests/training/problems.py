@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.data import Shard
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.training import training_method
 from tests.conftest import paper_shards
@@ -34,8 +34,8 @@ def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: obje
     return fg.Fleet(paper_shards(n, agents), graph, **options)  # type: ignore[arg-type]
 
 
-def experts(agents: int, n: int = 90) -> list[DenseExpert]:
-    return [DenseExpert(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(n, agents))]
+def experts(agents: int, n: int = 90) -> list[DenseEngine]:
+    return [DenseEngine(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(n, agents))]
 
 
 def paper_options(method: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.training.edges import EdgeAdmm, best_pace
 from fleetgp.training.floor import Floor
-from fleetgp.training.primal import Linearized
+from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import (
     RHO,
@@ -29,7 +29,7 @@ from tests.training.problems import (
 from tests.training.quadratics import Quadratics, quadratics
 
 
-def paper_edges(local: list[DenseExpert], graph: nx.Graph, rounds: int, *, exact: bool) -> Array:
+def paper_edges(local: list[DenseEngine], graph: nx.Graph, rounds: int, *, exact: bool) -> Array:
     """Eqs. (dec_c_admm) and (dec_apx_admm), on log theta."""
     agents = len(local)
     theta, p = dict.fromkeys(range(agents), X0), {i: np.zeros(4) for i in range(agents)}
@@ -40,13 +40,13 @@ def paper_edges(local: list[DenseExpert], graph: nx.Graph, rounds: int, *, exact
     return np.exp([theta[i] for i in range(agents)])
 
 
-def _linearized(expert: DenseExpert, p: Array, own: Array, others: list[Array]) -> Array:
+def _linearized(expert: DenseEngine, p: Array, own: Array, others: list[Array]) -> Array:
     card = len(others)
     right = RHO * sum(others) - expert.evaluate(own).gradient + (STIFF + card * RHO) * own - p
     return np.asarray(right / (STIFF + 2 * card * RHO))
 
 
-def _exact(expert: DenseExpert, p: Array, own: Array, others: list[Array]) -> Array:
+def _exact(expert: DenseEngine, p: Array, own: Array, others: list[Array]) -> Array:
     """By the simplex method, which knows nothing of gradients."""
 
     def objective(x: Array) -> float:
@@ -151,7 +151,7 @@ def admm(
     objective: Quadratics, rho: float | None, *, kappa: float | None = None, floor: Floor | None = None
 ) -> EdgeAdmm:
     graph = fg.Graph.path(len(objective.centre))
-    return EdgeAdmm(fg.InProcess(graph), Linearized(objective, Floor() if floor is None else floor, kappa), rho)
+    return EdgeAdmm(fg.InProcess(graph), LinearizedStep(objective, Floor() if floor is None else floor, kappa), rho)
 
 
 def saddles() -> Quadratics:
@@ -161,18 +161,21 @@ def saddles() -> Quadratics:
     return objective
 
 
-def test_an_automatic_rho_is_the_fleets_largest_wish() -> None:
-    """The pace times the curvature, or three times the concavity over twice the links."""
+@pytest.mark.parametrize(
+    ("primal", "outweighed"), [(LinearizedStep(saddles(), Floor(), None), 3.0), (NestedStep(saddles(), Floor()), 6.0)]
+)
+def test_an_automatic_rho_is_the_fleets_largest_wish(primal: Primal, outweighed: float) -> None:
+    """The pace times the curvature, or three times the concavity over twice the links; six times for exact steps."""
     objective = saddles()
-    trainer = admm(objective, None)
+    trainer = EdgeAdmm(fg.InProcess(fg.Graph.path(3)), primal, None)
     state = trainer.begin(np.zeros((3, 3)))
     stiffness = np.abs(np.diagonal(objective.matrix, axis1=1, axis2=2))
     pace = best_pace(fg.Graph.path(3))
     wanted = pace * stiffness.max(axis=0)
-    wanted[0] = max(wanted[0], 3.0 * 9.0 / 2.0)
+    wanted[0] = max(wanted[0], outweighed * 9.0 / 2.0)
     np.testing.assert_allclose(state.stiffness, stiffness.max(axis=0), rtol=1e-6)
     np.testing.assert_allclose(state.rho, wanted, rtol=1e-6)
-    assert wanted[0] == 13.5, "the concavity must decide somewhere"
+    assert wanted[0] == outweighed * 4.5, "the concavity must decide somewhere"
     assert trainer.network.round == trainer.network.diameter, "agreed by max-consensus"
 
 
@@ -252,7 +255,7 @@ def test_agents_without_a_link_wait_and_remember() -> None:
     """On a path whose edges take turns, only the ends of the round's edges move."""
     objective = quadratics(3)
     network = fg.InProcess(alternating_path(3))
-    trainer = EdgeAdmm(network, Linearized(objective, Floor(), 100.0), 40.0)
+    trainer = EdgeAdmm(network, LinearizedStep(objective, Floor(), 100.0), 40.0)
     state = trainer.begin(0.1 * np.arange(9.0).reshape(3, 3))
     rounds = trainer.rounds(0.0)
     running = rounds.start(state)

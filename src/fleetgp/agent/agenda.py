@@ -18,7 +18,7 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import NonsenseError
 from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
-from fleetgp.network.sound import LARGEST
+from fleetgp.network.peer_checks import LARGEST
 
 #: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
 MOST_BYTES = 2**16

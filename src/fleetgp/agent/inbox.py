@@ -1,4 +1,4 @@
-"""What a thread has to do, in order; nobody can fill it."""
+"""What a thread has to do, in order. A source may have only so many actions waiting, so that nobody can flood it."""
 
 from __future__ import annotations
 

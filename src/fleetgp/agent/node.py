@@ -18,8 +18,8 @@ from fleetgp.agent.membership.membership import View
 from fleetgp.agent.membership.presence import Presence
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import Cancelled
-from fleetgp.network.zenoh.epoch import EpochOverError, ZenohNetwork
 from fleetgp.network.zenoh.links import Links
+from fleetgp.network.zenoh.network import EpochOverError, ZenohNetwork
 
 #: Seconds for which a view must stand still before an agent declares itself ready for it.
 SETTLE = 0.15

@@ -11,7 +11,7 @@ from fleetgp.agent.description import PREDICTORS, TRAINERS
 from fleetgp.agent.records import Matrix, Strict, one_of
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.network.sound import LARGEST
+from fleetgp.network.peer_checks import LARGEST
 
 #: More points are not answered at once.
 MOST_POINTS = 20_000

@@ -9,7 +9,7 @@ from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import Agenda, Item, agree_on_agenda
 from fleetgp.agent.membership.membership import View
 from fleetgp.agent.node import Node
-from fleetgp.network.zenoh.epoch import ZenohNetwork
+from fleetgp.network.zenoh.network import ZenohNetwork
 
 
 class Tasks:

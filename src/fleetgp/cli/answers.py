@@ -1,4 +1,4 @@
-"""What `predict` and `map` share: the model that they ask, the options that they pass on, the report of an answer."""
+"""What `predict` and `map` share: the model that they ask, and the report of an answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.cli.output import count_of_agents, emit, warn
 from fleetgp.fleet.outside import told_of_outside
-from fleetgp.prediction import prediction_method
-from fleetgp.prediction.options import refuse_foreign
 from fleetgp.storage.answers import Answers
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -24,12 +22,6 @@ def known_model(folder: Path) -> Model:
     if model.status in ("interrupted", "round limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
     return model
-
-
-def prediction_options(method: str, noisy: bool, **given: Any) -> dict[str, Any]:
-    """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
-    refuse_foreign(prediction_method(method), given, prefix="--")
-    return {"noisy": noisy, **given}
 
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:

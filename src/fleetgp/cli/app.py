@@ -17,8 +17,8 @@ from fleetgp.cli.certs import certs
 from fleetgp.cli.demo import demo
 from fleetgp.cli.down import down
 from fleetgp.cli.download import download
-from fleetgp.cli.fit import HELP as FIT
 from fleetgp.cli.fit import fit
+from fleetgp.cli.groups import grouped
 from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
@@ -125,8 +125,22 @@ def root(
     pass
 
 
-app.command(cls=VariadicCommand, help=FIT)(fit)
-app.command(cls=VariadicCommand)(predict)
-app.command("map", cls=VariadicCommand)(map_)
-for command in (download, reproduce, certs, agent, up, down, status, ask, observe, retrain, methods, demo):
-    app.command(cls=VariadicCommand)(command)
+COMMANDS = (
+    fit,
+    predict,
+    map_,
+    download,
+    reproduce,
+    certs,
+    agent,
+    up,
+    down,
+    status,
+    ask,
+    observe,
+    retrain,
+    methods,
+    demo,
+)
+for command in COMMANDS:
+    app.command(command.__name__.rstrip("_"), cls=VariadicCommand)(grouped(command))

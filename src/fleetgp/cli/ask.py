@@ -10,31 +10,19 @@ import numpy as np
 import typer
 
 from fleetgp.arrays import Array
-from fleetgp.cli.options import (
-    AGENT,
-    DECIMAL,
-    ENCODING,
-    FILE,
-    NOISY,
-    SEP,
-    Json,
-    Quiet,
-    check_seconds,
-)  # fmt: skip
+from fleetgp.cli.options import AGENT, FILE, NOISY, Output, TableReading, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.gp.hyperparameters import names
-from fleetgp.io import Reading
+from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
 
-#: Points that are asked for at once.
-BLOCK = 2000
 #: Seconds that an answer may take to arrive after the agent has had its time.
 GRACE = 2.0
 #: The column of an answer that names agents who were not there.
@@ -42,6 +30,7 @@ MISSING_AGENTS = "missing_agents"
 
 
 def ask(
+    *,
     file: FILE,
     points: Annotated[Path, typer.Argument(help="Points with the columns of the inputs.", readable=False)],
     agent: AGENT,
@@ -53,11 +42,8 @@ def ask(
     seconds: Annotated[
         float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
     ] = None,
-    sep: SEP = None,
-    decimal: DECIMAL = None,
-    encoding: ENCODING = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    table: TableReading,
+    output: Output,
 ) -> None:
     """Ask one agent: the fleet computes the answer together.
 
@@ -70,13 +56,12 @@ def ask(
     """
     description = description_of(file)
     check_answer_file(out, points)
-    how = Reading(sep=sep, decimal=decimal, encoding=encoding)
-    queries, others = read_points(points, description.inputs, out, how)
+    queries, others = read_points(points, description.inputs, out, table.reading)
     if MISSING_AGENTS in others:
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
     limit = description.timeouts.ask if seconds is None else seconds
     check_seconds(limit)
-    blocks = _ask_in_blocks(description, agent, queries, {"method": method, "noisy": noisy}, limit, quiet)
+    blocks = _ask_in_blocks(description, agent, queries, {"method": method, "noisy": noisy}, limit, output.quiet)
     mean, variance, participants = (
         np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
         for name in ("mean", "variance", "participants")
@@ -86,7 +71,7 @@ def ask(
     write_answer(out, others, mean, variance, participants.astype(int))
     facts = _facts(blocks, description, agent, out)
     _warn(blocks, facts)
-    _report(facts, out, as_json)
+    _report(facts, out, output.as_json)
 
 
 def _ask_in_blocks(

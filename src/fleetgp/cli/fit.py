@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,9 @@ from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, save_model
 from fleetgp.training import training_method
 
-HELP = """Train a fleet on a file and write the model to a folder.
-
-Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
-in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
-between them, and no header; # begins a comment.
-
-[bold]Examples[/bold]
-
-[cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
-
-[cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
-
-[cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
-"""
-
 
 def fit(
+    *,
     file: options.OBSERVATIONS,
     inputs: options.INPUTS,
     target: options.TARGET,
@@ -55,45 +41,41 @@ def fit(
     kernel: options.KERNEL = "se",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,
-    date: options.DATE = None,
-    box: options.BOX = None,
-    stride: options.STRIDE = None,
-    sep: options.SEP = None,
-    decimal: options.DECIMAL = None,
-    encoding: options.ENCODING = None,
+    reading: options.FileReading,
     normalize: options.NORMALIZE = True,
     start: options.START = None,
-    rounds: options.TRAINING_ROUNDS = 2000,
-    tol: options.TRAINING_TOL = 1e-5,
-    rho: options.RHO = None,
-    kappa: options.KAPPA = None,
-    lipschitz: options.LIPSCHITZ = None,
-    nested: options.NESTED = None,
-    step: options.STEP = None,
-    nested_iterations: options.NESTED_ITERATIONS = None,
-    noise_floor: options.NOISE_FLOOR = 1e-3,
+    how: options.Training,
     seed: options.SEED = 0,
-    engine: options.ENGINE = "auto",
     overwrite: options.OVERWRITE = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
+    output: options.Output,
 ) -> None:
-    chosen: dict[str, Any] = {"rounds": rounds, "tol": tol, "noise_floor": noise_floor, "engine": engine}
-    chosen |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz}
-    chosen |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
+    """Train a fleet on a file and write the model to a folder.
+
+    Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
+    in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
+    between them, and no header; # begins a comment.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
+
+    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
+
+    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
+    """
+    chosen = asdict(how)
     _check(out, overwrite, inputs, target)
-    fg.TrainingOptions(**chosen).check_for(training_method(training), options.as_typed)
+    fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
     split = Split(agent, agents, by, axis, seed)
     split.check(inputs)
-    reading = options.reading_of(date, box, stride, sep, decimal, encoding)
-    data = _read(file, inputs, target, agent, missing, fill, reading)
+    data = _read(file, inputs, target, agent, missing, fill, reading.reading)
     names, shards = split.shards(data, file, inputs)
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
     model = Model(fleet, tuple(names), tuple(inputs), target)
-    _train(model, training, {"theta0": theta0, **chosen}, out, quiet)
+    _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
-    _report(model, data, out, as_json)
+    _report(model, data, out, output.as_json)
 
 
 def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fleetgp.cli import options
-from fleetgp.cli.answers import known_model, prediction_options, report_answers, warn_of_outside
+from fleetgp.cli.answers import known_model, report_answers, warn_of_outside
 from fleetgp.cli.output import bold
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
@@ -16,21 +16,15 @@ from fleetgp.storage.model import Model
 
 
 def map_(
+    *,
     model: options.MODEL,
     out: options.MAP_OUT,
     grid: options.GRID = "200x200",
     box: options.MAP_BOX = None,
     within: options.WITHIN = 0.5,
     units: options.UNITS = "",
-    method: options.METHOD = "dec-nn-grbcm",
-    agent: options.ASKED = None,
-    noisy: options.NOISY = False,
-    eta: options.ETA = None,
-    rounds: options.ROUNDS = None,
-    tol: options.TOL = None,
-    engine: options.ENGINE = "auto",
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
+    asking: options.Asking,
+    output: options.Output,
 ) -> None:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
 
@@ -51,8 +45,8 @@ def map_(
     first, second = axes_of(known.fleet.shards, grid, options.four_sides(box))
     cells = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     near = cells_within(known, cells, within)
-    chosen = prediction_options(method, noisy, eta=eta, rounds=rounds, tol=tol, engine=engine)
-    answers, coverage = on_all_cells(ask(known, cells[near], method, agent, chosen, out, quiet), near)
+    found = ask(known, cells[near], asking.method, asking.agent, asking.chosen, out, output.quiet)
+    answers, coverage = on_all_cells(found, near)
     picture = save_map(out, known, (first, second), answers, coverage, units)
     answers.kept.clear()
     left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
@@ -61,7 +55,7 @@ def map_(
     warn_of_outside(known, cells, answers.uninformed, unknown)
     facts = {"out": str(out), "picture": str(picture), "left_out": int((~near).sum())}
     told = f"The map is in {bold(out)}, its picture in {bold(picture)}."
-    report_answers(known, answers, facts, noisy, told, as_json)
+    report_answers(known, answers, facts, asking.noisy, told, output.as_json)
 
 
 def _check(model: Model, out: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 import time
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +14,11 @@ import numpy as np
 import typer
 
 from fleetgp.arrays import Array
-from fleetgp.cli.options import AGENT, DECIMAL, ENCODING, FILE, MISSING, SEP, Json, check_seconds, missing_of
+from fleetgp.cli.options import AGENT, FILE, MISSING, Json, TableReading, as_typed, check_seconds, missing_of
 from fleetgp.cli.output import emit, warn
 from fleetgp.cli.running import description_of, request
 from fleetgp.errors import InputError, NetworkError, shortened
-from fleetgp.io import Reading, read_observations
+from fleetgp.io import read_observations
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
@@ -31,6 +32,7 @@ PAUSE = 0.5
 
 
 def observe(
+    *,
     file: FILE,
     rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
     agent: AGENT,
@@ -40,9 +42,7 @@ def observe(
         typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
-    sep: SEP = None,
-    decimal: DECIMAL = None,
-    encoding: ENCODING = None,
+    table: TableReading,
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
@@ -65,13 +65,13 @@ def observe(
         target=description.target,
         missing=missing_of(missing),
         fill=description.agents[description.id_of(agent)].fill,
-        reading=Reading(sep=sep, decimal=decimal, encoding=encoding),
+        reading=table.reading,
         of_agent=True,
     )
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
     values = np.column_stack([found.inputs, found.observations])
-    said = {"--missing": missing, "--sep": sep, "--decimal": decimal, "--encoding": encoding}
+    said = {"--missing": missing, **{as_typed(name): value for name, value in asdict(table).items()}}
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
         f" {option} {shlex.quote(value)}" for option, value in said.items() if value not in (None, "refuse")
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
@@ -13,6 +14,8 @@ from fleetgp.errors import InputError, unknown_name
 from fleetgp.graph import GRAPHS
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
+from fleetgp.prediction import prediction_method
+from fleetgp.prediction.options import refuse_foreign
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -106,15 +109,77 @@ AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's
 LONGEST = 86_400.0
 
 
-def reading_of(
-    date: str | None,
-    box: Sequence[float] | None,
-    stride: int | None,
-    sep: str | None,
-    decimal: str | None,
-    encoding: str | None,
-) -> Reading:
-    return Reading(date, four_sides(box), stride, sep, decimal, encoding)
+@dataclass(frozen=True)
+class TableReading:
+    """How a table is to be read."""
+
+    sep: SEP = None
+    decimal: DECIMAL = None
+    encoding: ENCODING = None
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(sep=self.sep, decimal=self.decimal, encoding=self.encoding)
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """How a table or a NetCDF file is to be read."""
+
+    date: DATE = None
+    box: BOX = None
+    stride: STRIDE = None
+    sep: SEP = None
+    decimal: DECIMAL = None
+    encoding: ENCODING = None
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What `TrainingOptions` has, and may be typed."""
+
+    rounds: TRAINING_ROUNDS = 2000
+    tol: TRAINING_TOL = 1e-5
+    rho: RHO = None
+    kappa: KAPPA = None
+    lipschitz: LIPSCHITZ = None
+    nested: NESTED = None
+    step: STEP = None
+    nested_iterations: NESTED_ITERATIONS = None
+    noise_floor: NOISE_FLOOR = 1e-3
+    engine: ENGINE = "auto"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked."""
+
+    method: METHOD = "dec-nn-grbcm"
+    agent: ASKED = None
+    noisy: NOISY = False
+    eta: ETA = None
+    rounds: ROUNDS = None
+    tol: TOL = None
+    engine: ENGINE = "auto"
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
+        given = {"eta": self.eta, "rounds": self.rounds, "tol": self.tol, "engine": self.engine}
+        refuse_foreign(prediction_method(self.method), given, prefix="--")
+        return {"noisy": self.noisy, **given}
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    as_json: Json = False
+    quiet: Quiet = False
 
 
 def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float] | None:

@@ -3,9 +3,9 @@
 from fleetgp.consensus.average import average, average_items
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
 from fleetgp.consensus.dale import dale
+from fleetgp.consensus.exact_sum import total
 from fleetgp.consensus.extrema import maximum, minimum
-from fleetgp.consensus.flooded import FloodRule, iterate_flooded
-from fleetgp.consensus.flooding import total
+from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
 from fleetgp.consensus.interlude import Interlude, WithInterludes
 from fleetgp.consensus.iterate import NeighbourRule, Outcome, OverNeighbours, Running, drive, iterate
 from fleetgp.consensus.jor import jor

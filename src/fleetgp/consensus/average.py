@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.iterate import Outcome
-from fleetgp.consensus.near import Near
 from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, perron_epsilon
@@ -29,7 +29,7 @@ class AverageRule(BatchRule):
         self.kind = kind
         self.epsilon = epsilon
 
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
         change = near.differences(state, received)
         if self.epsilon is None:
             return state + near.metropolis_sum(change)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.iterate import drive
-from fleetgp.consensus.near import Near
 from fleetgp.consensus.scope import Scope, WholeFleet
 from fleetgp.consensus.stopping import Status, Unwatched, Verdict, Watch, Window, watched
 from fleetgp.graph import Graph
@@ -26,7 +26,7 @@ class BatchRule(abc.ABC):
     kind: str
 
     @abc.abstractmethod
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
         """The next state from the messages, which are the neighbours' states, (L, ...)."""
 
     def narrow(self, keep: BoolArray) -> BatchRule:
@@ -101,7 +101,7 @@ class Batch:
         self.network, self.scope, self.tol = network, scope, tol
         # Without verdicts all end together anyway, and nothing has to be said about who is busy.
         self._ending = scope if tol > 0.0 else WholeFleet(network, scope.active.shape[1])
-        self._near: dict[Graph, Near] = {}  # of the cells that are alive
+        self._near: dict[Graph, CellLinks] = {}  # of the cells that are alive
 
     def start(self, rule: BatchRule, state: Array) -> Items:
         alive = self.scope.active[list(self.network.hosted)]
@@ -114,7 +114,7 @@ class Batch:
         """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
         rule, incoming, graph = items.rule, self.network.incoming, self.network.topology.at(self.network.round)
         if graph not in self._near:
-            self._near[graph] = Near.of(self.network, self.scope, items.alive)
+            self._near[graph] = CellLinks.of(self.network, self.scope, items.alive)
         near = self._near[graph]
         parts = {rule.kind: items.state, **items.window.parts}
         busy_parts = self._ending.busy_parts(items.busy)
@@ -127,7 +127,7 @@ class Batch:
         verdict = window.verdict
         return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
 
-    def over(self, items: Items, verdict: Verdict) -> bool:
+    def ends(self, items: Items, verdict: Verdict) -> bool:
         return items.over
 
     def _judged(self, items: Items, verdict: Verdict) -> Items:
@@ -142,7 +142,7 @@ class Batch:
             self._near.clear()
         state, busy = items.state[keep], _busy(alive)
         window = items.window.reopened(Watch(_flat(state)), keep)
-        over = self._ending.over(items.busy, busy)
+        over = self._ending.ends(items.busy, busy)
         return Items(found, items.rounds, alive, items.rule.narrow(keep), state, state, window, busy, over)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
-from fleetgp.consensus.near import Near
+from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.scope import Scope
 from fleetgp.network import Network
 
@@ -28,7 +28,7 @@ class DaleRule(BatchRule):
         """The smallest q that fulfils the agent's own equation, (C, S, K)."""
         return self._direction[..., None] * self.right[:, None, :]
 
-    def update(self, state: Array, received: Array, near: Near) -> Array:
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
         total = state + near.reduce(np.add, received, 0.0)
         mean = total / (1.0 + near.degrees)[:, None, None]
         gap = self.right[:, None, :] - self.rows[:, None, :] @ mean

@@ -27,7 +27,7 @@ class Recursion(Protocol[State]):
         """One round on the network: the next state, and a verdict if one is due."""
         ...
 
-    def over(self, state: State, verdict: Verdict) -> bool:
+    def ends(self, state: State, verdict: Verdict) -> bool:
         """Whether a verdict, and the state that came with it, end the recursion."""
         ...
 
@@ -46,7 +46,7 @@ def drive(
             record(done, state)
         if latest is not None:
             verdict = latest
-            if recursion.over(state, latest):
+            if recursion.ends(state, latest):
                 return state, done, verdict
     return state, rounds, verdict
 
@@ -111,7 +111,7 @@ class OverNeighbours(Generic[State]):
             state = rule.learn(state, {name: values[0] for name, values in verdict.largest.items()})
         return Running(state, state, window.reopened(rule.watch(state))), verdict
 
-    def over(self, running: Running[State], verdict: Verdict) -> bool:
+    def ends(self, running: Running[State], verdict: Verdict) -> bool:
         return verdict.status != "round limit"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.batch import BatchOutcome
-from fleetgp.consensus.flooded import FloodRule, iterate_flooded
+from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
 from fleetgp.network import Network
 
 

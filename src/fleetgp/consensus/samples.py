@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetgp.data.partition import Shard
 from fleetgp.network import Network
-from fleetgp.network.sound import check_told
+from fleetgp.network.peer_checks import check_from_peers
 
 
 def sample(shard: Shard, agent: int, agents: int, seed: int) -> Shard:
@@ -31,8 +31,12 @@ def communication_data(network: Network, shards: Sequence[Shard], seed: int, *, 
     if not central:
         everyone = network.flood_parts(parts)
         width, inputs = shards[0][0].shape[1], everyone["inputs"]
-        check_told(inputs, lambda _, x: x.ndim == 2 and x.shape[1] == width and len(x) > 0, f"(n, {width}) inputs")
-        check_told(everyone["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input")
+        check_from_peers(
+            inputs, lambda _, x: x.ndim == 2 and x.shape[1] == width and len(x) > 0, f"(n, {width}) inputs"
+        )
+        check_from_peers(
+            everyone["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input"
+        )
     else:
         everyone = network.gather(parts)
         network.scatter(np.concatenate(everyone["inputs"]), "inputs")

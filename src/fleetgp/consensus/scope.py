@@ -18,7 +18,7 @@ class Scope(abc.ABC):
     active: (M, T).  window: rounds within which a word crosses any item's agents, and the fleet.
 
     An agent outside an item does not hear its verdicts. So whether anybody is still busy, (A, 1), rides along as a
-    maximum over all edges, and all agents end together after a window at whose start nobody was.
+    maximum over all edges, and all agents end together after the first window that began with no agent busy.
     """
 
     active: BoolArray
@@ -40,7 +40,7 @@ class Scope(abc.ABC):
         """One round later."""
         return np.maximum(busy, incoming.reduce(np.maximum, received["statistics"], 0.0))
 
-    def over(self, heard: Array, busy: Array) -> bool:
+    def ends(self, heard: Array, busy: Array) -> bool:
         """Whether all agents end now: from what was heard in a window, and who is busy after its verdict."""
         return not heard.any()
 
@@ -64,5 +64,5 @@ class WholeFleet(Scope):
     def busy_heard(self, busy: Array, received: Mapping[str, Array], incoming: Incoming) -> Array:
         return busy
 
-    def over(self, heard: Array, busy: Array) -> bool:
+    def ends(self, heard: Array, busy: Array) -> bool:
         return not busy.any()

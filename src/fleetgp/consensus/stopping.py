@@ -6,7 +6,9 @@
 - `Settled`: for methods that flood, where every agent sees everyone's value anyway.
 - `Unwatched`: never a verdict; for a fixed number of rounds.
 
-None of them changes in place: `heard` returns what is known one round later.
+None of them changes in place: `heard` returns what is known one round later. The driver (`iterate.drive`) asks the
+recursion whether a verdict ends it (`ends`). Trainers with a central node judge at that node: `training/server.py`,
+`training/central.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Verdict:
 
 
 class Reducing(Protocol):
-    """The edges of a round: `Incoming`, or `Near` for many items."""
+    """The edges of a round: `Incoming`, or `CellLinks` for many items."""
 
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array: ...
 
@@ -91,7 +93,7 @@ class Maximin:
 
 @dataclass(frozen=True)
 class Window:
-    """The rounds within which every agent hears the extremes at their start; everything sent is a max-consensus.
+    """diam(G) rounds of max-consensus: at the end every agent knows the largest and smallest values at the start.
 
     carried: the sections (a, -a, small, largest) in one array. The maxima of a and -a are the fleet's largest and
     smallest a.  widths: of the sections, by name.  first_scale: the magnitudes in the first window.

@@ -1,5 +1,6 @@
 """The front door: a fleet of agents with their data, and what one can ask of it."""
 
+from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.fleet import Fleet
 
-__all__ = ["Fleet"]
+__all__ = ["ConditionedFleet", "Fleet"]

@@ -93,11 +93,11 @@ class ConditionedFleet:
         queries: Any,
         method: str = "dec-nn-grbcm",
         *,
+        noisy: bool = False,
+        agent: int = 0,
         rounds: int | None = None,
         tol: float | None = None,
         eta: float | None = None,
-        noisy: bool = False,
-        agent: int = 0,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""

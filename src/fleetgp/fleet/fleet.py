@@ -10,11 +10,10 @@ import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.scaling import Scaling
-from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
 from fleetgp.fleet.shards import check_shards, warn_of_shards
 from fleetgp.given import as_flag, as_numbers, check_whole
-from fleetgp.gp.expert import ENGINES
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
@@ -163,7 +162,7 @@ class Fleet:
         starts = None if theta0 is None else self._check_starts(theta0)
         chosen_seed = self.seed if seed is None else seed
         options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
-        options.check_for(method)
+        options.refuse_foreign(method)
         return options
 
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
@@ -196,13 +195,13 @@ class Fleet:
         method: str = "dec-nn-grbcm",
         *,
         theta: Sequence[float] | Array | None = None,
+        engine: str = "auto",
         rounds: int | None = None,
         tol: float | None = None,
         eta: float | None = None,
+        seed: int | None = None,
         noisy: bool = False,
         agent: int = 0,
-        seed: int | None = None,
-        engine: str = "auto",
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
@@ -261,10 +260,6 @@ class Fleet:
         return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed)
 
     # ---- checks ---------------------------------------------------------------------------------------
-
-    def _check_engine(self, engine: str) -> None:
-        if engine not in ENGINES:
-            raise unknown_name("engine", engine, ENGINES)
 
     def _check_starts(self, theta0: object) -> Array:
         array = as_numbers(theta0, "theta0")

@@ -10,11 +10,11 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.gp.dense.engine import DenseExpert, gigabytes
+from fleetgp.gp.dense.engine import DenseEngine, gigabytes
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel, SquaredExponential
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.linalg.threads import share
 
 ENGINES = ("auto", "dense", "moments")
@@ -57,11 +57,11 @@ class Expert:
                 'use engine="auto", or kernel="se"'
             )
         self.agent = agent
-        self.dense = DenseExpert(inputs, observations, kernel, agent)
+        self.dense = DenseEngine(inputs, observations, kernel, agent)
         #: In the order in which they are tried, unless by their costs.
         self.engines: tuple[Engine, ...] = (self.dense,)
         if smooth and engine != "dense":
-            self.engines = (MomentsExpert(inputs, observations, agent), self.dense)
+            self.engines = (MomentsEngine(inputs, observations, agent), self.dense)
         self.by_cost = engine == "auto"
 
     @property

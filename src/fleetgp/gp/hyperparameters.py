@@ -66,7 +66,7 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
 
     >>> check_theta([1.2, 0.3, 1.3, -0.1], 2, "theta0")
     Traceback (most recent call last):
-    fleetgp.errors.InputError: theta0 must be positive and finite, but sigma_eps is -0.1
+    fleetgp.errors.InputError: theta0 must be positive and finite, got sigma_eps = -0.1
     """
     labels = names(dimension)
     expected = f"{name} must be {dimension + 2} positive numbers ({', '.join(labels)})"
@@ -75,9 +75,9 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
         raise InputError(f"{expected}, got an array of shape {vector.shape}")
     for label, value in zip(labels, vector.tolist(), strict=True):
         if not (np.isfinite(value) and value > 0):
-            raise InputError(f"{name} must be positive and finite, but {label} is {value:g}")
+            raise InputError(f"{name} must be positive and finite, got {label} = {value:g}")
         if not 1.0 / LARGEST <= value <= LARGEST:
-            raise InputError(f"{name} must lie between 1e-100 and 1e100, but {label} is {value:g}: use other units")
+            raise InputError(f"{name} must lie between 1e-100 and 1e100, got {label} = {value:g}: use other units")
     return vector
 
 

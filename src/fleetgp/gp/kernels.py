@@ -57,9 +57,9 @@ class Kernel(abc.ABC):
         """
 
     def profile_in_place(self, s: Array, slope: Array | None = None, exp: Exponential = np.exp) -> bool:
-        """s -> phi(s), without another array of this size; slope = -phi'(s), only if that is another function than phi.
+        """Overwrite s with phi(s). If -phi' is another function, write it into `slope` and return True.
 
-        Whether it is. Both arrays are contiguous.
+        No other array of this size is made. Both arrays are contiguous.
         """
         assert s.flags.c_contiguous
         assert slope is None or slope.flags.c_contiguous

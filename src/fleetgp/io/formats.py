@@ -152,7 +152,7 @@ def _csv(file: Path, text: Which | None, how: Reading) -> Table:
 def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     pd = pandas_for(file)
     try:
-        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+        from pyarrow.parquet import read_metadata
     except ImportError as error:
         raise InputError(f'{file}: Parquet needs pyarrow: install the extra "data"') from error
     facts = read_metadata(file)

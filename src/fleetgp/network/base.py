@@ -23,7 +23,7 @@ from typing import Self
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Graph, Topology, require_connected
 from fleetgp.network.edges import Cargo, Incoming
@@ -225,9 +225,3 @@ class Network(abc.ABC):
                 f"got shape {array.shape}"
             )
         return array
-
-
-def silenced(values: Sequence[Array], speaking: IntArray) -> list[Array]:
-    """The values of a flood, with (0,) for whoever had nothing to say."""
-    heard = set(speaking.tolist())
-    return [value if agent in heard else np.zeros(0) for agent, value in enumerate(values)]

@@ -13,8 +13,8 @@ from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Incoming
+from fleetgp.network.peer_checks import is_sound
 from fleetgp.network.pricing import price_relays
-from fleetgp.network.sound import is_sound
 from fleetgp.network.wire import Frame, Part, phase_number
 
 Edge = tuple[int, int]
@@ -96,7 +96,7 @@ class FrameNetwork(Network):
         return {kind: self._everyones(known[0], kind) for kind in items}
 
     def _check_relayed(self, part: Part, sender: int) -> None:
-        """Nobody passes nonsense on: whoever sends it has made it, whosever it is said to be."""
+        """Everybody checks before relaying, so the sender of nonsense has made it, even if it names another origin."""
         if part.origin >= self.agents:
             raise NonsenseError(sender, f"it relays agent {part.origin}, of {self.agents}")
         if not is_sound(part.kind, part.value):

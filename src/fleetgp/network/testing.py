@@ -1,7 +1,7 @@
 """The conformance suite: what every network must do, whatever carries its messages.
 
-`check_network(run, topology)` compares values and ledger with a plain reference; `testing_ends` checks how a network
-ends. Both raise AssertionError at the first difference.
+`check_network(run, topology)` compares values and ledger with a plain reference; `testing_shutdown` checks how a
+network ends. Both raise AssertionError at the first difference.
 
 `run(function)` must open a fleet, call function(network) once per group of hosted agents, all groups at the same time,
 and return the list of results; for `InProcess` that is `lambda function: [function(InProcess(topology))]`.

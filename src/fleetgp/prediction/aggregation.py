@@ -9,9 +9,9 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import average_items
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.posteriors import Believed
+from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
-from fleetgp.prediction.selection import Selection, select
+from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
 from fleetgp.prediction.task import Answer, Task
 
 
@@ -28,9 +28,9 @@ def aggregate(task: Task, conditioned: Conditioned) -> Answer:
 
 
 def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
-    """CBNN: the correlated agents of each query answer it; for grBCM too their own data count.
+    """CBNN: the correlated agents of each query answer it.
 
-    (With the samples of all, everyone would be correlated everywhere.)
+    Selection uses each agent's own data only, also for grBCM: with the samples everyone would be correlated everywhere.
     """
     rule, own = RULES[task.method.rule], conditioned.own(task.network.hosted)
     prior = task.prior[:, None]
@@ -41,8 +41,8 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
     asked = possible & (least < threshold) if rule.augmented else possible
     known = own.at(task.queries, asked)
     with task.network.phase("select"):
-        chosen = np.where(asked, prior - known.variance >= threshold, possible)
-        participants = select(task.network, chosen, lambda t: prior - own.at(task.queries[t]).variance)
+        chosen = np.where(asked, takes_part(prior - known.variance, task.prior, task.options.eta), possible)
+        participants = agree_on_participants(task.network, chosen, lambda t: prior - own.at(task.queries[t]).variance)
     selection = Selection(task.network.topology, participants)
     if not rule.augmented:
         alone = participants[list(task.network.hosted)] & ~asked  # whoever answers where nobody is correlated
@@ -52,8 +52,8 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
 
 
 def _beliefs(
-    task: Task, rule: Rule, conditioned: Conditioned, participants: BoolArray, own: Believed
-) -> tuple[Beliefs, Believed]:
+    task: Task, rule: Rule, conditioned: Conditioned, participants: BoolArray, own: Marginals
+) -> tuple[Beliefs, Marginals]:
     """What enters the rule: the agents' own posteriors; for grBCM those of augmented data and of the samples alone."""
     hosted, floor = list(task.network.hosted), SMALLEST * task.prior[:, None]
     believed = common = own
@@ -65,7 +65,7 @@ def _beliefs(
     return Beliefs(believed.mean, variance, task.prior, common.mean, common_variance, first), believed
 
 
-def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Believed) -> Answer:
+def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals) -> Answer:
     """The totals and the answer at a central node."""
     network = task.network
     with network.phase("aggregate"):
@@ -77,7 +77,7 @@ def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Believed) -> Ans
     return Answer(told[:, 0], told[:, 1], task.everyone, engine=believed.engine, jitter=believed.jitter)
 
 
-def _averaged(task: Task, rule: Rule, beliefs: Beliefs, believed: Believed, selection: Selection | None) -> Answer:
+def _averaged(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals, selection: Selection | None) -> Answer:
     """The totals by an average consensus of all agents, or of those selected, which tell the others."""
     network, options = task.network, task.options
     participants = task.everyone if selection is None else selection.participants

@@ -14,7 +14,7 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.prediction.extension import Extensions
-from fleetgp.prediction.posteriors import Believed, Posteriors, Room
+from fleetgp.prediction.posteriors import Marginals, Posteriors, Room
 from fleetgp.prediction.reach import Reach
 
 
@@ -57,13 +57,13 @@ class Conditioned:
         data = [augmented(shard, i, samples) for shard, i in zip(self.shards, hosted, strict=True)]
         return self._of("augmented", data, hosted, self.thetas, self.engine)
 
-    def common(self, samples: Sequence[Shard], queries: Array) -> Believed:
+    def common(self, samples: Sequence[Shard], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
         data = [pooled(samples)] * len(distinct)
         found = self._of("common", data, [0] * len(distinct), distinct, self.engine).at(queries)
         rows = which.ravel()
-        return Believed(found.mean[rows], found.variance[rows], found.engine, found.jitter)
+        return Marginals(found.mean[rows], found.variance[rows], found.engine, found.jitter)
 
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
@@ -72,7 +72,7 @@ class Conditioned:
 
     def with_samples(
         self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray
-    ) -> tuple[Believed, Believed]:
+    ) -> tuple[Marginals, Marginals]:
         """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
         if self._dense_anyway and (self.thetas == self.thetas[0]).all():
             found = self._extensions(hosted, samples).at(queries, wanted)

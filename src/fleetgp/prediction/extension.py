@@ -23,7 +23,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import side_by_side
-from fleetgp.prediction.posteriors import UNUSED, Believed, Kept, Room, chunks
+from fleetgp.prediction.posteriors import UNUSED, Lazy, Marginals, Room, chunks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Extension:
     target: Array
 
 
-class Extensions(Kept[Extension | None]):
+class Extensions(Lazy[Extension | None]):
     """f | samples, and f | samples and D_i for every hosted agent i, all at one theta.
 
     rest: the agents' data without what is among the samples.
@@ -62,7 +62,7 @@ class Extensions(Kept[Extension | None]):
             return None
         return Extension(on_samples, factor, factor.half_solve(observations - on_samples @ self._target))
 
-    def at(self, queries: Array, wanted: BoolArray) -> tuple[Believed, Believed] | None:
+    def at(self, queries: Array, wanted: BoolArray) -> tuple[Marginals, Marginals] | None:
         """f | samples and D_i where it is wanted, (A, T), and f | samples.
 
         None if a covariance is not positive definite: the ordinary way then finds the jitter, or says why none helps.
@@ -93,8 +93,8 @@ class Extensions(Kept[Extension | None]):
         engine = tuple("dense" if row.any() else UNUSED for row in wanted)
         common_mean, common_variance = (np.tile(values, (len(wanted), 1)) for values in alone)
         return (
-            Believed(mean, np.maximum(variance, 0.0), engine, jitter),
-            Believed(common_mean, np.maximum(common_variance, 0.0), engine, self._base.jitter),
+            Marginals(mean, np.maximum(variance, 0.0), engine, jitter),
+            Marginals(common_mean, np.maximum(common_variance, 0.0), engine, self._base.jitter),
         )
 
     def _on_samples(self, queries: Array) -> Array:

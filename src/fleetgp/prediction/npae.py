@@ -18,7 +18,7 @@ from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_re
 from fleetgp.errors import NumericalError
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.network import Network
-from fleetgp.network.sound import check_told
+from fleetgp.network.peer_checks import check_from_peers
 from fleetgp.prediction.cross import Carrier
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.selection import Selection
@@ -29,7 +29,7 @@ PIVOT = 1e-10
 
 
 @dataclass(frozen=True)
-class Nested:
+class NpaeInputs:
     """mean and explained variance k_A (A, T), prior (A,), and what the agents need for cross-covariances."""
 
     mean: Array
@@ -49,7 +49,9 @@ class NpaeOutcome:
     jitter: float = 0.0
 
 
-def covariance_rows(n: Nested, network: Network, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
+def covariance_rows(
+    n: NpaeInputs, network: Network, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]
+) -> Array:
     """Each hosted agent's row of C_A, (A, T, M), from what everyone sent, and their blocks (K_j, T)."""
     agents, queries = n.explained.shape
     rows = np.zeros((agents, queries, network.agents))
@@ -70,7 +72,7 @@ def scaled(rows: Array, everyone: Array, ids: Sequence[int], prior: Array) -> tu
     return unit, roots
 
 
-def central(n: Nested, network: Network) -> NpaeOutcome:
+def central(n: NpaeInputs, network: Network) -> NpaeOutcome:
     """All rows at a server, one Cholesky per query, with jitter where C_A is close to singular."""
     sent = network.gather(
         {
@@ -98,7 +100,7 @@ def central(n: Nested, network: Network) -> NpaeOutcome:
     return NpaeOutcome(told[..., 0], _variance(n, told[..., 1]), jitter=jitter)
 
 
-def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds: int, seed: int) -> NpaeOutcome:
+def over_everyone(n: NpaeInputs, network: Network, *, star: bool, tol: float, rounds: int, seed: int) -> NpaeOutcome:
     """DEC-NPAE and DEC-NPAE*: JOR (a flood an iteration), then an average of the summands."""
     with network.phase("rows"):
         sent = network.flood_parts(
@@ -128,7 +130,7 @@ def over_everyone(n: Nested, network: Network, *, star: bool, tol: float, rounds
     return NpaeOutcome(sums[..., 0], _variance(n, sums[..., 1], settled), averaging, solving)
 
 
-def over_selection(n: Nested, network: Network, selection: Selection, *, tol: float, rounds: int) -> NpaeOutcome:
+def over_selection(n: NpaeInputs, network: Network, selection: Selection, *, tol: float, rounds: int) -> NpaeOutcome:
     """DEC-NN-NPAE: DALE among the participants of each query, in which the whole solution is agreed on."""
     hosted = np.asarray(network.hosted)
     takes: BoolArray = selection.participants[hosted]
@@ -171,12 +173,12 @@ def over_selection(n: Nested, network: Network, selection: Selection, *, tol: fl
     return NpaeOutcome(means, variances, told)
 
 
-def _check_blocks(n: Nested, sent: Mapping[str, Sequence[Array]], widths: Sequence[int]) -> None:
+def _check_blocks(n: NpaeInputs, sent: Mapping[str, Sequence[Array]], widths: Sequence[int]) -> None:
     """Everybody's block: a column for each of its queries, and a row for each of its inputs, or of the common basis."""
     lengths = [len(n.carrier.blocks[0])] * len(widths)
     if "inputs" in sent:
         width = n.carrier.parts()["inputs"][0].shape[1]
-        check_told(sent["inputs"], lambda _, x: not x.size or x.shape[1:] == (width,), f"(n, {width}) inputs")
+        check_from_peers(sent["inputs"], lambda _, x: not x.size or x.shape[1:] == (width,), f"(n, {width}) inputs")
         lengths = [len(x) for x in sent["inputs"]]
 
     def sound(agent: int, block: Array) -> bool:
@@ -184,10 +186,10 @@ def _check_blocks(n: Nested, sent: Mapping[str, Sequence[Array]], widths: Sequen
             return not block.size
         return block.shape == (lengths[agent] + 1, widths[agent]) and bool(np.isfinite(block).all())
 
-    check_told(sent["predictions"], sound, "a finite block with a column for each query")
+    check_from_peers(sent["predictions"], sound, "a finite block with a column for each query")
 
 
-def _variance(n: Nested, explained: Array, settled: BoolArray | None = None) -> Array:
+def _variance(n: NpaeInputs, explained: Array, settled: BoolArray | None = None) -> Array:
     """k** minus what is explained: at least SMALLEST of it, at most all.
 
     Where an unsettled solution explains more than there is, nothing is known of the variance: the prior.

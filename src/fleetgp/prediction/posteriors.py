@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Believed:
+class Marginals:
     """mean and variance (n, T) of n posteriors, the engine of each (or UNUSED), and the largest jitter."""
 
     mean: Array
@@ -36,9 +36,9 @@ class Believed:
     engine: tuple[str, ...]
     jitter: float
 
-    def completed(self, other: Believed, where: BoolArray) -> Believed:
+    def completed(self, other: Marginals, where: BoolArray) -> Marginals:
         """With another's values in some places (n, T)."""
-        return Believed(
+        return Marginals(
             np.where(where, other.mean, self.mean),
             np.where(where, other.variance, self.variance),
             first_used(self.engine, other.engine),
@@ -64,7 +64,7 @@ class Room:
         return fits
 
 
-class Kept(Generic[Item]):
+class Lazy(Generic[Item]):
     """One item per data set, computed by a subclass when it is first needed, and kept if there is room."""
 
     def __init__(self, data: Sequence[Shard], room: Room) -> None:
@@ -106,7 +106,7 @@ class Kept(Generic[Item]):
         self._kept, self._held = [None] * len(self.data), 0
 
 
-class Posteriors(Kept[Posterior]):
+class Posteriors(Lazy[Posterior]):
     """f | data[i] at thetas[i], for each i. agents: whose data they are, for error messages."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Posteriors(Kept[Posterior]):
         """Every posterior at once, kept or not."""
         return self.items(range(len(self.data)))
 
-    def at(self, queries: Array, wanted: BoolArray | None = None) -> Believed:
+    def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
         count = len(queries)
         mean = np.zeros((len(self.data), count))
@@ -142,7 +142,7 @@ class Posteriors(Kept[Posterior]):
                 engine[i], jitter = posterior.engine, max(jitter, posterior.jitter)
                 tasks += [(i, posterior, part) for part in chunks(columns[i], len(self.data[i][1]))]
             side_by_side(ask, tasks)
-        return Believed(mean, variance, tuple(engine), jitter)
+        return Marginals(mean, variance, tuple(engine), jitter)
 
 
 def chunks(columns: IntArray, size: int) -> list[IntArray]:

@@ -15,7 +15,7 @@ from fleetgp.prediction.agreed import Agreed, agree
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.nested import aggregate_nested
+from fleetgp.prediction.npae_methods import aggregate_nested
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.prediction import Prediction, joined, worst
 from fleetgp.prediction.rules import SMALLEST

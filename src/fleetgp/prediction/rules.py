@@ -52,7 +52,7 @@ def _weighted(beta: Array, b: Beliefs, *more: Array) -> Array:
     return np.stack([precision * b.mean, precision, *more], axis=-1)
 
 
-def _product(b: Beliefs) -> Array:
+def _poe_summands(b: Beliefs) -> Array:
     return _weighted(np.ones_like(b.mean), b)
 
 
@@ -72,7 +72,7 @@ def _bcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
     return totals[..., 0] / precision, 1.0 / precision
 
 
-def _entropy_weighted(b: Beliefs) -> Array:
+def _rbcm_summands(b: Beliefs) -> Array:
     """beta = half the difference in differential entropy between prior and posterior."""
     beta = np.maximum(0.5 * (np.log(b.prior)[:, None] - np.log(b.variance)), 0.0)
     return _weighted(beta, b, beta)
@@ -83,7 +83,7 @@ def _rbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]
     return totals[..., 0] / precision, 1.0 / precision
 
 
-def _communication_weighted(b: Beliefs) -> Array:
+def _grbcm_summands(b: Beliefs) -> Array:
     """beta_1 = 1; beta_i = half the entropy difference to the communication data, clipped at 0."""
     beta = np.maximum(0.5 * (np.log(b.common_variance) - np.log(b.variance)), 0.0)
     beta = np.where(b.first, 1.0, beta)
@@ -101,10 +101,10 @@ def _grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array
 RULES = {
     rule.name: rule
     for rule in (
-        Rule("poe", _product, _poe),
-        Rule("gpoe", _product, _gpoe),
-        Rule("bcm", _product, _bcm),
-        Rule("rbcm", _entropy_weighted, _rbcm),
-        Rule("grbcm", _communication_weighted, _grbcm, augmented=True),
+        Rule("poe", _poe_summands, _poe),
+        Rule("gpoe", _poe_summands, _gpoe),
+        Rule("bcm", _poe_summands, _bcm),
+        Rule("rbcm", _rbcm_summands, _rbcm),
+        Rule("grbcm", _grbcm_summands, _grbcm, augmented=True),
     )
 }

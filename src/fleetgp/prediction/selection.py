@@ -17,13 +17,18 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome, Scope, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
-from fleetgp.network.sound import check_told
+from fleetgp.network.peer_checks import check_from_peers
 
 #: Among so many agents the diameter is found by products of small dense matrices, which is faster than by searches.
 FEW = 200
 
 
-def select(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:
+def takes_part(explained: Array, prior: Array, eta: float) -> BoolArray:
+    """CBNN's choice, (A, T): an agent takes part if its own data explain at least eta of the prior variance (A,)."""
+    return np.asarray(explained >= eta * prior[:, None])
+
+
+def agree_on_participants(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:
     """participants (M, T), the same at every agent, from each hosted agent's own choice (A, T).
 
     Where nobody chose itself, the most correlated agent answers alone (of equals, the smallest id): correlation(t)
@@ -31,7 +36,7 @@ def select(network: Network, chosen: BoolArray, correlation: Callable[[IntArray]
     """
     agents, queries = network.agents, chosen.shape[1]
     lists = network.flood([np.flatnonzero(row).astype(float) for row in chosen], "statistics")
-    check_told(lists, lambda _, taken: _are_positions(taken, queries), f"positions of queries below {queries}")
+    check_from_peers(lists, lambda _, taken: _are_positions(taken, queries), f"positions of queries below {queries}")
     participants = np.zeros((agents, queries), dtype=bool)
     for agent, taken in enumerate(lists):
         participants[agent, taken.astype(int)] = True

@@ -10,12 +10,12 @@ import numpy as np
 T = TypeVar("T")
 
 
-def told(value: float) -> float | None:
+def to_json(value: float) -> float | None:
     """A number as JSON has it: none for infinity."""
     return float(value) if np.isfinite(value) else None
 
 
-def heard(value: float | None) -> float:
+def from_json(value: float | None) -> float:
     return float("inf") if value is None else float(value)
 
 

@@ -18,7 +18,7 @@ from fleetgp.fleet import Fleet
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
-from fleetgp.storage.json_values import heard, typed
+from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
 from fleetgp.storage.model import Model, theta_labels
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
@@ -35,7 +35,7 @@ def load_model(folder: str | Path) -> Model:
     """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked."""
     source = Path(folder)
     if not (source / DESCRIPTION).is_file():
-        raise InputError(f"{folder}: there is no {DESCRIPTION}: a folder written by `fleetgp fit` was expected")
+        raise InputError(f"{folder}: there is no {DESCRIPTION}: expected a folder written by `fleetgp fit`")
     try:
         facts = json.loads(read_inside(source, DESCRIPTION, LONGEST_DESCRIPTION))
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
@@ -116,12 +116,12 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         history=arrays["history"],
         rounds=int(facts["rounds"]),
         status=facts["status"],
-        residual=heard(facts["residual"]),
-        nll=heard(facts["nll"]),
+        residual=from_json(facts["residual"]),
+        nll=from_json(facts["nll"]),
         jitter=arrays["jitter"],
         rho=arrays["rho"],
         starts=tuple(
-            replace(Start(**start), theta0=np.array(start["theta0"]), nll=heard(start["nll"]))
+            replace(Start(**start), theta0=np.array(start["theta0"]), nll=from_json(start["nll"]))
             for start in facts["starts"]
         ),
         scaling=Scaling(offset, scale),

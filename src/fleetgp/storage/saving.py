@@ -15,7 +15,7 @@ from typing import Any
 from fleetgp.errors import InputError
 from fleetgp.files import check_place
 from fleetgp.graph import Topology
-from fleetgp.storage.json_values import told
+from fleetgp.storage.json_values import to_json
 from fleetgp.storage.layout import AGENTS, DESCRIPTION, FILES, FORMAT, LEDGER, TRAINING, VERSION, agent_file
 from fleetgp.storage.model import Model
 from fleetgp.storage.tensors import save_arrays
@@ -109,13 +109,15 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "method": fit.method,
         "status": fit.status,
         "rounds": fit.rounds,
-        "disagreement": told(fit.disagreement),
-        "residual": told(fit.residual),
-        "nll": told(fit.nll),
+        "disagreement": to_json(fit.disagreement),
+        "residual": to_json(fit.residual),
+        "nll": to_json(fit.nll),
         "noise_floor": fit.noise_floor,
         "engine": list(fit.engine),
         "scaling": asdict(fit.scaling),
-        "starts": [{**asdict(start), "theta0": start.theta0.tolist(), "nll": told(start.nll)} for start in fit.starts],
+        "starts": [
+            {**asdict(start), "theta0": start.theta0.tolist(), "nll": to_json(start.nll)} for start in fit.starts
+        ],
         "sent": {kind: asdict(traffic) for kind, traffic in fit.ledger.by_kind().items()},
         "sha256": save_arrays(folder / TRAINING, arrays),
     }

@@ -50,10 +50,10 @@ METHODS = {row.name: row for row in _ROWS}
 TRAINING_METHODS: tuple[str, ...] = tuple(METHODS)
 
 
-def check_options(method: TrainingMethod, given: Iterable[str], spelled: Callable[[str], str] = str) -> None:
+def refuse_foreign(method: TrainingMethod, given: Iterable[str], spelled: Callable[[str], str] = str) -> None:
     """Refuse options that the method does not have. spelled: how the caller writes an option's name.
 
-    >>> check_options(METHODS["dec-apx-gp"], ["rho", "step"])
+    >>> refuse_foreign(METHODS["dec-apx-gp"], ["rho", "step"])
     Traceback (most recent call last):
     fleetgp.errors.InputError: dec-apx-gp has no option step: methods with step: c-gp, dec-c-gp
     """

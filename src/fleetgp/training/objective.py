@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import NumericalError
@@ -16,18 +17,13 @@ from fleetgp.gp.expert import Expert, evaluate
 class Values:
     """The likelihoods at one log theta per agent: nll (A,), its log-gradient (A, P); a failed agent has nll = inf.
 
-    jitter: (A,) what it took to factorize.  moments: (A,) whether the moments engine evaluated it; else the dense one.
+    jitter: (A,) what it took to factorize.  engine: (A,) the name of the engine that evaluated it.
     """
 
     nll: Array
     gradient: Array
     jitter: Array
-    moments: BoolArray
-
-    @property
-    def engine(self) -> list[str]:
-        """What evaluated each agent."""
-        return ["moments" if taken else "dense" for taken in self.moments]
+    engine: NDArray[np.object_]
 
     def replaced(self, where: BoolArray, other: Values) -> Values:
         """These values, with the agents in `where` taken from `other`."""
@@ -35,7 +31,7 @@ class Values:
             np.where(where, other.nll, self.nll),
             np.where(where[:, None], other.gradient, self.gradient),
             np.where(where, other.jitter, self.jitter),
-            np.where(where, other.moments, self.moments),
+            np.where(where, other.engine, self.engine),
         )
 
 
@@ -50,7 +46,9 @@ class Objective:
         agents, width = log_thetas.shape
         rows = np.arange(agents) if where is None else np.flatnonzero(where)
         found = evaluate([self.experts[i] for i in rows], log_thetas[rows])
-        values = Values(np.zeros(agents), np.zeros((agents, width)), np.zeros(agents), np.zeros(agents, dtype=bool))
+        values = Values(
+            np.zeros(agents), np.zeros((agents, width)), np.zeros(agents), np.full(agents, "dense", dtype=object)
+        )
         for i, evaluation in zip(rows, found, strict=True):
             if isinstance(evaluation, NumericalError):
                 # Where the covariance cannot be factorized the likelihood is taken as infinite.
@@ -61,7 +59,7 @@ class Objective:
                     evaluation.gradient,
                     evaluation.jitter,
                 )
-                values.moments[i] = evaluation.engine == "moments"
+                values.engine[i] = evaluation.engine
         return values
 
     def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:

@@ -12,9 +12,9 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import ENGINES
-from fleetgp.training.methods import METHODS, TrainingMethod, check_options
+from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
-Nested = Literal["l-bfgs", "gradient-descent"]
+NestedSolver = Literal["l-bfgs", "gradient-descent"]
 NESTED_SOLVERS = ("l-bfgs", "gradient-descent")
 #: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
 DESCENT_ITERATIONS = 10
@@ -54,7 +54,7 @@ class TrainingOptions:
     rho: float | None = None
     kappa: float | None = None
     lipschitz: float | None = None
-    nested: Nested | None = None
+    nested: NestedSolver | None = None
     step: float | None = None
     nested_iterations: int | None = None
     noise_floor: float = 1e-3
@@ -78,10 +78,10 @@ class TrainingOptions:
         if self.engine not in ENGINES:
             raise unknown_name("engine", self.engine, ENGINES)
 
-    def check_for(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
-        """Refuse what was given and the method does not have; even what it would be anyway was given."""
+    def refuse_foreign(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
+        """Raise an InputError for an option that this method does not have, even where its value is the default."""
         given = [name for name in PARTICULAR if getattr(self, name) is not None]
-        check_options(method, given, spelled)
+        refuse_foreign(method, given, spelled)
         if "step" in given and not self.descends:
             raise InputError(
                 f'{spelled("step")} is the step size of {spelled("nested")} "gradient-descent", and the nested solver '

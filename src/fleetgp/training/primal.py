@@ -6,7 +6,7 @@ In every round each agent minimizes over its own log theta
 
 where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node, and
 log sigma_eps stays at or above its floor.
-`Nested` minimizes it; `Linearized` replaces l_i by a quadratic model around an anchor, one evaluation a
+`NestedStep` minimizes it; `LinearizedStep` replaces l_i by a quadratic model around an anchor, one evaluation a
 round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six ADMM
 trainers.
 """
@@ -96,7 +96,7 @@ class Primal(Protocol):
         ...
 
 
-class Nested:
+class NestedStep:
     """The exact step of c-GP and DEC-c-GP, by L-BFGS or, with a step size, by the paper's gradient descent.
 
     L-BFGS works in coordinates that the measured curvature makes round, which saves most of its evaluations.
@@ -175,7 +175,7 @@ class Nested:
         return np.asarray(x)
 
 
-class Linearized:
+class LinearizedStep:
     """The closed-form step of apx-GP and DEC-apx-GP.
 
     With a number for kappa it is the paper's: l_i ~ g'(x - a) + (kappa/2) |x - a|^2 around the anchor a, so

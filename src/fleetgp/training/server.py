@@ -106,5 +106,5 @@ class ServerRounds:
         state, left = self.admm.gathered(*self.admm.answered(running.state))
         return self.start(state), Verdict(np.full(1, left), self.tol)
 
-    def over(self, running: Running[ServerState], verdict: Verdict) -> bool:
+    def ends(self, running: Running[ServerState], verdict: Verdict) -> bool:
         return verdict.status != "round limit"

@@ -26,7 +26,7 @@ from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.primal import Linearized, Nested, Primal
+from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from fleetgp.training.server import ServerAdmm
 from fleetgp.training.starts import agree_on_magnitudes, default_starts
 
@@ -82,11 +82,11 @@ def admm(setting: Setting, options: TrainingOptions, interlude: Interlude | None
     method, objective, floor = setting.method, setting.objective, setting.floor
     primal: Primal
     if method.step == "nested":
-        primal = Nested(objective, floor, step_size=options.step_size, iterations=options.nested_limit)
+        primal = NestedStep(objective, floor, step_size=options.step_size, iterations=options.nested_limit)
     elif method.decentralized:
-        primal = Linearized(objective, floor, options.kappa)
+        primal = LinearizedStep(objective, floor, options.kappa)
     else:
-        primal = Linearized(objective, floor, options.lipschitz, at_anchor=True)
+        primal = LinearizedStep(objective, floor, options.lipschitz, at_anchor=True)
     if method.decentralized:
         return EdgeAdmm(setting.network, primal, options.rho, interlude)
     return ServerAdmm(setting.network, primal, options.rho)

@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
 from fleetgp.gp.dense import compiled, likelihood, reference
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert, evaluate
 from fleetgp.gp.hyperparameters import Hyperparameters
@@ -26,11 +26,11 @@ THETA = np.array([1.2, 0.3, 1.3, 0.1])
 LOOPS = [compiled, None]
 
 
-def evaluated(experts: list[DenseExpert], log_thetas: Array, loops: ModuleType | None) -> list[Evaluation]:
+def evaluated(experts: list[DenseEngine], log_thetas: Array, loops: ModuleType | None) -> list[Evaluation]:
     """With the inner loops that were asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(likelihood, "compiled", lambda: loops)
-        found = DenseExpert.evaluate_many(experts, log_thetas)
+        found = DenseEngine.evaluate_many(experts, log_thetas)
     assert not any(isinstance(one, NumericalError) for one in found)
     return [one for one in found if not isinstance(one, NumericalError)]
 
@@ -69,7 +69,7 @@ def test_the_reference_is_the_density_and_its_slope(kernel: str, rng: np.random.
 def test_fast_is_the_reference(seed: int, kernel: str, n: int, dimension: int, loops: ModuleType | None) -> None:
     rng = np.random.default_rng(seed)
     experts = [
-        DenseExpert(rng.uniform(-1, 1, (n, dimension)), rng.standard_normal(n), KERNELS[kernel], i) for i in range(2)
+        DenseEngine(rng.uniform(-1, 1, (n, dimension)), rng.standard_normal(n), KERNELS[kernel], i) for i in range(2)
     ]
     log_thetas = rng.uniform(-1.5, 1.0, (2, dimension + 2))
     for expert, log_theta, found in zip(experts, log_thetas, evaluated(experts, log_thetas, loops), strict=True):
@@ -83,7 +83,7 @@ def test_fast_is_the_reference(seed: int, kernel: str, n: int, dimension: int, l
 def test_in_several_chunks_of_pairs_too(kernel: str, loops: ModuleType | None, rng: np.random.Generator) -> None:
     """Sizes on both sides of a chunk, a stack that is cut in the middle of an agent, and one that is spread."""
     for n in (128, 129, 300):
-        experts = [DenseExpert(rng.uniform(0, 2, (n, 2)), rng.standard_normal(n), KERNELS[kernel], i) for i in range(2)]
+        experts = [DenseEngine(rng.uniform(0, 2, (n, 2)), rng.standard_normal(n), KERNELS[kernel], i) for i in range(2)]
         log_thetas = np.log(THETA) + rng.uniform(-0.2, 0.2, (2, 4))
         for expert, log_theta, found in zip(experts, log_thetas, evaluated(experts, log_thetas, loops), strict=True):
             nll, gradient = reference.likelihood(expert.inputs, expert.observations, expert.kernel, log_theta)
@@ -93,7 +93,7 @@ def test_in_several_chunks_of_pairs_too(kernel: str, loops: ModuleType | None, r
 
 def test_jitter_is_that_of_the_reference(loops: ModuleType | None, rng: np.random.Generator) -> None:
     x, y = rng.uniform(0, 1, (10, 1)), rng.standard_normal(10)
-    twice = DenseExpert(np.concatenate([x, x]), np.concatenate([y, y]), KERNELS["matern32"], agent=1)
+    twice = DenseEngine(np.concatenate([x, x]), np.concatenate([y, y]), KERNELS["matern32"], agent=1)
     log_theta = np.log([0.5, 1.0, 1e-9])
     (found,) = evaluated([twice], log_theta[None], loops)
     assert found.jitter > 0.0
@@ -108,24 +108,24 @@ def test_one_failure_does_not_touch_the_others_in_a_stack(
 ) -> None:
     monkeypatch.setattr(likelihood, "compiled", lambda: loops)
     x = rng.uniform(0, 1, (20, 1))
-    experts = [DenseExpert(x, rng.standard_normal(20), KERNELS["se"], i) for i in range(4)]
+    experts = [DenseEngine(x, rng.standard_normal(20), KERNELS["se"], i) for i in range(4)]
     log_thetas = np.log(np.tile([0.3, 1.0, 0.1], (4, 1)))
     log_thetas[1, -1] = -40.0  # needs jitter
     log_thetas[2, 0] = 1e3  # out of range
-    needy, wrong = (DenseExpert.evaluate_many(experts, log_thetas)[i] for i in (1, 2))
+    needy, wrong = (DenseEngine.evaluate_many(experts, log_thetas)[i] for i in (1, 2))
     assert isinstance(wrong, NumericalError)
     assert "agent 2" in str(wrong)
     assert not isinstance(needy, NumericalError)
     assert needy.jitter > 0.0
     for i in (0, 3):
-        together = DenseExpert.evaluate_many(experts, log_thetas)[i]
+        together = DenseEngine.evaluate_many(experts, log_thetas)[i]
         assert not isinstance(together, NumericalError)
         assert np.array_equal(together.gradient, experts[i].evaluate(log_thetas[i]).gradient)
 
 
 def test_nan_in_the_data_is_a_failure_not_a_number(loops: ModuleType | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(likelihood, "compiled", lambda: loops)
-    broken = DenseExpert(np.array([[0.0], [np.nan], [1.0]]), np.zeros(3), KERNELS["se"], agent=7)
+    broken = DenseEngine(np.array([[0.0], [np.nan], [1.0]]), np.zeros(3), KERNELS["se"], agent=7)
     with pytest.raises(NumericalError, match=r"agent 7.*NaN"):
         broken.evaluate(np.log([1.0, 1.0, 0.1]))
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.arrays import Array
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import tolerance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments import sums
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import blas_threads
 from tests.conftest import paper_shards
@@ -51,7 +51,7 @@ def test_neither_order_nor_batches_change_a_bit(seed: int, dimension: int, order
     ends = [0, *sorted(set(cuts))[:4], ROWS]
     with blas_threads(1), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums, "CHUNK", 128)  # two whole chunks of rows, and part of another
-        whole, expert = MomentsExpert(x, y, 0), MomentsExpert(x[: ends[1]], y[: ends[1]], 0)
+        whole, expert = MomentsEngine(x, y, 0), MomentsEngine(x[: ends[1]], y[: ends[1]], 0)
         expected = {i: bits(whole.evaluate(np.log(thetas[i]))) for i in range(4)}
         for low, high in pairwise(ends[1:]):
             expert.evaluate(np.log(thetas[order[0]]))
@@ -104,11 +104,11 @@ def test_new_points_inside_the_box_need_no_pass_over_old_ones() -> None:
     x, y = paper_shards(900, 1)[0]
     order = np.argsort(-np.abs(x - x.mean(axis=0)).max(axis=1))
     x, y = x[order], y[order]
-    expert = MomentsExpert(x[:700], y[:700], 0)
+    expert = MomentsEngine(x[:700], y[:700], 0)
     expert.evaluate(np.log(THETA))
     passes = expert.data.passes
     expert.append(x[700:], y[700:])
-    found, dense = expert.evaluate(np.log(THETA)), DenseExpert(x, y, SE, 0).evaluate(np.log(THETA))
+    found, dense = expert.evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
     assert expert.data.passes == passes
     assert found is not None
     assert abs(found.nll - dense.nll) <= found.error
@@ -119,11 +119,11 @@ def test_appending_outside_the_box_leaves_no_stale_posterior(monkeypatch: pytest
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(0, 6, (400, 1)), axis=0)
     y = np.sin(3 * x[:, 0])
-    expert = MomentsExpert(x[:100], y[:100], 0)
+    expert = MomentsEngine(x[:100], y[:100], 0)
     theta = np.array([0.4, 1.0, 0.1])
     assert expert.condition(theta) is not None
     expert.append(x[100:], y[100:])
-    ours, reference = expert.condition(theta), DenseExpert(x, y, SE, 0).condition(theta)
+    ours, reference = expert.condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(x), reference.mean_and_variance(x), strict=True):
         assert np.allclose(a, b, atol=1e-8)
@@ -132,7 +132,7 @@ def test_appending_outside_the_box_leaves_no_stale_posterior(monkeypatch: pytest
 def test_grids_follow_the_length_scales() -> None:
     """Neighbouring length-scales share a grid; shorter ones have a finer one, of which only what is new is read."""
     x, y = paper_shards(900, 1)[0]
-    expert = MomentsExpert(x, y, 0)
+    expert = MomentsEngine(x, y, 0)
     sizes = []
     for scales in ([1.9, 1.9], [1.88, 1.89], [0.5, 0.3], [1.9, 1.9]):
         moments = expert.prepare(Hyperparameters.from_theta([*scales, 1.0, 0.5]))
@@ -144,5 +144,5 @@ def test_grids_follow_the_length_scales() -> None:
     short = np.log([0.5, 0.3, 1.0, 0.5])
     found = expert.evaluate(short)
     assert found is not None
-    assert abs(found.nll - DenseExpert(x, y, SE, 0).evaluate(short).nll) <= found.error <= tolerance(900)
+    assert abs(found.nll - DenseEngine(x, y, SE, 0).evaluate(short).nll) <= found.error <= tolerance(900)
     assert expert.evaluate(np.log([1e-9, 1.0, 1.0, 0.5])) is None, "no grid of a sensible size"

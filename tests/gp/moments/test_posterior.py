@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.dense.engine import DenseExpert
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import Expert
-from fleetgp.gp.moments.engine import MomentsExpert
+from fleetgp.gp.moments.engine import MomentsEngine
 from tests.gp.moments.problems import SE, places
 
 
@@ -21,7 +21,7 @@ def test_posterior_inside_and_outside_the_box(seed: int, dimension: int, kind: s
     y = rng.standard_normal(n)
     theta = np.array([*rng.uniform(0.8, 2.0, dimension) * (1 + (dimension == 3)), 1.3, 10.0 ** rng.uniform(-1, 0)])
     queries = rng.uniform(-3, 5, (40, dimension))
-    ours, reference = MomentsExpert(x, y, 0).condition(theta), DenseExpert(x, y, SE, 0).condition(theta)
+    ours, reference = MomentsEngine(x, y, 0).condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(queries), reference.mean_and_variance(queries), strict=True):
         assert np.allclose(a, b, atol=1e-7)
@@ -40,4 +40,4 @@ def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None
     assert Expert(x, y, SE, 0).condition(theta).engine == "dense"
     assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
     for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
-        assert MomentsExpert(x, y, 0).condition(np.array(extreme)) is None
+        assert MomentsEngine(x, y, 0).condition(np.array(extreme)) is None

@@ -21,7 +21,7 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import read_observations
-from fleetgp.network.sound import LARGEST
+from fleetgp.network.peer_checks import LARGEST
 
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
 

@@ -17,7 +17,7 @@ from fleetgp.agent.membership.membership import Membership, View
 from fleetgp.agent.membership.neighbourhood import Neighbourhood
 from fleetgp.errors import NetworkError
 from fleetgp.gp.hyperparameters import sound_log_theta
-from fleetgp.network.zenoh.epoch import EpochOverError, Waiting, ZenohNetwork
+from fleetgp.network.zenoh.network import EpochOverError, Waiting, ZenohNetwork
 
 
 class Presence:

@@ -24,13 +24,13 @@ from fleetgp.linalg.threads import cores, share
 SMALLEST_SCALE = 1e-150
 
 
-class DenseExpert(Engine):
+class DenseEngine(Engine):
     """The exact GP of one agent's data; its answer is never None.
 
     The constant (N/2) log 2 pi is left out of the likelihood, as in the paper's (P1).
 
     >>> from fleetgp.gp.kernels import SquaredExponential
-    >>> expert = DenseExpert(np.array([[0.0]]), np.array([2.0]), SquaredExponential(), agent=0)
+    >>> expert = DenseEngine(np.array([[0.0]]), np.array([2.0]), SquaredExponential(), agent=0)
     >>> round(expert.evaluate(np.log([1.0, 1.0, 1.0])).nll, 6)  # C = 2: (4/2 + log 2)/2
     1.346574
     """
@@ -119,7 +119,7 @@ class DenseExpert(Engine):
         return f"sigma_eps / sigma_f = {h.noise / h.signal:.1e} is tiny: use a larger sigma_eps"
 
 
-def _stack(experts: Sequence[DenseExpert], log_thetas: Array) -> list[Evaluation | None]:
+def _stack(experts: Sequence[DenseEngine], log_thetas: Array) -> list[Evaluation | None]:
     try:
         return evaluate_stack(experts, log_thetas)
     except MemoryError:

@@ -21,7 +21,7 @@ HIGHER_ORDERS = 1.2
 
 
 def negligible(size: int) -> float:
-    """What dropping small products may do to the likelihood of so many points, in nats. (A posterior feels it squared.)
+    """The largest error of the NLL, in nats, that is allowed from dropping small products, for so many points.
 
     A tenth of the smallest tolerance of an expert; more for many points, whose likelihood is larger and rounded more.
     """

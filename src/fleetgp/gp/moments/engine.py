@@ -65,7 +65,7 @@ UNCERTAIN_MEAN = 1e-5
 POSTERIOR = 1e-4
 
 
-class MomentsExpert(Engine):
+class MomentsEngine(Engine):
     """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
 
     name = "moments"

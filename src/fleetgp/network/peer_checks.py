@@ -1,4 +1,8 @@
-"""Whether what a peer sent makes sense: checked where it comes in, so that nobody works with nonsense or relays it."""
+"""Whether what a peer sent makes sense: checked where it comes in, so that nobody works with nonsense or relays it.
+
+Values are checked here, by their kind of content. Frames are checked in `frames` and `zenoh/network`, the bytes of a
+frame in `wire`, records between agents in `agent/records`, `agent/agenda` and `agent/membership/presence`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def is_sound(kind: str, value: Array) -> bool:
     return kind != "statistics" or not np.isnan(value).any()
 
 
-def check_told(values: Sequence[Array], sound: Callable[[int, Array], bool], expected: str) -> None:
+def check_from_peers(values: Sequence[Array], sound: Callable[[int, Array], bool], expected: str) -> None:
     """A NonsenseError that names the first agent whose value is not as expected; values: of all agents, by id."""
     for agent, value in enumerate(values):
         if not sound(agent, value):

@@ -18,7 +18,7 @@ from fleetgp.network import Cargo, Network
 
 
 @dataclass(frozen=True)
-class Near:
+class CellLinks:
     """degrees: (C,) links of each cell.  receivers: (L,) the cell of each link.  sender_degrees: (L,) the links that
     the sending cell has.
     """
@@ -30,7 +30,7 @@ class Near:
     _order: IntArray
 
     @classmethod
-    def of(cls, network: Network, scope: Scope, alive: BoolArray) -> Near:
+    def of(cls, network: Network, scope: Scope, alive: BoolArray) -> CellLinks:
         """Of the cells (A, T) that are alive, in the next round."""
         incoming, graph = network.incoming, network.topology.at(network.round)
         hosted, ours = list(network.hosted), np.isin(graph.directed[:, 0], network.hosted)

@@ -10,7 +10,7 @@ from fleetgp.prediction import npae
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
 from fleetgp.prediction.posteriors import Posteriors
-from fleetgp.prediction.selection import Selection, select
+from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
 from fleetgp.prediction.task import Answer, Task
 
 
@@ -18,15 +18,15 @@ def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
     network, options, prior = task.network, task.options, task.prior
     posteriors, carrier = _crossing(task, conditioned)
     known = posteriors.at(task.queries)
-    nested = npae.Nested(known.mean, prior[:, None] - known.variance, prior, carrier)
+    nested = npae.NpaeInputs(known.mean, prior[:, None] - known.variance, prior, carrier)
     participants = task.everyone
     if task.method.solver == "direct":
         with network.phase("aggregate"):
             outcome = npae.central(nested, network)
     elif task.method.solver == "dale":
         with network.phase("select"):
-            chosen = nested.explained >= options.eta * prior[:, None]
-            participants = select(network, chosen, lambda t: nested.explained[:, t])
+            chosen = takes_part(nested.explained, prior, options.eta)
+            participants = agree_on_participants(network, chosen, lambda t: nested.explained[:, t])
         selection = Selection(network.topology, participants)
         outcome = npae.over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
     else:

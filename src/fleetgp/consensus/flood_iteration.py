@@ -13,7 +13,7 @@ from fleetgp.consensus.batch import BatchOutcome
 from fleetgp.consensus.iterate import drive
 from fleetgp.consensus.stopping import Settled, Verdict
 from fleetgp.network import Network
-from fleetgp.network.sound import check_told
+from fleetgp.network.peer_checks import check_from_peers
 
 
 class FloodRule(abc.ABC):
@@ -64,7 +64,7 @@ class Flooded:
         """One iteration. A verdict is about what was told in it: the state is already one update further."""
         own = items.rule.message(items.state)
         told = self.network.flood(own, items.rule.kind)
-        check_told(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
+        check_from_peers(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
         everyone = np.stack(told)
         with np.errstate(over="ignore", invalid="ignore"):
             state = items.rule.update(items.state, everyone)
@@ -73,7 +73,7 @@ class Flooded:
         items = replace(items, iterations=items.iterations + 1, state=state, settled=settled)
         return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
 
-    def over(self, items: FloodedItems, verdict: Verdict) -> bool:
+    def ends(self, items: FloodedItems, verdict: Verdict) -> bool:
         return not items.alive.any()
 
     def _judged(self, items: FloodedItems, verdict: Verdict) -> FloodedItems:

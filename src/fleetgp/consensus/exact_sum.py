@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.network import Network
-from fleetgp.network.sound import check_told
+from fleetgp.network.peer_checks import check_from_peers
 
 
 def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
@@ -21,7 +21,7 @@ def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
     8.0
     """
     told, shape = network.flood(x, kind), x.shape[1:]
-    check_told(
+    check_from_peers(
         told, lambda _, value: value.shape == shape and bool(np.isfinite(value).all()), f"{shape} finite numbers"
     )
     return np.asarray(np.sum(told, axis=0))
