@@ -16,8 +16,8 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.threads import cores, side_by_side
 
 #: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
-#: 49 agents with 600 points each need 141 MB; for grBCM, which adds the samples of all, 550 MB more.
-KEPT_BYTES = 1 << 30
+#: 49 agents with 600 points each need 141 MB, and 271 MB more for grBCM; 100 with 1,000 each 0.8 GB, and 1.6 GB more.
+KEPT_BYTES = 1 << 32
 #: Entries of k(X_i, x*) that are worked on at a time, 4 MB: solves of fewer columns are slower, and all at once need
 #: fresh memory. But no fewer queries than these.
 CHUNK, SHORTEST_CHUNK = 1 << 19, 128
