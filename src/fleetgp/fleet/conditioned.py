@@ -75,7 +75,8 @@ class ConditionedFleet:
     scaling and on the mean of the estimates, the samples of grBCM, the box of NPAE, the pool of full-gp. The ledger
     of an answer counts what was sent for it, so that of a later one is shorter.
     A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB), and as much for each of
-    the samples and of what joins them for grBCM. Up to 4 GB are kept; what does not fit is computed again when needed.
+    the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
+    computed again when needed.
     """
 
     def __init__(self, source: Source, engine: str = "auto") -> None:

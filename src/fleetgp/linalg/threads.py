@@ -1,4 +1,4 @@
-"""Who uses the cores: many small agents side by side, or BLAS inside one large agent; never both."""
+"""Who uses the machine: many small agents side by side, or BLAS inside one large agent; never both."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def cores() -> int:
     allowed: list[int] = [c.num_threads for group in _libraries() for c in group]
     machine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([machine, *allowed]))
+
+
+def memory() -> int:
+    """Bytes of memory that this machine has; 4 GB where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 32
 
 
 @cache

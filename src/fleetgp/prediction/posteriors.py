@@ -13,11 +13,12 @@ from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import Expert, condition
 from fleetgp.gp.kernels import Kernel
-from fleetgp.linalg.threads import cores, side_by_side
+from fleetgp.linalg.threads import cores, memory, side_by_side
 
 #: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
 #: 49 agents with 600 points each need 141 MB, and 271 MB more for grBCM; 100 with 1,000 each 0.8 GB, and 1.6 GB more.
-KEPT_BYTES = 1 << 32
+#: No more than a quarter of the machine's memory.
+KEPT_BYTES = min(1 << 32, memory() // 4)
 #: Entries of k(X_i, x*) that are worked on at a time, 4 MB: solves of fewer columns are slower, and all at once need
 #: fresh memory. But no fewer queries than these.
 CHUNK, SHORTEST_CHUNK = 1 << 19, 128
