@@ -20,8 +20,8 @@ from typing import Any
 NUMERICAL = ("gp", "linalg", "graph", "consensus", "training", "prediction", "fleet/test_hosting.py",
              "experiments/test_training.py", "data/test_synthetic.py", "storage")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
-TELLING = ("gp", "linalg", "consensus", "training/test_edges.py", "training/test_server.py", "fleet/test_hosting.py")
-SLOW = "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several"
+TELLING = ("gp/dense", "gp/moments", "gp/test_conformance.py", "gp/test_engines.py", "linalg", "fleet/test_hosting.py")
+SLOW = "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp"
 PROBE = """
 import json, os
 import numpy, scipy.linalg
