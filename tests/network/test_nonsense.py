@@ -25,12 +25,19 @@ from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
-from fleetgp.network.frames import _content
+from fleetgp.network import Network
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
+from fleetgp.network.peer_checks import content
+from fleetgp.network.tree_parts import absent_from_parts, absent_to_parts, from_parts, to_parts
 from fleetgp.network.wire import Frame, Part, decode, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
+
+
+def named(*numbers: int) -> Part:
+    return Part("participants", 1, np.array(numbers, dtype="<u2"))
+
 
 # ---- where it comes in --------------------------------------------------------------------------------------
 
@@ -61,10 +68,10 @@ def test_frames_with_nonsense_name_their_sender(kind: str, value: Any) -> None:
 
 def test_a_value_of_another_shape_names_its_sender() -> None:
     frame = Frame(3, 0, 1, (Part("statistics", 3, np.zeros(2)),))
-    assert _content(frame, "statistics", (2,)).tolist() == [0.0, 0.0]
+    assert content(frame.parts, "statistics", 3, (2,)).tolist() == [0.0, 0.0]
     for kind, shape in (("statistics", (3,)), ("statistics", ()), ("hyperparameters", (2,))):
         with pytest.raises(NonsenseError, match=rf"expected {kind} of shape .*, got (none|an array)") as caught:
-            _content(frame, kind, shape)
+            content(frame.parts, kind, 3, shape)
         assert caught.value.sender == 3
 
 
@@ -84,15 +91,56 @@ def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPa
     assert caught.value.sender == 1
 
 
-def test_a_sum_names_who_makes_it_impossible() -> None:
-    def sums(network: Any) -> Any:
-        x = np.array([[np.inf if network.hosted == (1,) else 1.0]])
-        try:
-            return total(network, x)
-        except NonsenseError as error:
-            return error.sender
+def sums(network: Any) -> int:
+    """Of x = 1 at every agent but 0; whom an error names, or -1."""
+    try:
+        total(network, np.array([[np.inf if network.hosted == (0,) else 1.0]]))
+    except NonsenseError as error:
+        return error.sender
+    except NetworkError:
+        return -1
+    return -2
 
-    assert Loopback(Graph.path(3), [[0], [1], [2]]).run(sums) == [1, 1, 1]
+
+def test_a_sum_names_who_makes_it_impossible() -> None:
+    """The agent itself knows it, before it has sent anything; the others wait for it in vain."""
+    assert Loopback(Graph.path(3), [[0], [1], [2]], timeout=0.2).run(sums) == [0, -1, -1]
+
+
+def test_everybody_checks_before_merging_so_the_sender_has_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Network, "_check_own", lambda *_: None)
+    assert Loopback(Graph.path(3), [[0], [1], [2]], timeout=0.2).run(sums) == [-1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((Part("predictions", 1, np.zeros((2, 1))),), "got no such list"),
+        ((Part("predictions", 1, np.zeros((1, 1))), named(1, 1, 1, 1)), "an array of shape"),
+        ((Part("predictions", 1, np.zeros((2, 1))), named(1, 1, 1)), "another number of them"),
+        ((Part("predictions", 1, np.zeros((2, 1))), named(1, 1, 1, 0)), "cannot be present"),
+        ((Part("predictions", 1, np.zeros((1, 1))), named(2, 0, 1, 1)), "twice"),
+        ((Part("predictions", 1, np.zeros((2, 1))), Part("participants", 1, np.ones(4))), "got no such list"),
+        ((named(1, 1, 1, 1),), "expected predictions"),
+    ],
+)
+def test_rows_of_a_reduction_are_checked_where_they_come_in(parts: tuple[Part, ...], said: str) -> None:
+    """Rows from agent 1, below which nobody else is, of two rows of a fleet of three."""
+    with pytest.raises(NonsenseError, match=said) as caught:
+        from_parts(parts, "predictions", 1, (2, 1), np.array([1]), 3)
+    assert caught.value.sender == 1
+
+
+def test_rows_and_who_is_present_survive_the_way() -> None:
+    rows, who = np.arange(6.0).reshape(3, 2), np.array([[1, 0, 0], [1, 0, 1]], dtype=bool)
+    back, present = from_parts(to_parts("predictions", 0, rows, who), "predictions", 0, (3, 2), np.arange(2), 2)
+    assert np.array_equal(back, np.where([[True], [False], [True]], rows, 0.0))
+    assert present is not None
+    assert np.array_equal(present, who)
+    absent = np.array([True, False, False, True] * 5)
+    assert np.array_equal(absent_from_parts(absent_to_parts(0, absent), 0, 20), absent)
+    with pytest.raises(NonsenseError, match="a bit for each of 9 rows"):
+        absent_from_parts(absent_to_parts(0, absent), 0, 9)
 
 
 # ---- agents among whom one talks nonsense -------------------------------------------------------------------

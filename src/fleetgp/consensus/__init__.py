@@ -3,13 +3,12 @@
 from fleetgp.consensus.average import average, average_items
 from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
 from fleetgp.consensus.dale import dale
-from fleetgp.consensus.exact_sum import total
-from fleetgp.consensus.extrema import maximum, minimum
 from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
 from fleetgp.consensus.interlude import Interlude, WithInterludes
 from fleetgp.consensus.iterate import NeighbourRule, Outcome, OverNeighbours, Running, drive, iterate
 from fleetgp.consensus.jor import jor
 from fleetgp.consensus.power import optimal_relaxation, power_method
+from fleetgp.consensus.reductions import maximum, minimum, total
 from fleetgp.consensus.scope import Scope, WholeFleet
 from fleetgp.consensus.stopping import UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
 

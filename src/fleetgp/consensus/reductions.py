@@ -1,57 +1,88 @@
-"""How a fleet comes by a sum or a maximum over its agents: by consensus, over a central node, or alone."""
+"""How a fleet comes by a sum or a maximum over its agents: along the tree, over a central node, or alone.
+
+Every agent ends with the same bits: agents can take the same decision from them, or share them as constants of a model.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import abc
+from functools import reduce
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import maximum, total
-from fleetgp.network import Network
+from fleetgp.network import MAXIMUM, SUM, Merge, Network
 
 
-class Reduction(Protocol):
+def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
+    """The sum of x over the fleet, (A, ...) -> (...), the same bits at every agent.
+
+    >>> from fleetgp.graph import Graph
+    >>> from fleetgp.network import InProcess
+    >>> total(InProcess(Graph.path(3)), np.array([1.0, 5.0, 2.0])).item()
+    8.0
+    """
+    return ByTree(network, kind).total(x)
+
+
+def maximum(network: Network, x: Array, *, kind: str = "statistics") -> Array:
+    """The elementwise maximum over the fleet, (A, ...) -> (...).
+
+    >>> from fleetgp.graph import Graph
+    >>> from fleetgp.network import InProcess
+    >>> maximum(InProcess(Graph.path(3)), np.array([1.0, 5.0, 2.0])).item()
+    5.0
+    """
+    return ByTree(network, kind).maximum(x)
+
+
+def minimum(network: Network, x: Array, *, kind: str = "statistics") -> Array:
+    """The elementwise minimum over the fleet, (A, ...) -> (...)."""
+    return -maximum(network, -x, kind=kind)
+
+
+class Reduction(abc.ABC):
     """(A, ...) -> (...), the same bits at every agent."""
 
-    def maximum(self, x: Array) -> Array: ...
-
-    def total(self, x: Array) -> Array: ...
-
-
-class ByConsensus:
-    """Max-consensus and flooding: for the decentralized methods."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-
-    def maximum(self, x: Array) -> Array:
-        return np.asarray(maximum(self.network, x)[0])
+    @abc.abstractmethod
+    def merged(self, x: Array, merge: Merge) -> Array:
+        """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation."""
 
     def total(self, x: Array) -> Array:
-        return total(self.network, x)
+        return self._elementwise(x, SUM)
+
+    def maximum(self, x: Array) -> Array:
+        return self._elementwise(x, MAXIMUM)
+
+    def _elementwise(self, x: Array, merge: Merge) -> Array:
+        return self.merged(x.reshape(len(x), -1), merge).reshape(x.shape[1:])
 
 
-class ByServer:
+class ByTree(Reduction):
+    """Up and down the spanning tree: for the decentralized methods."""
+
+    def __init__(self, network: Network, kind: str = "statistics") -> None:
+        self.network, self.kind = network, kind
+
+    def merged(self, x: Array, merge: Merge) -> Array:
+        found = self.network.reduce(x, self.kind, merge)
+        assert found is not None, "all agents are told"
+        return found
+
+
+class ByServer(Reduction):
     """A gather and its answer: for the centralized baselines."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def maximum(self, x: Array) -> Array:
+    def merged(self, x: Array, merge: Merge) -> Array:
         everyone = self.network.gather({"statistics": x})["statistics"]
-        return np.asarray(self.network.scatter(np.max(everyone, axis=0), "statistics")[0])
-
-    def total(self, x: Array) -> Array:
-        everyone = self.network.gather({"statistics": x})["statistics"]
-        return np.asarray(self.network.scatter(np.sum(everyone, axis=0), "statistics")[0])
+        return np.asarray(self.network.scatter(reduce(merge.function, everyone), "statistics")[0])
 
 
-class Alone:
+class Alone(Reduction):
     """All data are in one place already."""
 
-    def maximum(self, x: Array) -> Array:
-        return np.asarray(x.max(axis=0))
-
-    def total(self, x: Array) -> Array:
-        return np.asarray(x.sum(axis=0))
+    def merged(self, x: Array, merge: Merge) -> Array:
+        return np.asarray(reduce(merge.function, list(x)))

@@ -25,11 +25,12 @@ def sample(shard: Shard, agent: int, agents: int, seed: int) -> Shard:
 
 
 def communication_data(network: Network, shards: Sequence[Shard], seed: int, *, central: bool) -> list[Shard]:
-    """Every agent's sample, by agent id, at every agent: by flooding, or over the central node."""
+    """Every agent's sample, by agent id, at every agent: along the tree, or over the central node."""
     samples = [sample(s, i, network.agents, seed) for s, i in zip(shards, network.hosted, strict=True)]
     parts = {"inputs": [x for x, _ in samples], "observations": [y for _, y in samples]}
     if not central:
-        everyone = network.flood_parts(parts)
+        everyone = network.collect(parts)
+        assert everyone is not None, "all agents are told"
         width, inputs = shards[0][0].shape[1], everyone["inputs"]
         check_from_peers(
             inputs, lambda _, x: x.ndim == 2 and x.shape[1] == width and len(x) > 0, f"(n, {width}) inputs"

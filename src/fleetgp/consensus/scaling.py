@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
+from fleetgp.network import Merge
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,24 @@ class Scaling:
 
 
 def agree_on_scaling(reduction: Reduction, shards: Sequence[Shard]) -> Scaling:
-    """The fleet's mean and standard deviation, from two sums: of y, then of squared deviations."""
-    count, sum_ = reduction.total(np.stack([np.array([float(len(y)), y.sum()]) for _, y in shards]))
-    mean = float(sum_ / count)
-    squares = reduction.total(np.array([((y - mean) ** 2).sum() for _, y in shards]))
+    """The fleet's mean and standard deviation, in one reduction."""
+    own = [[float(len(y)), y.mean(), ((y - y.mean()) ** 2).sum()] for _, y in shards]
+    ((count, mean, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
-    return Scaling(mean, spread if spread > 0.0 else 1.0)
+    return Scaling(float(mean), spread if spread > 0.0 else 1.0)
+
+
+def _merged_deviations(one: Array, other: Array) -> Array:
+    """Rows (count, mean, sum of squared deviations from it) of two data sets as those of both (Chan et al., 1979).
+
+    >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
+    >>> _merged_deviations(*rows).tolist()
+    [[6.0, 2.5, 17.5]]
+    """
+    (n, mean, squares), (m, other_mean, other_squares) = np.moveaxis(one, -1, 0), np.moveaxis(other, -1, 0)
+    count, apart = n + m, other_mean - mean
+    share = m / np.where(count == 0.0, 1.0, count)
+    return np.stack([count, mean + apart * share, squares + other_squares + apart**2 * n * share], axis=-1)
+
+
+DEVIATIONS = Merge(_merged_deviations, 0.0, finite=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.reductions import ByConsensus, ByServer
+from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
@@ -161,7 +161,7 @@ class ConditionedFleet:
     def _conditioned(self, network: InProcess, method: PredictionMethod) -> Conditioned:
         """The agents at their common theta, and with the scaling of the observations that belongs to it."""
         source = self.source
-        reduction = ByConsensus(network) if method.decentralized else ByServer(network)
+        reduction = ByTree(network) if method.decentralized else ByServer(network)
         scaling = source.scaling
         if scaling is None:
             with network.phase("normalize"):

@@ -5,5 +5,22 @@ from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import FRAMING, KINDS, SERVER, Ledger, Traffic
 from fleetgp.network.loopback import Loopback
+from fleetgp.network.reduction import MAXIMUM, MINIMUM, SUM, Merge, Reduced
 
-__all__ = ["FRAMING", "KINDS", "SERVER", "Cargo", "InProcess", "Incoming", "Ledger", "Loopback", "Network", "Traffic"]
+__all__ = [
+    "FRAMING",
+    "KINDS",
+    "MAXIMUM",
+    "MINIMUM",
+    "SERVER",
+    "SUM",
+    "Cargo",
+    "InProcess",
+    "Incoming",
+    "Ledger",
+    "Loopback",
+    "Merge",
+    "Network",
+    "Reduced",
+    "Traffic",
+]

@@ -6,12 +6,15 @@ only non-local lines of any algorithm:
 - `exchange`: one round; every agent sends its value to its neighbours, (A, ...) -> (E, ...) on the
   incoming edges, sorted by receiver, then sender;
 - `neighbour_sum`, `neighbour_max`, `neighbour_min`: an exchange and a reduction over each agent's edges;
-- `flood`: everyone's value at every agent, after `diameter` rounds of relaying;
+- `reduce`, `reduce_present`: a sum, maximum or other merger over the fleet, exact and to the same bits at every agent,
+  once up and once down each edge of the spanning tree (`reduction`), in as many rounds as twice the graph's radius;
+- `collect`: everyone's value at every agent, or at one, along the same tree: the fewest bytes;
+- `flood`: everyone's value at every agent, over all edges, after `diameter` rounds of relaying: the fewest rounds;
 - `gather` and `scatter`: to and from a central node; for the centralized baselines only, and refused by
   every peer-to-peer network.
 
-A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger.
-It ends once, and stays ended: by `close`, by `cancel`, or with a round that failed.
+A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger. How it ends is in
+`lifetime`.
 """
 
 from __future__ import annotations
@@ -19,32 +22,29 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.errors import Cancelled, NetworkError
-from fleetgp.graph import Graph, Topology, require_connected
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import NetworkError
+from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
+from fleetgp.network.lifetime import Lifetime
 from fleetgp.network.pricing import price_exchange
+from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
 
 
-class Network(abc.ABC):
-    """Base of all networks: verbs and ledger once, transport in the subclass.
-
-    waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
-    """
+class Network(Lifetime):
+    """Base of all networks: verbs and ledger once, transport in the subclass."""
 
     def __init__(self, topology: Topology, hosted: Sequence[int]) -> None:
+        super().__init__()
         require_connected(topology.union)
         self.topology = topology
         self.hosted = tuple(sorted(hosted))
         self.round = 0
-        self.waiting_for: frozenset[int] = frozenset()
         self._phase = "setup"
-        self._over: BaseException | None = None
         receivers, senders = topology.union.directed.T
         agents = np.arange(topology.agents)
         server = np.full(topology.agents, SERVER)
@@ -149,6 +149,75 @@ class Network(abc.ABC):
         self.round += rounds
         return flooded
 
+    def reduce(
+        self,
+        x: Array,
+        kind: str,
+        merge: Merge = SUM,
+        *,
+        finish: Finish | None = None,
+        told: tuple[int, ...] | None = None,
+        to: int | None = None,
+    ) -> Array | None:
+        """The fleet's total of x by an associative operation on rows, (A, n, ..) -> (n, ..), the same bits everywhere.
+
+        finish(total, None): what the root makes of the total, rows of shape `told`, which goes down in its place.
+            It may use what all agents know.
+        to: the only agent that is told; None is returned where it is not hosted.
+        """
+        task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, told), to)
+        return self._reduced(task).value
+
+    def reduce_present(
+        self,
+        x: Array,
+        present: BoolArray,
+        kind: str,
+        merge: Merge = SUM,
+        *,
+        finish: Finish | None = None,
+        told: tuple[int, ...] | None = None,
+        to: int | None = None,
+    ) -> Reduced:
+        """The same where not every agent has something to say in every row, present (A, n).
+
+        Nothing is sent for a row from a part of the tree in which nobody is present. Who was travels along: finish gets
+        it as its second argument. Every agent learns in which rows nobody was.
+        """
+        rows = np.where(present.reshape(*present.shape, *[1] * (np.ndim(x) - 2)), self._as_hosted(x), merge.identity)
+        return self._reduced(Reducing(rows, check_kind(kind), merge, present, finish, _row(x, told), to))
+
+    def _reduced(self, task: Reducing) -> Reduced:
+        self._check_own(task)
+        tree = Tree.of(self.topology.union)
+        up, down = task.pieces(task.x.shape[2:]), task.pieces(task.told)
+        schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
+        with self._in_use():
+            found = self._reduce(task, tree, schedule)
+        self.ledger.count_rounds(self._phase, schedule.rounds)
+        self.round += schedule.rounds
+        return found
+
+    def collect(
+        self, parts: Mapping[str, Array | Sequence[Array]], *, to: int | None = None
+    ) -> dict[str, list[Array]] | None:
+        """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
+
+        Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
+        arrays (0,) stand for what was not heard. to: the only agent that is told; None where it is not hosted.
+        """
+        items = self._as_items(parts)
+        tree = Tree.of(self.topology.union)
+        hears = np.zeros(self.agents, dtype=np.int64)
+        hears[slice(None) if to is None else tree.way_to(to)] = 1
+        hears[tree.root] = 0
+        schedule = Schedule.of(self.topology, self.round, 1, hears)
+        with self._in_use():
+            found = self._collect(items, tree, schedule)
+        self.ledger.count_rounds(self._phase, schedule.rounds)
+        self.round += schedule.rounds
+        return found if to is None or to in self.hosted else None
+
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         """One round to a central node: everyone's values there, by kind and agent id."""
         raise NetworkError("gather needs a central node, and this network has none: use a dec- method")
@@ -156,44 +225,6 @@ class Network(abc.ABC):
     def scatter(self, x: Array, kind: str) -> Array:
         """The central node's answer, in the round of the gather: the same value to all, (...) -> (A, ...)."""
         raise NetworkError("scatter needs a central node, and this network has none: use a dec- method")
-
-    # ---- the end, from any thread ---------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
-        self._end(NetworkError("the network is closed: open another one"))
-
-    def cancel(self, why: Cancelled) -> None:
-        """End the work: a verb that waits, and every later one, raises what is given here."""
-        self._end(why)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _end(self, why: BaseException) -> None:
-        if self._over is None:
-            self._over = why
-            self._wake()
-
-    def _check_open(self) -> None:
-        if self._over is not None:
-            raise type(self._over)(*self._over.args)
-
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """A verb at work. If it fails, neighbours may be in another round: no later round could be trusted."""
-        self._check_open()
-        try:
-            yield
-        except BaseException as error:
-            why = f"an earlier round failed ({type(error).__name__}: {error})"
-            self._end(NetworkError(f"{why}: begin again with another network"))
-            raise
-        finally:
-            self.waiting_for = frozenset()
 
     # ---- transport, by subclass -----------------------------------------------------------------------
 
@@ -206,8 +237,17 @@ class Network(abc.ABC):
         """Relay for some rounds, and write the traffic into the ledger."""
 
     @abc.abstractmethod
-    def _wake(self) -> None:
-        """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
+    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+        """Reduce along the tree, and write the traffic into the ledger."""
+
+    @abc.abstractmethod
+    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
+        """Collect along the tree, and write the traffic into the ledger."""
+
+    def _check_own(self, task: Reducing) -> None:
+        """Nobody sends what its neighbours would refuse."""
+        for agent, rows in zip(self.hosted, task.x, strict=True):
+            task.merge.check(agent, rows)
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = {check_kind(kind): [np.asarray(v, dtype=float) for v in x] for kind, x in parts.items()}
@@ -226,3 +266,8 @@ class Network(abc.ABC):
                 f"got shape {array.shape}"
             )
         return array
+
+
+def _row(x: Array, told: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of a row that goes down."""
+    return tuple(np.shape(x)[2:]) if told is None else told

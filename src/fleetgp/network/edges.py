@@ -10,6 +10,9 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Graph
 
+#: Sender and receiver.
+Edge = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Incoming:
@@ -36,15 +39,15 @@ class Incoming:
         position[list(hosted)] = np.arange(len(hosted))
         mine = position[receivers] >= 0
         receivers, senders = receivers[mine], senders[mine]
-        slots = _edge_positions(union, receivers, senders)
-        all_hosted = _edge_positions(union, *union.directed.T)[position[union.directed[:, 0]] >= 0]
+        slots = edge_positions(union, receivers, senders)
+        all_hosted = edge_positions(union, *union.directed.T)[position[union.directed[:, 0]] >= 0]
         return cls(
             receivers=position[receivers],
             senders=senders,
             degrees=np.bincount(position[receivers], minlength=len(hosted)).astype(np.int64),
             sender_degrees=graph.degrees[senders],
             slots=np.searchsorted(all_hosted, slots),
-            outgoing=_edge_positions(union, senders, receivers),
+            outgoing=edge_positions(union, senders, receivers),
         )
 
     @cached_property
@@ -92,7 +95,7 @@ class Cargo:
         return self.rows[np.argsort(self.incoming.reverse[self.edges], kind="stable")]
 
 
-def _edge_positions(union: Graph, receivers: IntArray, senders: IntArray) -> IntArray:
+def edge_positions(union: Graph, receivers: IntArray, senders: IntArray) -> IntArray:
     """Positions of the edges receiver <- sender in the union's sorted list."""
     keys = union.directed[:, 0] * union.agents + union.directed[:, 1]
     return np.searchsorted(keys, receivers * union.agents + senders).astype(np.int64)

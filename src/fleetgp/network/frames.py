@@ -10,14 +10,14 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import NonsenseError
-from fleetgp.graph import Topology
+from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
-from fleetgp.network.edges import Cargo, Incoming
-from fleetgp.network.peer_checks import is_sound
+from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
+from fleetgp.network.peer_checks import content, is_sound
 from fleetgp.network.pricing import price_relays
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
+from fleetgp.network.tree_frames import CollectionWalk, ReductionWalk
 from fleetgp.network.wire import Frame, Part, phase_number
-
-Edge = tuple[int, int]
 
 
 class FrameNetwork(Network):
@@ -61,7 +61,7 @@ class FrameNetwork(Network):
         received = self._round(outgoing, list(expected), self.round)
         for edge_ends, wanted in expected.items():
             for kind, (place, shape) in wanted.items():
-                result[kind][place] = _content(received[edge_ends], kind, shape)
+                result[kind][place] = content(received[edge_ends].parts, kind, edge_ends[0], shape)
         return result
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
@@ -95,6 +95,28 @@ class FrameNetwork(Network):
                         own[origin] = tuple(parts_heard)
         return {kind: self._everyones(known[0], kind) for kind in items}
 
+    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+        walk = ReductionWalk(task, tree, Way.of(self.topology.union, tree, task.to), self.hosted)
+        walk.run(schedule, self._step)
+        return walk.reduced()
+
+    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
+        walk = CollectionWalk(items, tree, self.hosted, self._check_relayed)
+        walk.run(schedule, self._step)
+        fullest = max(walk.known.values(), key=len)  # of the hosted agents that were told, all have heard everything
+        return {kind: self._everyones(fullest, kind) for kind in items}
+
+    def _step(
+        self, outgoing: dict[Edge, tuple[Part, ...]], expected: list[Edge], step: int
+    ) -> dict[Edge, tuple[Part, ...]]:
+        """One step along the tree."""
+        received = self._round(outgoing, expected, self.round + step)
+        if outgoing:
+            senders, receivers = np.array(list(outgoing)).T
+            edges = edge_positions(self.topology.union, receivers, senders)
+            price_relays(self.ledger, self._phase, edges, outgoing.values())
+        return {edge: frame.parts for edge, frame in received.items()}
+
     def _check_relayed(self, part: Part, sender: int) -> None:
         """Everybody checks before relaying, so the sender of nonsense has made it, even if it names another origin."""
         if part.origin >= self.agents:
@@ -123,14 +145,3 @@ class FrameNetwork(Network):
 def _starts(cargo: Cargo) -> tuple[list[int], list[int]]:
     """Where each edge's rows begin among those that are sent, and among those that arrive; and where the last end."""
     return [0, *np.cumsum(cargo.sent).tolist()], [0, *np.cumsum(cargo.received).tolist()]
-
-
-def _content(frame: Frame, kind: str, shape: tuple[int, ...]) -> Array:
-    """What a frame holds of a kind, or one error that says what is wrong with it, and who sent it."""
-    arrived = next((part.value for part in frame.parts if part.kind == kind), None)
-    if arrived is None or arrived.shape != shape:
-        got = "none" if arrived is None else f"an array of shape {arrived.shape}"
-        raise NonsenseError(frame.sender, f"expected {kind} of shape {shape}, got {got}")
-    if not is_sound(kind, arrived):
-        raise NonsenseError(frame.sender, f"{kind} that are not finite, or out of range")
-    return arrived

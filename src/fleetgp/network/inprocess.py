@@ -8,11 +8,12 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.graph import Topology
+from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import check_kind
-from fleetgp.network.pricing import price_headers, price_values
+from fleetgp.network.pricing import price_headers, price_reduction, price_values
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
 
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
 MEMORABLE = 5_000_000
@@ -54,11 +55,7 @@ class InProcess(Network):
                 self.ledger.record(self._phase, kind, edges, carried[:, 2 * k], carried[:, 2 * k + 1], messages)
         for step in range(rounds):
             price_headers(self.ledger, self._phase, self.incoming_of(self.topology.at(self.round + step)).slots)
-        heard = set(speaking.tolist())
-        return {
-            kind: [value if agent in heard else np.zeros(0) for agent, value in enumerate(values)]
-            for kind, values in items.items()
-        }
+        return _spoken(items, set(speaking.tolist()))
 
     def _static_relays(self, sources: IntArray, amounts: IntArray, rounds: int) -> Relays:
         """For all rounds at once, from distances.
@@ -94,6 +91,36 @@ class InProcess(Network):
             known = known.copy()
             np.logical_or.at(known, incoming.receivers, relayed)
 
+    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+        """Level by level, all agents of a level at once; only the price of the messages is computed."""
+        totals, counts = task.x.copy(), None
+        for below, above in tree.turns:
+            totals[above] = task.merge.function(totals[above], totals[below])
+        absent = np.zeros(task.rows, dtype=bool)
+        if task.present is not None:
+            counts = _below(tree, task.present.astype(np.int64))
+            absent = counts[tree.root] == 0
+        price_reduction(self.ledger, self._phase, task, Way.of(self.topology.union, tree, task.to), counts)
+        return Reduced(task.finished(totals[tree.root], task.present), task.present, absent)
+
+    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
+        """Everything is here already; only the price of the messages is computed."""
+        prices = [price_values(values) for values in items.values()]
+        speaking = np.asarray(sum(scalars for scalars, _ in prices)) > 0
+        amounts = np.stack([np.ones(self.agents, dtype=np.int64), *(c for price in prices for c in price)], axis=1)
+        below = _below(tree, np.where(speaking[:, None], amounts, 0))
+        way = Way.of(self.topology.union, tree, None)
+        told = np.flatnonzero((schedule.downs >= 0).any(axis=0))
+        for edges, carried in (
+            (way.upward[way.agents], below[way.agents]),
+            (way.downward[told], (below[tree.root] - below)[told]),
+        ):
+            some = carried[:, 0] > 0
+            for k, kind in enumerate(items):
+                self.ledger.record(self._phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
+            price_headers(self.ledger, self._phase, edges)
+        return _spoken(items, set(np.flatnonzero(speaking).tolist()))
+
     def _wake(self) -> None:
         """Nobody ever waits here."""
 
@@ -115,3 +142,19 @@ class InProcess(Network):
         self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
         price_headers(self.ledger, self._phase, downlinks)
         return np.broadcast_to(array, (self.agents, *array.shape))
+
+
+def _below(tree: Tree, amounts: IntArray) -> IntArray:
+    """(M, ..) sums over each agent and all below it."""
+    sums = amounts.copy()
+    for below, above in tree.turns:
+        sums[above] += sums[below]
+    return sums
+
+
+def _spoken(items: dict[str, list[Array]], speaking: set[int]) -> dict[str, list[Array]]:
+    """What everyone said; empty arrays for those who said nothing."""
+    return {
+        kind: [value if agent in speaking else np.zeros(0) for agent, value in enumerate(values)]
+        for kind, values in items.items()
+    }

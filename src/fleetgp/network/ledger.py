@@ -16,8 +16,20 @@ from fleetgp.arrays import IntArray
 from fleetgp.errors import unknown_name
 
 #: The kinds of content a message part can have.
-#: "inputs" and "observations" are an agent's own data; "queries" are what somebody asks, "agenda" what is to be done.
-KINDS = ("hyperparameters", "predictions", "inputs", "observations", "statistics", "stopping", "queries", "agenda")
+#: "inputs" and "observations" are an agent's own data, "moments" sums over them, which of few points tell them all;
+#: "queries" are what somebody asks, "agenda" what is to be done, "participants" who has a say in which query.
+KINDS = (
+    "hyperparameters",
+    "predictions",
+    "inputs",
+    "observations",
+    "statistics",
+    "stopping",
+    "queries",
+    "agenda",
+    "moments",
+    "participants",
+)
 #: The frame headers: they carry no scalars, and every message has exactly one.
 FRAMING = "framing"
 #: The central node of the centralized baselines, as sender or receiver.
@@ -173,6 +185,7 @@ class Ledger:
         rows = {
             f"{phase}/{kind}": {f"{s}>{r}": c for s, r, *c in self._nonzero(table)}
             for (phase, kind), table in sorted(self._tables.items())
+            if table.any()
         }
         return {"rounds": dict(sorted(self._rounds.items())), "traffic": rows}
 

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from fleetgp.errors import Cancelled, InputError, NeighbourLostError
 from fleetgp.graph import Topology
-from fleetgp.network.frames import Edge, FrameNetwork
+from fleetgp.network.edges import Edge
+from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.ledger import Ledger
 from fleetgp.network.wire import Frame, decode, encode
 

@@ -7,18 +7,21 @@ frame in `wire`, records between agents in `agent/records`, `agent/agenda` and `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array
 from fleetgp.errors import NonsenseError
 from fleetgp.gp.hyperparameters import LOG_RANGE
+from fleetgp.network.wire import Part
 
 #: Larger coordinates and observations are refused everywhere.
 LARGEST = 1e100
 
 
-def is_sound(kind: str, value: Array) -> bool:
+def is_sound(kind: str, value: NDArray[Any]) -> bool:
     """Whether a value of some kind of content is finite and in range, as far as its kind tells.
 
     A prediction that diverges and a verdict about it may be infinite or NaN; a maximum over nothing is -inf.
@@ -28,11 +31,28 @@ def is_sound(kind: str, value: Array) -> bool:
     >>> is_sound("statistics", np.array([-np.inf])), is_sound("statistics", np.array([np.nan]))
     (True, False)
     """
+    if kind == "participants":
+        return value.dtype.kind == "u" and value.ndim == 1
+    if value.dtype != np.float64:
+        return False
     if kind == "hyperparameters":
         return bool((np.abs(value) <= LOG_RANGE).all())
     if kind in ("inputs", "observations", "queries", "agenda"):
         return bool((np.abs(value) <= LARGEST).all())
+    if kind == "moments":
+        return bool(np.isfinite(value).all())
     return kind != "statistics" or not np.isnan(value).any()
+
+
+def content(parts: Sequence[Part], kind: str, sender: int, shape: tuple[int, ...]) -> Array:
+    """What a message holds of a kind, or one error that says what is wrong with it, and who sent it."""
+    arrived = next((part.value for part in parts if part.kind == kind), None)
+    if arrived is None or arrived.shape != shape:
+        got = "none" if arrived is None else f"an array of shape {arrived.shape}"
+        raise NonsenseError(sender, f"expected {kind} of shape {shape}, got {got}")
+    if not is_sound(kind, arrived):
+        raise NonsenseError(sender, f"{kind} that are not finite, or out of range")
+    return arrived
 
 
 def check_from_peers(values: Sequence[Array], sound: Callable[[int, Array], bool], expected: str) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import FRAMING, Ledger
+from fleetgp.network.reduction import Reducing, Way
+from fleetgp.network.tree_parts import participants_type
 from fleetgp.network.wire import HEADER_BYTES, Part, part_bytes
 
 
@@ -45,6 +47,37 @@ def price_relays(ledger: Ledger, phase: str, edges: IntArray, messages: Iterable
         price_headers(ledger, phase, edge)
 
 
+def price_reduction(ledger: Ledger, phase: str, task: Reducing, way: Way, counts: IntArray | None) -> None:
+    """A reduction along the tree, all its messages at once. counts: (M, n) how many are present below each agent."""
+    small = part_bytes(1, 0), participants_type(len(way.upward)).itemsize
+
+    def price(edges: IntArray, pieces: Sequence[slice], row: tuple[int, ...], present: IntArray | None) -> None:
+        """Rows of a shape in pieces over edges; present: (E, n) how many agents each row is of, if not all."""
+        empty, size = part_bytes(len(row) + 1, 0), math.prod(row)
+        for piece in pieces:
+            rows = piece.stop - piece.start
+            if present is None:
+                ledger.record(phase, task.kind, edges, rows * size, empty + 8 * rows * size)
+            else:
+                used = np.flatnonzero(present[:, piece].any(axis=1))
+                here = present[used, piece]
+                scalars, named = np.count_nonzero(here, axis=1) * size, rows + here.sum(axis=1)
+                ledger.record(phase, task.kind, edges[used], scalars, empty + 8 * scalars)
+                ledger.record(phase, "participants", edges[used], named, small[0] + small[1] * named)
+            price_headers(ledger, phase, edges)
+
+    below = way.agents
+    price(way.upward[below], task.pieces(task.x.shape[2:]), task.x.shape[2:], None if counts is None else counts[below])
+    told = way.told
+    total = None if counts is None else np.repeat(counts[way.root][None], len(told), axis=0)
+    price(way.downward[told], task.pieces(task.told), task.told, total)
+    if counts is not None and len(way.others):
+        edges, words = way.downward[way.others], -(-task.rows // 8)
+        if not counts[way.root].all():
+            ledger.record(phase, "participants", edges, words, part_bytes(1, words, 1))
+        price_headers(ledger, phase, edges)
+
+
 def price_headers(ledger: Ledger, phase: str, edges: slice | IntArray) -> None:
     """The header that every message has: one over each edge."""
     ledger.record(phase, FRAMING, edges, 0, HEADER_BYTES)
@@ -53,4 +86,5 @@ def price_headers(ledger: Ledger, phase: str, edges: slice | IntArray) -> None:
 def price_values(values: Sequence[Array]) -> tuple[IntArray, IntArray]:
     """The scalars in each value, and its bytes as a part of a message."""
     scalars = np.array([value.size for value in values], dtype=np.int64)
-    return scalars, np.array([part_bytes(value.ndim, value.size) for value in values], dtype=np.int64)
+    sizes = [part_bytes(value.ndim, value.size, value.itemsize) for value in values]
+    return scalars, np.array(sizes, dtype=np.int64)

@@ -20,6 +20,7 @@ from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import Ledger
+from fleetgp.network.testing_tree import check_tree_against_definition, tree_transcript
 
 Run = Callable[[Callable[[Network], Any]], list[Any]]
 
@@ -90,6 +91,7 @@ def _transcript(network: Network) -> dict[str, Array]:
         heard = network.flood([np.arange(float(agent)) for agent in network.hosted], "statistics")
         words = np.concatenate([[len(v), v.sum()] for v in heard])
         seen["quiet flood"] = np.tile(words, (len(network.hosted), 1))
+    seen |= tree_transcript(network)
     seen["rounds"] = np.full((len(network.hosted), 1), float(network.round))
     return seen
 
@@ -118,3 +120,4 @@ def _check_against_definition(seen: dict[str, Array], topology: Topology) -> Non
     rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in range(topology.agents)]
     everyone = np.concatenate([row.ravel() for row in rows] + [row[:, 0] for row in rows])
     assert np.array_equal(seen["flood 1"], np.tile(everyone, (topology.agents, 1))), "flood"
+    check_tree_against_definition(seen, topology)

@@ -11,31 +11,36 @@ import math
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fleetgp.arrays import Array
 from fleetgp.errors import NetworkError
 from fleetgp.network.ledger import KINDS
 
 MAGIC = b"FGPF"
-VERSION = 1
+VERSION = 2
 #: A frame larger than this is refused on both sides.
 MAX_FRAME_BYTES = 256 * 2**20
 MAX_NDIM = 4
 
 #: magic, version, reserved, parts, run, epoch, phase, round, sender, receiver
 _HEADER = struct.Struct("<4sBBHQIIIII")
-#: kind, ndim, reserved, origin; then ndim sizes
+#: kind, ndim, type, origin; then ndim sizes
 _PART = struct.Struct("<BBHI")
 HEADER_BYTES = _HEADER.size
+#: The types of a part's numbers, by their codes: doubles, and the smaller integers of words about who takes part.
+TYPES = tuple(np.dtype(code) for code in ("<f8", "<u1", "<u2", "<u4"))
 
 
 @dataclass(frozen=True)
 class Part:
+    """value: doubles, or one of the small integer types of `TYPES`."""
+
     kind: str
     origin: int
-    value: Array
+    value: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,9 @@ def phase_number(phase: str) -> int:
     return zlib.crc32(phase.encode())
 
 
-def part_bytes(ndim: int, scalars: int) -> int:
+def part_bytes(ndim: int, scalars: int, itemsize: int = 8) -> int:
     """The size of one part on the wire."""
-    return _PART.size + 4 * ndim + 8 * scalars
+    return _PART.size + 4 * ndim + itemsize * scalars
 
 
 def encode(frame: Frame) -> bytes:
@@ -86,9 +91,11 @@ def encode(frame: Frame) -> bytes:
         )
     ]
     for part in frame.parts:
-        chunks.append(_PART.pack(KINDS.index(part.kind), part.value.ndim, 0, part.origin))
+        value = np.ascontiguousarray(part.value)
+        code = TYPES.index(value.dtype.newbyteorder("<"))
+        chunks.append(_PART.pack(KINDS.index(part.kind), part.value.ndim, code, part.origin))
         chunks.append(struct.pack(f"<{part.value.ndim}I", *part.value.shape))
-        chunks.append(np.ascontiguousarray(part.value, dtype="<f8").tobytes())
+        chunks.append(value.astype(TYPES[code], copy=False).tobytes())
     data = b"".join(chunks)
     if len(data) > MAX_FRAME_BYTES:
         raise NetworkError(f"expected a frame of at most {MAX_FRAME_BYTES} bytes, got {len(data)}: send it in pieces")
@@ -118,16 +125,19 @@ def decode(data: bytes) -> Frame:
 def _decode_part(data: bytes, offset: int) -> tuple[Part, int]:
     if offset + _PART.size > len(data):
         raise NetworkError("a frame ends inside a part header")
-    kind, ndim, _, origin = _PART.unpack_from(data, offset)
+    kind, ndim, code, origin = _PART.unpack_from(data, offset)
     offset += _PART.size
     if kind >= len(KINDS):
         raise NetworkError(f"a frame part has the unknown kind number {kind}")
+    if code >= len(TYPES):
+        raise NetworkError(f"a frame part has numbers of the unknown type {code}")
+    dtype = TYPES[code]
     if ndim > MAX_NDIM or offset + 4 * ndim > len(data):
         raise NetworkError(f"a frame part with {ndim} dimensions does not fit")
     shape = struct.unpack_from(f"<{ndim}I", data, offset)
     offset += 4 * ndim
     size = math.prod(shape)
-    if offset + 8 * size > len(data) or max(shape, default=0) > len(data):
+    if offset + dtype.itemsize * size > len(data) or max(shape, default=0) > len(data):
         raise NetworkError(f"a frame part of shape {shape} is longer than its frame")
-    value = np.frombuffer(data, dtype="<f8", count=size, offset=offset).reshape(shape).astype(float)
-    return Part(KINDS[kind], origin, value), offset + 8 * size
+    value = np.frombuffer(data, dtype=dtype, count=size, offset=offset).reshape(shape).astype(dtype.newbyteorder("="))
+    return Part(KINDS[kind], origin, value), offset + dtype.itemsize * size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetgp.consensus.pool import pool_at_server
-from fleetgp.consensus.reductions import ByConsensus, ByServer
+from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
 from fleetgp.gp.basis import Basis
@@ -47,7 +47,7 @@ def agree(
             samples = communication_data(network, shards, options.seed, central=not method.decentralized)
         return Agreed(samples=tuple(samples))
     if method.rule == "npae" and options.engine != "dense" and isinstance(kernel, SquaredExponential):
-        reduction = ByConsensus(network) if method.decentralized else ByServer(network)
+        reduction = ByTree(network) if method.decentralized else ByServer(network)
         with network.phase("box"):
             return Agreed(basis=common_basis([x for x, _ in shards], h, reduction))
     return Agreed()

@@ -44,7 +44,7 @@ def agree_on_participants(network: Network, chosen: BoolArray, correlation: Call
     if empty.size:
         own = correlation(empty)
         ids = np.asarray(network.hosted, dtype=float)[:, None]
-        winner = minimum(network, np.where(own == maximum(network, own), ids, float(agents)))[0]
+        winner = minimum(network, np.where(own == maximum(network, own), ids, float(agents)))
         participants[winner.astype(int), empty] = True
     return participants
 

@@ -76,7 +76,7 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         if self.rho is not None:
             return state  # the curvature, if anybody wants it, comes with the first verdict
         wishes = self._wishes(local)
-        agreed = maximum(self.network, np.concatenate(list(wishes.values()), axis=1))[0]
+        agreed = maximum(self.network, np.concatenate(list(wishes.values()), axis=1))
         return self.learn(state, dict(zip(wishes, np.split(agreed, len(wishes)), strict=True)))
 
     def rounds(self, tol: float) -> OverNeighbours[EdgeState]:

@@ -13,7 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.pool import pool_at_server
-from fleetgp.consensus.reductions import Alone, ByConsensus, ByServer, Reduction
+from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
@@ -95,7 +95,7 @@ def admm(setting: Setting, options: TrainingOptions, interlude: Interlude | None
 def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     if method.meet == "pool":
         return Alone()
-    return ByConsensus(network) if method.decentralized else ByServer(network)
+    return ByTree(network) if method.decentralized else ByServer(network)
 
 
 def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:

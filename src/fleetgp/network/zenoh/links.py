@@ -15,7 +15,7 @@ from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Topology
-from fleetgp.network.frames import Edge
+from fleetgp.network.edges import Edge
 from fleetgp.network.wire import decode
 from fleetgp.network.zenoh.door import Door
 from fleetgp.network.zenoh.mail import Arrivals, Arrived, Departures

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from typing import NamedTuple
 
-from fleetgp.network.frames import Edge
+from fleetgp.network.edges import Edge
 from fleetgp.network.wire import Frame
 
 #: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.

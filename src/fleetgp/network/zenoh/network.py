@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from fleetgp.errors import Cancelled, NeighbourLostError
 from fleetgp.graph import Topology
-from fleetgp.network.frames import Edge, FrameNetwork
+from fleetgp.network.edges import Edge
+from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.wire import Frame, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.mail import Arrived

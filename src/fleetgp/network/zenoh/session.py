@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError
-from fleetgp.network.frames import Edge
+from fleetgp.network.edges import Edge
 
 #: The common name of whoever may ask agents, and tell them to train or to stop.
 OPERATOR = "operator"

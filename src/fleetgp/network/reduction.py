@@ -1,0 +1,196 @@
+"""Reductions along the spanning tree: what is reduced, how, and in which round it crosses which edge.
+
+An agent waits for its children, merges their values with its own in the order of their ids, and passes the result to
+its parent; the root finishes it, and the result goes down. Each value crosses each edge of the tree once up and once
+down, in as many rounds as twice the radius of the graph. The root is an agent like any other: another one as soon as
+the graph is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.errors import NonsenseError
+from fleetgp.graph import Graph, Topology, Tree
+from fleetgp.network.edges import edge_positions
+
+#: Scalars of a value that go in one message; longer ones go in pieces that follow each other, but in no more than this
+#: many: networks keep their last messages, in case one is lost.
+PIECE, MOST_PIECES = 1 << 16, 8
+
+
+@dataclass(frozen=True)
+class Merge:
+    """An associative operation on rows: function(one, other) for arrays (.., n, ..) of the same shape, row by row.
+
+    identity: what a row holds that nobody has set; merged with any other it changes nothing.
+    finite: a value that is not is nonsense.
+    """
+
+    function: Callable[[Array, Array], Array]
+    identity: float
+    finite: bool = False
+
+    def check(self, sender: int, rows: Array) -> None:
+        """A NonsenseError that names the agent whose rows cannot be merged."""
+        if self.finite and not np.isfinite(rows).all():
+            raise NonsenseError(sender, "expected finite numbers, got others")
+
+
+SUM = Merge(np.add, 0.0, finite=True)
+MAXIMUM = Merge(np.maximum, -np.inf)
+MINIMUM = Merge(np.minimum, np.inf)
+
+#: finish(total (n, ..), who (M, n)) -> (n, ..): what the root makes of the total, and every agent gets.
+Finish = Callable[[Array, BoolArray | None], Array]
+
+
+@dataclass(frozen=True)
+class Reducing:
+    """A value that is about to be reduced.
+
+    x: (A, n, ..) the hosted agents' rows.  present: (A, n) who has something to say in which row; None: all in all.
+    finish, told: what the root makes of the total, and the shape of a row of it; without it the total itself goes down.
+    to: the agent that is told; None: all.
+    """
+
+    x: Array
+    kind: str
+    merge: Merge
+    present: BoolArray | None
+    finish: Finish | None
+    told: tuple[int, ...]
+    to: int | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.x.shape[1])
+
+    def finished(self, total: Array, who: BoolArray | None) -> Array:
+        """At the root: what goes down, (n, *told)."""
+        if self.finish is None:
+            return total
+        return np.asarray(self.finish(total, who), dtype=float).reshape(self.rows, *self.told)
+
+    def pieces(self, row: tuple[int, ...]) -> list[slice]:
+        """Rows of this shape, in the pieces in which they travel."""
+        size = prod(row)
+        scalars = max(PIECE, -(-self.rows * size // MOST_PIECES))
+        step = max(1, scalars // max(size, 1))
+        return [slice(start, min(start + step, self.rows)) for start in range(0, max(self.rows, 1), step)]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What the fleet has found.
+
+    value: (n, ..) the same at every agent that is told; None in a process that hosts none of them.
+    who: (M, n) who was present in which row, likewise; None too where all are in all.
+    absent: (n,) rows in which nobody was present: known to every agent. Their values hold no meaning.
+    """
+
+    value: Array | None
+    who: BoolArray | None
+    absent: BoolArray
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """In which step which piece crosses which edge.
+
+    ups: (P, M) when an agent sends a piece to its parent.  downs: (P', M) when it hears one from its parent; -1 for
+    never.  rounds: how many steps there are.
+    """
+
+    ups: IntArray
+    downs: IntArray
+    rounds: int
+
+    @classmethod
+    def of(cls, topology: Topology, round: int, up: int, hears: IntArray) -> Schedule:
+        """From a round on. up: how many pieces go up; hears: (M,) how many come down to each agent."""
+        tree = Tree.of(topology.union)
+        if topology.period == 1:
+            ups = tree.heights + np.arange(up)[:, None]
+            ups[:, tree.root] = -1
+            first = tree.height + up - 1 if topology.agents > 1 else 0
+            numbers = np.arange(hears.max(initial=0))[:, None]
+            downs = np.where(numbers < hears, first + tree.depths - 1 + numbers, -1)
+            downs[:, tree.root] = -1
+            return cls(ups, downs, max(first, int(downs.max(initial=-1)) + 1))
+        return _stored_and_forwarded(topology, tree, round, up, hears)
+
+
+def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, hears: IntArray) -> Schedule:
+    """On graphs that vary with time: a piece crosses an edge of the union's tree in the next round that has it."""
+    agents, pieces = topology.agents, int(hears.max(initial=0))
+    ups, downs = np.full((up, agents), -1, dtype=np.int64), np.full((pieces, agents), -1, dtype=np.int64)
+
+    def ready(piece: int, agent: int, step: int) -> bool:
+        return all(0 <= ups[piece, child] < step for child in tree.children[agent])
+
+    step = 0
+    while True:
+        linked = {tuple(edge) for edge in topology.at(round + step).directed.tolist()}
+        arrived = all(ready(piece, tree.root, step) for piece in range(up))
+        for agent in range(agents):
+            parent = int(tree.parents[agent])
+            if agent == tree.root or (parent, agent) not in linked:
+                continue
+            waiting = [piece for piece in range(up) if ups[piece, agent] < 0]
+            if waiting and ready(waiting[0], agent, step):
+                ups[waiting[0], agent] = step
+            missing = [piece for piece in range(int(hears[agent])) if downs[piece, agent] < 0]
+            if missing and (arrived if parent == tree.root else 0 <= downs[missing[0], parent] < step):
+                downs[missing[0], agent] = step
+        if arrived and all((downs[: hears[agent], agent] >= 0).all() for agent in range(agents) if agent != tree.root):
+            return Schedule(ups, downs, max(int(ups.max()), int(downs.max(initial=-1))) + 1)
+        step += 1
+
+
+def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
+    """(M,) how many pieces come down to each agent.
+
+    All to all who are told, and on the way to them. Where agents may be absent, the others hear in one in which rows
+    nobody was present.
+    """
+    hears = np.full(len(tree.parents), pieces if task.to is None else int(task.present is not None), dtype=np.int64)
+    if task.to is not None:
+        hears[tree.way_to(task.to)] = pieces
+    hears[tree.root] = 0
+    return hears
+
+
+@dataclass(frozen=True)
+class Way:
+    """Who sends what to whom in a reduction, and where that stands in the ledger.
+
+    upward, downward: (M,) the positions of the edges to an agent's parent, and from it.
+    agents: all but the root.  told: those to whom the result comes down, and on the way to them.  others: the rest.
+    """
+
+    root: int
+    upward: IntArray
+    downward: IntArray
+    agents: IntArray
+    told: IntArray
+    others: IntArray
+
+    @classmethod
+    def of(cls, union: Graph, tree: Tree, to: int | None) -> Way:
+        ids = np.arange(union.agents)
+        agents = ids[ids != tree.root]
+        told = agents if to is None else np.array(sorted(tree.way_to(to)), dtype=np.int64)
+        return cls(
+            tree.root,
+            edge_positions(union, tree.parents, ids),
+            edge_positions(union, ids, tree.parents),
+            agents,
+            told,
+            np.setdiff1d(agents, told),
+        )
