@@ -122,6 +122,19 @@ def most_correlated(task: Task, conditioned: Conditioned, where: IntArray) -> Bo
     return np.asarray(found == ids)
 
 
+def participants_along_tree(network: Network, chosen: BoolArray, explained: Array) -> BoolArray:
+    """Who takes part, (M, T), at every agent; the most correlated alone where nobody chose itself, (A, T) both."""
+    with network.phase("select"):
+        found = network.reduce_present(np.zeros((*chosen.shape, 0)), chosen, "predictions")
+    assert found.who is not None, "all agents are told"
+    participants, where = found.who.copy(), np.flatnonzero(found.absent)
+    if where.size:
+        ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None], (len(chosen), len(where)))
+        best = winners(network, np.stack([explained[:, where], ids], axis=-1))
+        participants[best.astype(int), where] = True
+    return participants
+
+
 def winners(network: Network, rows: Array) -> Array:
     """(n,) the numbers of the agents with the largest correlations, from rows (A, n, 2)."""
     with network.phase("select"):
