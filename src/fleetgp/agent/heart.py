@@ -64,6 +64,10 @@ class Heart:
         """Have something done by the heart's thread."""
         self._inbox.put(action)
 
+    def greet_all(self) -> None:
+        """Tell all neighbours what this agent works on."""
+        self._inbox.put(self._greet_linked, source="greet", most=1)
+
     def close(self) -> None:
         """End `run`."""
         self._closed = True
@@ -122,8 +126,7 @@ class Heart:
                 neighbour.since = now
                 self.links.renew(self._agent, j)
         self._settle()
-        for j in self._presence.neighbours.linked:
-            self._greet(j)
+        self._greet_linked()
 
     def _note_link(self, j: int, up: bool) -> None:
         if up == self._presence.neighbours[j].linked:
@@ -157,6 +160,10 @@ class Heart:
         for j in self._presence.neighbours.linked:
             if self._presence.gossip.news(j):
                 self._greet(j)
+
+    def _greet_linked(self) -> None:
+        for j in self._presence.neighbours.linked:
+            self._greet(j)
 
     def _greet(self, j: int) -> None:
         hello = self._presence.hello_to(j)
