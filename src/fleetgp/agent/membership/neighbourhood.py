@@ -129,13 +129,13 @@ class Neighbourhood:
 
     # ---- what neighbours said -------------------------------------------------------------------------------
 
-    def word(self, j: int, epoch: int, now: float) -> tuple[int, frozenset[int]] | None:
-        """In which round a neighbour waits, and for whom, if it has just said so and works in this epoch."""
+    def word(self, j: int, now: float) -> tuple[int, int, frozenset[int]] | None:
+        """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
         neighbour = self._neighbours[j]
         hello = neighbour.hello
-        if now - neighbour.heard >= 4 * HEARTBEAT or hello.epoch != epoch or not hello.waiting:
+        if now - neighbour.heard >= 4 * HEARTBEAT or not hello.waiting:
             return None
-        return hello.round, hello.waiting
+        return hello.epoch, hello.round, hello.waiting
 
     def begun(self, epoch: int) -> bool:
         """Whether a neighbour works in an epoch."""
