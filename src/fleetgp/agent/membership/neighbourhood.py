@@ -84,9 +84,10 @@ class Neighbourhood:
     def link(self, j: int, up: bool, now: float) -> None:
         """A link came up or went down. A neighbour that keeps falling is let in again only after a while."""
         neighbour = self._neighbours[j]
-        neighbour.linked, neighbour.greeted, neighbour.refused = up, False, ""
+        neighbour.linked, neighbour.greeted = up, False
         neighbour.since, neighbour.hello = now, Hello()
         if not up:
+            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was refused aloud
             neighbour.falls.append(now)
         falls = sum(now - fall < STEADY_SECONDS for fall in neighbour.falls)
         if up and falls >= STEADY_FALLS:
