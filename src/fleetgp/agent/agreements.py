@@ -31,8 +31,8 @@ def version_of(shard: Shard) -> int:
 def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:
     """A number that is another one where something else must be agreed on: the same at every member."""
     facts = [agenda.members, [item.data for item in agenda.items], agreement_key(method, options)]
-    if method.rule == "npae":  # its basis is made for this theta
-        facts.append([model.log_theta, model.scale])
+    if method.rule != "grbcm":  # samples are of the data alone; a basis is made for one theta
+        facts.append([model.log_theta, model.offset, model.scale])
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
 
 
