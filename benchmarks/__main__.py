@@ -178,7 +178,7 @@ def prediction() -> Table:
 
             def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
                 nonlocal out
-                out = f.predict(queries, name, **prediction_method(name).those_of(rounds=rounds))
+                out = f.predict(queries, name, **prediction_method(name).those_of(consensus="average", rounds=rounds))
 
             time = once(ask)
             cells += [seconds(time / len(queries)), max(out.rounds, int(out.solver_rounds.max())), out.status]

@@ -43,7 +43,7 @@ def test_the_same_question_has_the_same_answer_and_sends_no_more(
     """The first answer is that of a new fleet; a later one has the same bits, without the messages of the setup."""
     topology: Any = alternating_path(3) if graph == "alternating" else graph
     fleet = fresh(graph=topology, normalize=True)
-    options = prediction_method(method).those_of(rounds=60)
+    options = prediction_method(method).those_of(consensus="average", rounds=60)
     first = fleet.predict(POINTS, method, **options)
     conditionings.clear()
     second = fleet.predict(POINTS, method, **options)
@@ -117,7 +117,7 @@ def test_nobody_writes_to_the_data_of_a_fleet() -> None:
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_options_of_other_methods_are_refused(method: str) -> None:
     row = prediction_method(method)
-    given = {"rounds": 300, "tol": 1e-3, "eta": 0.1, "seed": 1}
+    given = {"consensus": "average", "rounds": 300, "tol": 1e-3, "eta": 0.1, "seed": 1}
     fleet = fresh(graph="complete")
     for name, value in given.items():
         if name not in row.options:
@@ -131,9 +131,9 @@ def test_options_of_other_methods_are_refused(method: str) -> None:
 def test_who_has_which_option() -> None:
     having = {
         name: {m for m in fg.PREDICTION_METHODS if name in prediction_method(m).options}
-        for name in ("engine", "rounds", "tol", "eta", "seed")
+        for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
     assert having["engine"] == set(fg.PREDICTION_METHODS)
-    assert having["rounds"] == having["tol"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    assert having["consensus"] == having["rounds"] == having["tol"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

@@ -165,7 +165,7 @@ def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.Mo
     """Every query stops by itself: blocks change an answer within the tolerance, and every query is sent for."""
     row = prediction_method(method)
     fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA)
-    options = row.those_of(rounds=40 if row.rule == "npae" else 400)
+    options = row.those_of(consensus="average", rounds=40 if row.rule == "npae" else 400)
     whole = fleet.condition().predict(queries(7), method, **options)
     monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
     parts = fleet.condition().predict(queries(7), method, agent=2, **options)

@@ -50,10 +50,11 @@ class DensePosterior:
         return np.asarray(basis.at(self.inputs).T @ self.weights(queries))
 
 
-def cross_covariance(own: DensePosterior, own_weights: Array, other_inputs: Array, other_weights: Array) -> Array:
-    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,); no noise term.
+def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,), from inputs X (N, D) and weights w
+    (N, T) of both; no noise term.
 
     For i = j it is `explained_variance`, since there C_ii holds the noise.
     """
-    covariance = own.kernel(own.inputs, other_inputs, own.hyperparameters)
-    return np.asarray(np.einsum("nt,nt->t", own_weights, covariance @ other_weights))
+    (inputs, weights), (other_inputs, other_weights) = one, other
+    return np.asarray(np.einsum("nt,nt->t", weights, kernel(inputs, other_inputs, h) @ other_weights))
