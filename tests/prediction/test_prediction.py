@@ -352,7 +352,7 @@ def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
 def test_words_about_stopping_are_less_than_a_quarter_of_the_averages(method: str, count: int) -> None:
     """With a single query of few agents, what tells the others that it is over has headers of its own."""
     for graph in (*every_graph(8).values(), fg.Graph.path(2)):
-        out = fleet(graph, agents=graph.agents).predict(queries(count), method)
+        out = fleet(graph, agents=graph.agents).predict(queries(count), method, consensus="average")
         sent = out.ledger.total(phase="average").bytes
         words = sum(out.ledger.total(phase="average", kind=kind).bytes for kind in ("stopping", "statistics"))
         assert out.status == "converged"

@@ -24,8 +24,8 @@ from fleetgp.consensus.stopping import Maximin, Status, Verdict
 from fleetgp.graph import Graph
 from fleetgp.network import Network
 
-#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters later than the last time, because it
-#: takes rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
+#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
+#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
 PATIENCE, SHARE = 3, 4
 
 
