@@ -29,7 +29,6 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.linalg.threads import blas_threads, cores
-from fleetgp.prediction import prediction_method
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])
@@ -173,17 +172,15 @@ def prediction() -> Table:
         cells = []
         for m in (10, 40):
             fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path", theta=THETA)
-            limit = 200 if "npae" in method else 20_000
             time, out = np.nan, None
 
-            def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
+            def ask(f=fleet, name=method):  # type: ignore[no-untyped-def]
                 nonlocal out
-                out = f.predict(queries, name, **prediction_method(name).those_of(consensus="average", rounds=rounds))
+                out = f.predict(queries, name)
 
             time = once(ask)
-            cells += [seconds(time / len(queries)), max(out.rounds, int(out.solver_rounds.max())), out.status]
+            cells += [seconds(time / len(queries)), out.rounds, out.status]
         table.add(method, *cells)
-    table.note("NPAE by JOR and DALE runs for at most 200 rounds here: on ten and on forty stripes it needs many more.")
     return table
 
 

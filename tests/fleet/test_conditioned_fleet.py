@@ -134,6 +134,11 @@ def test_who_has_which_option() -> None:
         for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
     assert having["engine"] == set(fg.PREDICTION_METHODS)
-    assert having["consensus"] == having["rounds"] == having["tol"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    assert (
+        having["consensus"]
+        == having["rounds"]
+        == having["tol"]
+        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    )
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

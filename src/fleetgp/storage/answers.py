@@ -26,7 +26,7 @@ class Answers:
     """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
 
     uninformed: (T,) where the answer is no better than the prior.
-    rounds, iterations: of averaging (or DALE), and of JOR before it, for the slowest point.
+    rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
     method: str
@@ -101,7 +101,7 @@ def _settings(
         content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 3,  # of what a block holds
+        "pieces": 4,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,
