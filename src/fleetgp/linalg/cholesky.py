@@ -36,7 +36,7 @@ class Cholesky:
         return self.half_solve_in_place(np.array(right, dtype=float, order="F"))
 
     def half_solve_in_place(self, right: Array) -> Array:
-        """L^-1 right, written over `right`, which is Fortran-ordered. Fresh memory costs half as much as the solve."""
+        """L^-1 right, written over `right`, which is Fortran-ordered: no copy of it is made."""
         lapack.half_solve_in_place(self.lower, right)
         return right
 
