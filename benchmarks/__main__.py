@@ -176,7 +176,7 @@ def prediction() -> Table:
             limit = 200 if "npae" in method else 20_000
             time, out = np.nan, None
 
-            def ask(f=fleet, name=method, rounds=limit) -> None:
+            def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
                 nonlocal out
                 out = f.predict(queries, name, **prediction_method(name).those_of(rounds=rounds))
 
