@@ -19,6 +19,7 @@ from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.storage.kept import Kept
 from fleetgp.storage.model import Model
+from fleetgp.version import __version__
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,6 @@ def _settings(
     model: Model, queries: Array, method: str, position: int, size: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that an answer depends on: pieces of another one are of no use."""
-    from fleetgp.version import __version__
-
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
     for inputs, observations in fleet.shards:
