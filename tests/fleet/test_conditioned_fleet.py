@@ -9,26 +9,12 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.prediction import prediction_method
 from tests.conftest import alternating_path, paper_shards
 
 THETA = (0.5, 0.4, 1.3, 0.2)
 POINTS = np.random.default_rng(3).uniform(0.1, 1.9, (5, 2))
-
-
-@pytest.fixture
-def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    sizes: list[int] = []
-    real = Expert.condition
-
-    def counted(self: Expert, theta: np.ndarray) -> object:
-        sizes.append(self.size)
-        return real(self, theta)
-
-    monkeypatch.setattr(Expert, "condition", counted)
-    return sizes
 
 
 def fresh(**options: Any) -> fg.Fleet:
@@ -134,6 +120,11 @@ def test_who_has_which_option() -> None:
         for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
     assert having["engine"] == set(fg.PREDICTION_METHODS)
-    assert having["consensus"] == having["rounds"] == having["tol"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    assert (
+        having["consensus"]
+        == having["rounds"]
+        == having["tol"]
+        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    )
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

@@ -22,20 +22,6 @@ THETA = np.array([0.5, 0.4, 1.3, 0.2])
 SE = KERNELS["se"]
 
 
-@pytest.fixture
-def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the data sets that were conditioned on, in turn."""
-    sizes: list[int] = []
-    real = Expert.condition
-
-    def counted(self: Expert, theta: np.ndarray) -> object:
-        sizes.append(self.size)
-        return real(self, theta)
-
-    monkeypatch.setattr(Expert, "condition", counted)
-    return sizes
-
-
 def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
     return Posteriors(data, range(len(data)), np.tile(THETA, (len(data), 1)), SE, "dense", room)
 

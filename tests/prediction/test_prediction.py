@@ -16,6 +16,7 @@ from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
@@ -344,6 +345,21 @@ def test_nearest_neighbours_cost_less_and_answers_reach_everyone() -> None:
     assert nearest.ledger.total(phase="average", kind="predictions", sender=4).scalars == 0
     assert nearest.ledger.total(phase="spread", sender=4).scalars == 0
     assert np.ptp(nearest.means, axis=0).max() < 1e-5
+
+
+@pytest.mark.parametrize("method", ["dec-rbcm", "dec-nn-rbcm"])
+@pytest.mark.parametrize("count", [1, 12])
+def test_words_about_stopping_are_less_than_a_quarter_of_the_averages(method: str, count: int) -> None:
+    """With a single query of few agents, what tells the others that it is over has headers of its own."""
+    for graph in (*every_graph(8).values(), fg.Graph.path(2)):
+        out = fleet(graph, agents=graph.agents).predict(queries(count), method, consensus="average")
+        sent = out.ledger.total(phase="average").bytes
+        words = sum(out.ledger.total(phase="average", kind=kind).bytes for kind in ("stopping", "statistics"))
+        assert out.status == "converged"
+        assert words <= 0.25 * sent
+        if count > 1 or method == "dec-rbcm":
+            summands = out.ledger.total(phase="average", kind="predictions")
+            assert sent - summands.bytes - HEADER_BYTES * summands.messages <= 0.25 * sent
 
 
 @pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")

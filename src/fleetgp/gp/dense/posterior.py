@@ -32,13 +32,16 @@ class DensePosterior:
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         cross = self._cross(queries)
-        half = self._factor.half_solve(cross)
-        explained = np.einsum("nt,nt->t", half, half)
-        return self._alpha @ cross, np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+        mean = self._alpha @ cross
+        return mean, np.maximum(self.hyperparameters.signal**2 - self._explained(cross), 0.0)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
-        half = self._factor.half_solve(self._cross(queries))
+        return self._explained(self._cross(queries))
+
+    def _explained(self, cross: Array) -> Array:
+        """k_i*' C_i^-1 k_i* from k_i*, which is overwritten."""
+        half = self._factor.half_solve_in_place(cross)
         return np.asarray(np.einsum("nt,nt->t", half, half))
 
     def weights(self, queries: Array) -> Array:
