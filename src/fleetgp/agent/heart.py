@@ -64,9 +64,9 @@ class Heart:
         """Have something done by the heart's thread."""
         self._inbox.put(action)
 
-    def greet_all(self) -> None:
-        """Tell all neighbours what this agent works on."""
-        self._inbox.put(self._greet_linked, source="greet", most=1)
+    def wake_others(self) -> None:
+        """Tell neighbours that have not begun it what this agent works on."""
+        self._inbox.put(self._greet_idle, source="greet", most=1)
 
     def close(self) -> None:
         """End `run`."""
@@ -126,7 +126,8 @@ class Heart:
                 neighbour.since = now
                 self.links.renew(self._agent, j)
         self._settle()
-        self._greet_linked()
+        for j in self._presence.neighbours.linked:
+            self._greet(j)
 
     def _note_link(self, j: int, up: bool) -> None:
         if up == self._presence.neighbours[j].linked:
@@ -161,9 +162,11 @@ class Heart:
             if self._presence.gossip.news(j):
                 self._greet(j)
 
-    def _greet_linked(self) -> None:
-        for j in self._presence.neighbours.linked:
-            self._greet(j)
+    def _greet_idle(self) -> None:
+        network, neighbours = self._presence.network, self._presence.neighbours
+        for j in neighbours.linked:
+            if network is not None and neighbours[j].hello.epoch != network.epoch:
+                self._greet(j)
 
     def _greet(self, j: int) -> None:
         hello = self._presence.hello_to(j)

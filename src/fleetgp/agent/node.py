@@ -87,7 +87,7 @@ class Node:
             )
             presence.networks.append(network)
         if waking:
-            self._heart.greet_all()
+            self._heart.wake_others()
         try:
             yield network
         finally:
