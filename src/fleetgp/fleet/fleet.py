@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, Literal
 
 import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
 from fleetgp.fleet.shards import check_shards, warn_of_shards
@@ -71,6 +73,7 @@ class Fleet:
         self.seed = seed
         self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
         self.fit: Fit | None = None
+        self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
@@ -172,7 +175,7 @@ class Fleet:
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(self._keep(progress.furthest))
             raise
-        self.fit = fit
+        self.fit, self._trained = fit, tuple(self.shards)
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
         progress.ended(fit)
@@ -255,9 +258,11 @@ class Fleet:
         elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
             model = self._check_theta(self.theta, "theta")  # as it was set
         else:
-            model = fit.thetas
+            model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
-        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed)
+        same = len(self.shards) == len(self._trained) and all(map(is_, self.shards, self._trained))
+        moments = fit.moments if fit is not None and same else None
+        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
 
     # ---- checks ---------------------------------------------------------------------------------------
 

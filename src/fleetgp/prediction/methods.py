@@ -12,7 +12,10 @@ Solver = Literal["direct", "jor", "jor-star", "dale"]
 
 @dataclass(frozen=True)
 class PredictionMethod:
-    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN)."""
+    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN).
+
+    full-gp is of all data at a central node; decentralized, of their moments at every agent.
+    """
 
     name: str
     rule: str
@@ -27,7 +30,7 @@ class PredictionMethod:
         >>> prediction_method("dec-nn-poe").options
         ('engine', 'rounds', 'tol', 'eta')
         """
-        agrees = ("rounds", "tol") if self.decentralized else ()
+        agrees = ("rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
         return ("engine", *agrees, *selects, *draws)
@@ -52,6 +55,7 @@ _ROWS = (
     PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),
     *(PredictionMethod(f"dec-nn-{rule}", rule, decentralized=True, nearest=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-nn-npae", "npae", decentralized=True, nearest=True, solver="dale"),
+    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
 )
 METHODS = {row.name: row for row in _ROWS}
 PREDICTION_METHODS: tuple[str, ...] = tuple(METHODS)

@@ -14,19 +14,19 @@ class TrainingMethod:
     """A trainer is where the agents meet, how they solve their local problem, and which data they hold.
 
     meet: "pool" (all data at one node), "minimize" (one minimization at a central node), "server" (ADMM with
-    a central node) or "edges" (ADMM over the graph).
+    a central node), "edges" (ADMM over the graph) or "moments" (the moments of all data at every agent).
     options: of the options that only some methods have, its own.
     """
 
     name: str
-    meet: Literal["pool", "minimize", "server", "edges"]
+    meet: Literal["pool", "minimize", "server", "edges", "moments"]
     step: Literal["none", "nested", "linearized"] = "none"
     options: tuple[str, ...] = ()
     augmented: bool = False
 
     @property
     def decentralized(self) -> bool:
-        return self.meet == "edges"
+        return self.meet in ("edges", "moments")
 
     @property
     def stepwise(self) -> bool:
@@ -45,6 +45,7 @@ _ROWS = (
     TrainingMethod("dec-c-gp", "edges", "nested", _NESTED),
     TrainingMethod("dec-apx-gp", "edges", "linearized", ("rho", "kappa")),
     TrainingMethod("dec-gapx-gp", "edges", "linearized", ("rho", "kappa"), augmented=True),
+    TrainingMethod("dec-full-gp", "moments"),
 )
 METHODS = {row.name: row for row in _ROWS}
 TRAINING_METHODS: tuple[str, ...] = tuple(METHODS)
