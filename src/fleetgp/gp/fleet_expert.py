@@ -9,13 +9,18 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.engine import Engine
-from fleetgp.gp.evaluation import LARGEST_LOG
-from fleetgp.gp.expert import Expert
+from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.expert import Expert, tolerance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import SumsEngine
 from fleetgp.gp.moments.fleet import FleetMoments
 
+#: The largest certified error of a likelihood, in nats, that is taken for exact where there is no other engine to ask:
+#: no data can tell likelihoods apart that are as close. For many points more, as for any expert.
+EXACT = 1e-4
+#: What will do on the way to an optimum, in nats and relative to the likelihood.
+ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
 #: What is left to those who cannot have all data in moments.
 INSTEAD = "train with dec-gapx-gp or dec-g-fact-gp and predict with dec-nn-grbcm"
 
@@ -42,8 +47,8 @@ def not_certified(why: str) -> NumericalError:
 class FleetExpert(Expert):
     """As an `Expert` of more points than the dense engine can have: what is not certified fails.
 
-    failures: how many theta were not certified.
-    beyond: (D,) of those for which the grid was too small, the largest that they needed; zeros for none.
+    failing: whether the last theta was not certified.
+    beyond: (D,) of all that were not, and for which the grid was too small, the largest that they needed; zeros for none.
     """
 
     def __init__(self, moments: FleetMoments) -> None:
@@ -51,7 +56,7 @@ class FleetExpert(Expert):
         self.moments = moments
         self.engine = SumsEngine(moments, 0)
         self.engines = (self.engine,)
-        self.failures = 0
+        self.failing = False
         self.beyond = np.zeros(len(moments.sizes), dtype=np.int64)
 
     @property
@@ -79,9 +84,21 @@ class FleetExpert(Expert):
         sizes = self.sizes(theta)
         return sizes is not None and self.moments.covers(sizes)
 
+    def accepts(self, found: Evaluation | NumericalError) -> bool:
+        """On the way less will do: a step that fails is worse for a minimizer than one that may be a little off."""
+        if isinstance(found, NumericalError):
+            return True
+        self.failing = not found.error <= max(ON_THE_WAY, SIX_DIGITS * abs(found.nll))
+        return not self.failing
+
+    def certain(self, log_theta: Array) -> bool:
+        """Whether the likelihood at theta is as good as exact: for where a training ends."""
+        found = self.engine.evaluate(log_theta)
+        return found is not None and found.error <= max(EXACT, tolerance(self.size))
+
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta."""
-        self.failures += 1
+        self.failing = True
         sizes = self.sizes(theta)
         told = f"at theta = {theta.tolist()} "
         if sizes is None:

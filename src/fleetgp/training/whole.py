@@ -142,7 +142,8 @@ class WholeTraining:
         wanted = finer_sizes(self.moments, touched, expert.beyond if failed else none)
         if wanted.any() and fits(np.maximum(wanted, self.moments.sizes).tolist()):
             return Wish(wanted, False, status)
-        return Wish(none, bool(at_wall.any()) or (failed and expert.failures > 0), status)
+        stuck = bool(at_wall.any()) or (failed and expert.failing) or not expert.certain(chosen.history[-1][0])
+        return Wish(none, stuck, status)
 
 
 def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | None:
