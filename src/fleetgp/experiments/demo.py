@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
 
 AGENTS = 10
-#: Methods whose messages grow with the agents' data or the rounds of a stiff system: shown on fewer points.
-SLOW = ("dec-npae", "dec-npae-star", "dec-nn-npae")
+#: Methods whose messages carry a long vector for each point: shown on fewer points.
+DEAR = ("dec-npae", "dec-npae-star", "dec-nn-npae")
 FEW = 20
-SLOW_ROUNDS = 3000
 #: Unseen points that the methods are judged by.
 TESTS = 400
 #: An agent takes part in a point if it explains this share of the variance there.
@@ -77,17 +75,9 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 
 
 def _predict(fleet: fg.Fleet, points: Array, method: str) -> fg.Prediction:
-    """Conditioned afresh, each method sends all that it needs. The slow methods get a few of the points and rounds.
-
-    Those rounds seldom suffice, and an answer that has not converged may be no better than the prior. The table marks
-    it with a star, so the warning is left out.
-    """
-    row, slow = prediction_method(method), method in SLOW
-    with warnings.catch_warnings():
-        if slow:
-            warnings.simplefilter("ignore", fg.FleetGPWarning)
-        options = row.those_of(eta=ETA, rounds=SLOW_ROUNDS if slow else None)
-        return fleet.condition().predict(points[:FEW] if slow else points, method, **options)
+    """Conditioned afresh, each method sends all that it needs."""
+    options = prediction_method(method).those_of(eta=ETA)
+    return fleet.condition().predict(points[:FEW] if method in DEAR else points, method, **options)
 
 
 def _facts(
@@ -127,7 +117,6 @@ def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
     full = outputs["full-gp"]
     for method, out in outputs.items():
         seen, some = truth[: len(out.mean)], len(out.mean)
-        star = "" if out.status == "converged" else "*"
         table.add_row(
             f"[bold]{method}[/bold]" if method.startswith("dec-") else method,
             f"{rmse(out.mean, seen):.4f}",
@@ -135,12 +124,12 @@ def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
             f"{coverage(out.mean, out.variance, seen):.0%}",
             "" if method == "full-gp" else f"{rmse(out.mean, full.mean[:some]):.4f}",
             f"{out.participants.sum(axis=0).mean():.1f}",
-            f"{out.rounds}{star}" if method.startswith("dec-") else "",
+            str(out.rounds) if method.startswith("dec-") else "",
             readable_bytes(out.ledger.bytes),
         )
     table.caption = (
         "off full: root mean square difference to the exact GP.\n"
-        "agents: took part in a point, on average. *: not converged within its rounds.\n"
+        "agents: took part in a point, on average. rounds: up and down the spanning tree.\n"
         f"dec-npae, dec-npae-star and dec-nn-npae: {FEW} of the points."
     )
     table.caption_justify = "left"

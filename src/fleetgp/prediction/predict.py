@@ -36,10 +36,12 @@ def answer(
     options: PredictionOptions,
     *,
     noisy: bool = False,
+    to: int | None = None,
     moments: FleetMoments | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
 
+    to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
     moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
 
     Everything that the method needs from other agents is sent over the network, however often it was sent before:
@@ -49,7 +51,7 @@ def answer(
     agreed = Agreed()
     if len(queries):
         agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
-    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy)
+    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
     return joined([found for _, found in blocks])
 
 
@@ -63,6 +65,7 @@ def answer_in_blocks(
     *,
     noisy: bool = False,
     done: Collection[int] = (),
+    to: int | None = None,
 ) -> Iterator[tuple[int, Prediction]]:
     """The answers block by block, each with its number; those in `done` are left out. No queries are one block.
 
@@ -71,7 +74,7 @@ def answer_in_blocks(
     size = block_size(method, network)
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
-            task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options)
+            task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
             yield number, _prediction(task, _answer(task, conditioned), conditioned, noisy)
 
 
@@ -133,7 +136,7 @@ def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool
         means=scaling.offset + scaling.scale * found.means,
         variances=scaling.scale**2 * found.variances + (conditioned.noise if noisy else 0.0),
         participants=found.participants,
-        query_rounds=_rounds(found.averaging, queries),
+        query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,
         solver_rounds=_rounds(found.solving, queries),
         residual=residual,
         status=worst([o.status for o in outcomes]),
