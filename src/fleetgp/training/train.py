@@ -15,7 +15,7 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.run import Report, Run, Runner
-from fleetgp.training.setting import Setting, admm, minimizer, prepare
+from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
 from fleetgp.training.starts import best_start
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
@@ -41,7 +41,7 @@ def train(
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
     setting = prepare(method, shards, network, kernel, options)
-    runner: Runner[Any] = admm(setting, options, interlude) if method.stepwise else minimizer(setting)
+    runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
     runs = [Run(setting, runner, number, report) for number in range(len(setting.starts))]
     best = 0
     with network.phase("training"):
