@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.training.floor import Floor
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
-FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 6.0, 3.0
+FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 4.0, 3.0
 #: A step that brings less than this share of what its model promised is poor, one that brings more than that is good.
 POOR, GOOD = 0.25, 0.75
 #: After a poor step the radius is this share of its length, at least and at most; the least where nothing is known.
@@ -50,7 +50,7 @@ class Search:
     x: (P,) the point to be evaluated next; of a converged search the minimum.
     best, value, gradient, hessian: the best point so far, and the sum there; infinite before the first evaluation.
     radius: how far a step may go in each coordinate.  predicted: how much smaller the model is at x.
-    newton: the length of the step to x if it is Newton's own, on a convex model; else 0.
+    newton: the length of the step to x if it is Newton's own, on a firm model; else 0.
     residual: an estimate of how far the minimum is from x, in log theta; infinite if there is none, NaN if there is no
         minimum within reach.
     """
@@ -142,48 +142,84 @@ class Newton:
         return self._ahead(here, search.newton)
 
     def _ahead(self, search: Search, before: float = 0.0) -> Search:
-        """The next point, from the best one. before: the length of Newton's own step to it; 0 if it was another."""
-        eigenvalues, vectors = np.linalg.eigh(search.hessian)
-        magnitudes = np.abs(eigenvalues)
-        judged = self.floor.best_move(search.best, _matrix(np.maximum(magnitudes, FLAT), vectors), search.gradient)
-        convex, left = not self._concave(search), _length(judged)
-        residual = left * (min(1.0, left / before) if before > 0.0 else 1.0) if convex else np.inf
-        if residual <= self.tol:
-            step, own = judged, True
-        else:
-            model = _matrix(np.maximum(magnitudes, 1e-12 * max(float(magnitudes.max()), FLAT)), vectors)
-            slopes = vectors.T @ search.gradient
-            least = np.where(eigenvalues < -FLAT, ESCAPE * magnitudes, 0.0)
-            step, own = self._step(search, model, vectors @ np.copysign(np.maximum(np.abs(slopes), least), slopes))
+        """The next point, from the best one. before: `newton` of the step that led there."""
+        model = Model.of(search, self.floor)
+        judged = model.move(np.maximum(model.magnitudes, FLAT), model.slopes)
+        left, newton = _length(judged), 0.0
+        residual = np.inf if model.concave else left
+        if model.firm and before > 0.0:
+            residual *= min(1.0, left / before)
+        step = judged if residual <= self.tol else model.step(search.radius)
+        if model.firm and _length(step) >= left:
+            newton = left
+        step = np.append(step, np.zeros(len(search.x) - len(step)))  # the floor holds what is not in the model
         return replace(
             search,
             x=self.floor.lifted(search.best + step),
             predicted=-float(search.gradient @ step + 0.5 * step @ search.hessian @ step),
-            newton=_length(step) if own and convex else 0.0,
+            newton=newton,
             residual=residual,
         )
 
-    def _concave(self, search: Search) -> bool:
-        """Whether the sum is concave in some direction that the floor leaves free."""
-        held = search.best[-1] <= self.floor.log and search.gradient[-1] > 0.0
-        free = search.hessian[:-1, :-1] if held else search.hessian
-        return bool((np.linalg.eigvalsh(free) < -FLAT).any())
 
-    def _step(self, search: Search, model: Array, gradient: Array) -> tuple[Array, bool]:
-        """To the minimum of a convex model, and whether that is within the radius: if not, the model is stiffened
-        until no coordinate goes farther.
+@dataclass(frozen=True)
+class Model:
+    """The quadratic model around a point x, in the coordinates in which it can be left: not in log sigma_eps if it
+    stands at the floor and the gradient pushes against it.
+
+    eigenvalues, vectors: of the Hessian.  slopes: the gradient along them.
+    """
+
+    x: Array
+    floor: Floor
+    eigenvalues: Array
+    vectors: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, search: Search, floor: Floor) -> Model:
+        held = len(search.x) > 1 and search.best[-1] <= floor.log and search.gradient[-1] > 0.0
+        free = slice(-1) if held else slice(None)
+        eigenvalues, vectors = np.linalg.eigh(search.hessian[free, free])
+        slopes = vectors.T @ search.gradient[free]
+        return cls(search.best[free], Floor() if held else floor, eigenvalues, vectors, slopes)
+
+    @property
+    def magnitudes(self) -> Array:
+        return np.abs(self.eigenvalues)
+
+    @property
+    def concave(self) -> bool:
+        """In some direction."""
+        return bool((self.eigenvalues < -FLAT).any())
+
+    @property
+    def firm(self) -> bool:
+        """Convex, and flat in no direction."""
+        return bool((self.eigenvalues >= FLAT).all())
+
+    def move(self, curvatures: Array, slopes: Array, stiffening: float = 0.0) -> Array:
+        """To the minimum of a model with other curvatures and slopes along the eigenvectors.
+
+        stiffening: how much larger its diagonal is, relatively.
         """
+        matrix = (self.vectors * curvatures) @ self.vectors.T
+        matrix += stiffening * np.diag(np.diagonal(matrix))
+        return self.floor.best_move(self.x, matrix, self.vectors @ slopes)
 
-        def step(stiffening: float) -> Array:
-            return self.floor.best_move(search.best, model + stiffening * np.diag(np.diagonal(model)), gradient)
-
-        if _length(free := step(0.0)) <= search.radius:
-            return free, True
+    def step(self, radius: float) -> Array:
+        """Down, and away from a saddle; the model is stiffened until no coordinate goes beyond the radius."""
+        curvatures = np.maximum(self.magnitudes, 1e-12 * max(float(self.magnitudes.max()), FLAT))
+        least = np.where(self.eigenvalues < -FLAT, ESCAPE * curvatures, 0.0)
+        slopes = np.copysign(np.maximum(np.abs(self.slopes), least), self.slopes)
+        if _length(free := self.move(curvatures, slopes)) <= radius:
+            return free
         low, high = -8.0, 8.0  # powers of ten
         for _ in range(50):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if _length(step(10.0**middle)) > search.radius else (low, middle)
-        return step(10.0**high), False
+            far = _length(self.move(curvatures, slopes, 10.0**middle)) > radius
+            low, high = (middle, high) if far else (low, middle)
+        return self.move(curvatures, slopes, 10.0**high)
 
 
 def _radius(search: Search, found: Sum, gain: float, rounding: float) -> float:
@@ -207,10 +243,6 @@ def _lowest(rise: float, slope: float, slope_there: float) -> float:
     root = square**2 - 3.0 * cubic * slope
     below = square + np.sqrt(root) if root >= 0.0 else 0.0
     return float(np.clip(-slope / below if below > 0.0 else 0.0, *SHRINK))
-
-
-def _matrix(eigenvalues: Array, vectors: Array) -> Array:
-    return np.asarray((vectors * eigenvalues) @ vectors.T)
 
 
 def _length(step: Array) -> float:
