@@ -13,6 +13,7 @@ from PIL import Image
 
 import fleetgp as fg
 from fleetgp.experiments import communication, communication_report, prediction, training
+from fleetgp.experiments.paper import TRAINERS
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
 
@@ -47,10 +48,10 @@ def test_training_small(tmp_path: Path) -> None:
     cells = training.cells(plan)
     reproduce_training(plan, tmp_path, workers=1)
     page = check_page(tmp_path, rows=len(cells), figures=4)
-    for method in fg.TRAINING_METHODS:
+    for method in TRAINERS:
         assert f">{method}<" in page
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
-    assert {row["method"] for row in rows} == set(fg.TRAINING_METHODS)
+    assert {row["method"] for row in rows} == set(TRAINERS)
     for row in rows:
         if row["block"] == "paper" and row["method"].startswith("dec-"):
             assert row["rounds"] == 100

@@ -109,7 +109,7 @@ def test_on_other_graphs(graph: object) -> None:
     np.testing.assert_allclose(np.log(fit.theta), np.log(trained(f, "fact-gp", tol=1e-6).theta), atol=3e-3)
 
 
-@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
+@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-g-fact-gp", "dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
 def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
     shards = smooth_shards()
     options = TrainingOptions(starts=np.log([START]), rounds=40)

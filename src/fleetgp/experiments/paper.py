@@ -84,6 +84,8 @@ _TABLE: dict[int, dict[str, dict[int, Trained]]] = {
         "dec-gapx-gp": _columns((2.5, 100.0), (36.4, 100.0)),
     },
 }
+#: The training methods that the paper has.
+TRAINERS = ("full-gp", *_TABLE[4])
 FULL_GP = {8_100: Trained(2114.2, None), 32_400: Trained(None, None, _NOT_RUN)}
 
 

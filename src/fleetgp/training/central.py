@@ -34,6 +34,12 @@ class CentralState:
     local: Local
 
 
+def unevaluated(x: Array) -> Local:
+    """At a start (A, P), before anything is known there."""
+    nothing = Values(np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool))
+    return Local(x, nothing, Curvature.constant(1.0, x))
+
+
 class Pooled:
     """The likelihoods where the data are at the central node already: nothing is sent."""
 
@@ -128,10 +134,7 @@ class CentralMinimizer:
         self.floor = floor
 
     def begin(self, x: Array) -> CentralState:
-        nothing = Values(
-            np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
-        )
-        return CentralState(Local(x, nothing, Curvature.constant(1.0, x)))
+        return CentralState(unevaluated(x))
 
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]

@@ -231,7 +231,7 @@ class LinearizedStep:
         pending = active.copy()
         for _ in range(MOST_TRIES):
             system = matrix + pull.weight[..., None] * np.eye(x.shape[1])
-            move = self._best_move(anchor.x, system, gradient)
+            move = self.floor.best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
             x = np.where(pending[:, None], self.floor.lifted(anchor.x + move), x)
             values = values.replaced(pending, self.objective(x, pending))
@@ -246,17 +246,3 @@ class LinearizedStep:
         stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
         measured_at = np.where(stiffened[:, None], np.inf, local.curvature.measured_at)
         return remeasured(self.objective, Local(x, values, replace(local.curvature, measured_at=measured_at)))
-
-    def _best_move(self, x: Array, system: Array, gradient: Array) -> Array:
-        """The minimizer over m of gradient'm + m'system m / 2 with x + m at or above the floor, (A, P).
-
-        If it is below without the floor, it is at the floor with it: the quadratic is convex and the bound is one.
-        """
-        move = np.asarray(-np.linalg.solve(system, gradient[..., None])[..., 0], dtype=float)
-        below = x[:, -1] + move[:, -1] < self.floor.log
-        if not below.any():
-            return move
-        held, right = system.copy(), -gradient
-        held[:, -1] = np.eye(x.shape[1])[-1]
-        right[:, -1] = self.floor.log - x[:, -1]
-        return np.asarray(np.where(below[:, None], np.linalg.solve(held, right[..., None])[..., 0], move))

@@ -34,7 +34,7 @@ State = TypeVar("State", bound=HasLocal)
 
 
 class Runner(Protocol[State]):
-    """What follows a start: `Admm`, or `CentralMinimizer`."""
+    """What follows a start: `Admm`, `TreeNewton` or `CentralMinimizer`."""
 
     def begin(self, x: Array) -> State: ...
 

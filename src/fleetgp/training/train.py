@@ -16,7 +16,7 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.run import Report, Run, Runner, follow
-from fleetgp.training.setting import Setting, admm, minimizer, prepare
+from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
 from fleetgp.training.whole import WholeTraining
 
 
@@ -41,7 +41,7 @@ def train(
         whole.run()
         return replace(_fit(whole.setting, whole.runs, whole.best), moments=whole.moments)
     setting = prepare(method, shards, network, kernel, options)
-    runner: Runner[Any] = admm(setting, options, interlude) if method.stepwise else minimizer(setting)
+    runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
     runs = [Run(setting, runner, number, report) for number in range(len(setting.starts))]
     return _fit(setting, runs, follow(setting, runs, options))
 
