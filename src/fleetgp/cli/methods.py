@@ -21,6 +21,10 @@ TRAINING_NOTES = {
     "c-gp": ("θ per round", "to compare with the paper"),
     "apx-gp": ("θ per round", "to compare; a server, no data sent"),
     "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
+    "dec-full-gp": (
+        "once, the moments of its data, summed",
+        "exact as full-gp: smooth fields, two inputs or so",
+    ),
     "dec-fact-gp": (
         "sums of l_i, gradient, Hessian per step",
         "no observation may leave an agent: exact, cheap",
@@ -39,6 +43,10 @@ RULE_NOTES = {
     "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
     "npae": ("1 vector", "the most accurate where it converges; dear"),
 }
+WHOLE_NOTES = (
+    "once, the moments of its data, summed",
+    "exact as full-gp, and no round: smooth fields, two inputs or so",
+)
 
 
 def _training_row(row: TrainingMethod) -> dict[str, str]:
@@ -47,9 +55,9 @@ def _training_row(row: TrainingMethod) -> dict[str, str]:
 
 
 def _prediction_row(row: PredictionMethod) -> dict[str, str]:
-    sends, use = RULE_NOTES[row.rule]
+    sends, use = WHOLE_NOTES if row.name == "dec-full-gp" else RULE_NOTES[row.rule]
     graph = _CONNECTED if row.decentralized else _SERVER
-    if row.decentralized and row.rule != "npae":
+    if row.decentralized and row.rule not in ("npae", "full-gp"):
         sends = sends.replace("numbers", "numbers per point, round and neighbour", 1)
         use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
     elif row.rule == "npae" and row.solver in ("jor", "jor-star"):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from operator import is_
 from typing import Any, Literal
 
 import numpy as np
 
-from fleetgp.arrays import Array, duplicate_rows
+from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
-from fleetgp.fleet.shards import check_shards, warn_of_shards
+from fleetgp.fleet.shards import check_shards, refuse_duplicates, same_shards, warn_of_shards
 from fleetgp.given import as_flag, as_numbers, check_whole
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
@@ -274,8 +273,7 @@ class Fleet:
         else:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
-        same = len(self.shards) == len(self._trained) and all(map(is_, self.shards, self._trained))
-        moments = fit.moments if fit is not None and same else None
+        moments = fit.moments if fit is not None and same_shards(self.shards, self._trained) else None
         return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
 
     # ---- checks ---------------------------------------------------------------------------------------
@@ -290,13 +288,7 @@ class Fleet:
     def _check_theta(self, theta: object, name: str) -> Array:
         values = as_numbers(theta, name)
         if values.shape == (self.dimension + 2,) and values[-1] == 0:
-            for agent, (inputs, _) in enumerate(self.shards):
-                pair = duplicate_rows(inputs)
-                if pair is not None:
-                    raise InputError(
-                        f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {name} has sigma_eps = 0, "
-                        "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
-                    )
+            refuse_duplicates(self.shards, f"{name} has sigma_eps = 0")
         return check_theta(values, self.dimension, name)
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.arrays import duplicate_rows
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
@@ -39,6 +40,22 @@ def check_shards(
     if names is not None and len(names) != dimension:
         raise InputError(f"expected a name for each of the {dimension} inputs, got {', '.join(names)}")
     return checked, names
+
+
+def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
+    """Whether these are the same arrays, which nobody may write to."""
+    return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
+
+
+def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
+    """One clear error for rows whose inputs are the same, where that makes a covariance singular."""
+    for agent, (inputs, _) in enumerate(shards):
+        pair = duplicate_rows(inputs)
+        if pair is not None:
+            raise InputError(
+                f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {why}, "
+                "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
+            )
 
 
 def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:

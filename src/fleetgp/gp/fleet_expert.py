@@ -48,7 +48,7 @@ class FleetExpert(Expert):
     """As an `Expert` of more points than the dense engine can have: what is not certified fails.
 
     failing: whether the last theta was not certified.
-    beyond: (D,) of all that were not, and for which the grid was too small, the largest that they needed; zeros for none.
+    beyond: (D,) of all that were not because the grid is too small, the largest that they needed; zeros for none.
     """
 
     def __init__(self, moments: FleetMoments) -> None:

@@ -50,12 +50,12 @@ _ROWS = (
     PredictionMethod("full-gp", "full-gp"),
     *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
     PredictionMethod("npae", "npae"),
+    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
     *(PredictionMethod(f"dec-{rule}", rule, decentralized=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-npae", "npae", decentralized=True, solver="jor"),
     PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),
     *(PredictionMethod(f"dec-nn-{rule}", rule, decentralized=True, nearest=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-nn-npae", "npae", decentralized=True, nearest=True, solver="dale"),
-    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
 )
 METHODS = {row.name: row for row in _ROWS}
 PREDICTION_METHODS: tuple[str, ...] = tuple(METHODS)

@@ -1,4 +1,4 @@
-"""The eleven training methods: one row each."""
+"""The twelve training methods: one row each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class TrainingMethod:
     """A trainer is where the agents meet, how they solve their local problem, and which data they hold.
 
     meet: "pool" (all data at one node), "minimize" (one minimization at a central node), "server" (ADMM with
-    a central node), "tree" (one minimization, by sums over the spanning tree), "edges" (ADMM over the graph) or "moments"
-    (each agent alone, with the moments of all data).
+    a central node), "tree" (one minimization, by sums over the spanning tree), "edges" (ADMM over the graph) or
+    "moments" (each agent alone, with the moments of all data).
     options: of the options that only some methods have, its own.
     """
 
@@ -43,12 +43,12 @@ _ROWS = (
     TrainingMethod("c-gp", "server", "nested", _NESTED),
     TrainingMethod("apx-gp", "server", "linearized", ("rho", "lipschitz")),
     TrainingMethod("gapx-gp", "server", "linearized", ("rho", "lipschitz"), augmented=True),
+    TrainingMethod("dec-full-gp", "moments"),
     TrainingMethod("dec-fact-gp", "tree"),
     TrainingMethod("dec-g-fact-gp", "tree", augmented=True),
     TrainingMethod("dec-c-gp", "edges", "nested", _NESTED),
     TrainingMethod("dec-apx-gp", "edges", "linearized", ("rho", "kappa")),
     TrainingMethod("dec-gapx-gp", "edges", "linearized", ("rho", "kappa"), augmented=True),
-    TrainingMethod("dec-full-gp", "moments"),
 )
 METHODS = {row.name: row for row in _ROWS}
 TRAINING_METHODS: tuple[str, ...] = tuple(METHODS)
