@@ -1,5 +1,5 @@
-"""python -m benchmarks [SECTION ..]: agents, likelihood, training, prediction, conditioned, growth, processes,
-agreement; or all.
+"""python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
+conditioned, growth, processes, agreement; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -22,6 +22,7 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.timing import Table, median, medians, once, seconds
+from benchmarks.tree import tree_prediction, tree_training
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.dense.likelihood import compiled
 from fleetgp.gp.expert import Expert, evaluate
@@ -29,7 +30,6 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.linalg.threads import blas_threads, cores
-from fleetgp.prediction import prediction_method
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])
@@ -173,17 +173,15 @@ def prediction() -> Table:
         cells = []
         for m in (10, 40):
             fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path", theta=THETA)
-            limit = 200 if "npae" in method else 20_000
             time, out = np.nan, None
 
-            def ask(f=fleet, name=method, rounds=limit):  # type: ignore[no-untyped-def]
+            def ask(f=fleet, name=method):  # type: ignore[no-untyped-def]
                 nonlocal out
-                out = f.predict(queries, name, **prediction_method(name).those_of(rounds=rounds))
+                out = f.predict(queries, name)
 
             time = once(ask)
-            cells += [seconds(time / len(queries)), max(out.rounds, int(out.solver_rounds.max())), out.status]
+            cells += [seconds(time / len(queries)), out.rounds, out.status]
         table.add(method, *cells)
-    table.note("NPAE by JOR and DALE runs for at most 200 rounds here: on ten and on forty stripes it needs many more.")
     return table
 
 
@@ -261,8 +259,10 @@ def agreement() -> Table:
 
 
 SECTIONS = {
-    f.__name__: f for f in (agents, likelihood, training, prediction, conditioned, growth, processes, agreement)
-}
+    f.__name__: f
+    for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
+              processes, agreement)
+}  # fmt: skip
 
 
 def main(names: list[str]) -> None:

@@ -55,7 +55,7 @@ def run(agents: int) -> dict[str, object]:
     start = time.perf_counter()
     fit = fleet.train("dec-apx-gp", theta0=(2.0, 2.0, 1.0, 0.3), rounds=ROUNDS, tol=0)
     trained = time.perf_counter()
-    out = fleet.predict(queries, "dec-nn-rbcm", theta=fit.theta, tol=1e-4)
+    out = fleet.predict(queries, "dec-nn-rbcm")
     ended = time.perf_counter()
     return {
         "agents": agents,

@@ -124,6 +124,20 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20240607)
 
 
+@pytest.fixture
+def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the data sets that were conditioned on, in turn."""
+    sizes: list[int] = []
+    real = expert.Expert.condition
+
+    def counted(self: expert.Expert, theta: np.ndarray) -> object:
+        sizes.append(self.size)
+        return real(self, theta)
+
+    monkeypatch.setattr(expert.Expert, "condition", counted)
+    return sizes
+
+
 def positive_definite(rng: np.random.Generator, *shape: int) -> Array:
     """Well-conditioned symmetric matrices, (..., n, n)."""
     a = rng.standard_normal((*shape, shape[-1]))

@@ -47,9 +47,11 @@ def test_a_disconnected_graph_is_refused() -> None:
         fg.InProcess(fg.Graph(4, [(0, 1), (2, 3)], connected=False))
 
 
-def test_average_near_zero_still_ends(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("name", ["path", "star", "complete"])
+def test_average_near_zero_still_ends(name: str, rng: np.random.Generator) -> None:
+    """Also where nothing but rounding is left long before the first verdict."""
     x = rng.standard_normal(AGENTS)
-    outcome = average(network("path"), x - x.mean())
+    outcome = average(network(name), x - x.mean())
     assert outcome.status == "converged"
     assert np.abs(outcome.state).max() < 1e-9
 

@@ -9,26 +9,12 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.prediction import prediction_method
 from tests.conftest import alternating_path, paper_shards
 
 THETA = (0.5, 0.4, 1.3, 0.2)
 POINTS = np.random.default_rng(3).uniform(0.1, 1.9, (5, 2))
-
-
-@pytest.fixture
-def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    sizes: list[int] = []
-    real = Expert.condition
-
-    def counted(self: Expert, theta: np.ndarray) -> object:
-        sizes.append(self.size)
-        return real(self, theta)
-
-    monkeypatch.setattr(Expert, "condition", counted)
-    return sizes
 
 
 def fresh(**options: Any) -> fg.Fleet:
@@ -43,7 +29,7 @@ def test_the_same_question_has_the_same_answer_and_sends_no_more(
     """The first answer is that of a new fleet; a later one has the same bits, without the messages of the setup."""
     topology: Any = alternating_path(3) if graph == "alternating" else graph
     fleet = fresh(graph=topology, normalize=True)
-    options = prediction_method(method).those_of(rounds=60)
+    options = prediction_method(method).those_of(consensus="average", rounds=60)
     first = fleet.predict(POINTS, method, **options)
     conditionings.clear()
     second = fleet.predict(POINTS, method, **options)
@@ -117,7 +103,7 @@ def test_nobody_writes_to_the_data_of_a_fleet() -> None:
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_options_of_other_methods_are_refused(method: str) -> None:
     row = prediction_method(method)
-    given = {"rounds": 300, "tol": 1e-3, "eta": 0.1, "seed": 1}
+    given = {"consensus": "average", "rounds": 300, "tol": 1e-3, "eta": 0.1, "seed": 1}
     fleet = fresh(graph="complete")
     for name, value in given.items():
         if name not in row.options:
@@ -131,9 +117,14 @@ def test_options_of_other_methods_are_refused(method: str) -> None:
 def test_who_has_which_option() -> None:
     having = {
         name: {m for m in fg.PREDICTION_METHODS if name in prediction_method(m).options}
-        for name in ("engine", "rounds", "tol", "eta", "seed")
+        for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
     assert having["engine"] == set(fg.PREDICTION_METHODS)
-    assert having["rounds"] == having["tol"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    assert (
+        having["consensus"]
+        == having["rounds"]
+        == having["tol"]
+        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-")}
+    )
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

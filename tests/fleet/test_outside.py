@@ -29,7 +29,7 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
     theta = (*THETA[:2], scale * THETA[2], scale * THETA[3])
     fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")))
     asked = {key: value for key, value in options.items() if key != "normalize"}
-    few = prediction_method(method).those_of(rounds=400)
+    few = prediction_method(method).those_of(consensus="average", rounds=400)
     with pytest.warns(
         FleetGPWarning,
         match=r"1 of 2 points are no better known than the prior.*first: number 2, at input 1 40, input 2 -7",
@@ -64,7 +64,7 @@ def test_an_answer_that_did_not_converge_is_not_blamed_on_the_points() -> None:
     fleet = fg.Fleet(paper_shards(200, 10), theta=THETA)
     points = np.random.default_rng(0).uniform(0, 2, (10, 2))
     with pytest.warns(FleetGPWarning, match=r"dec-npae ended by round limit: that may be why"):
-        out = fleet.predict(points, "dec-npae", rounds=2)
+        out = fleet.predict(points, "dec-npae", consensus="average", rounds=2)
     assert out.status == "round limit"
     assert out.uninformed.any()
 
@@ -85,7 +85,7 @@ def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
     def work(network: Network) -> fg.Prediction:
         mine = [shards[i] for i in network.hosted]
         thetas = np.tile(THETA, (len(mine), 1))
-        options = PredictionOptions(rounds=300)
+        options = PredictionOptions(consensus="average", rounds=300)
         conditioned = Conditioned(mine, KERNELS["se"], thetas)
         return answer(conditioned, network, prediction_method(method), queries, options, noisy=True)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import Expert, tolerance
+from fleetgp.gp.expert import Expert, condition, tolerance
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
 from tests.conftest import mostly_long, paper_shards
@@ -136,3 +138,22 @@ def test_npae_by_vectors_sends_no_input_and_less(method: str) -> None:
     assert "observations" not in by_vectors.kinds
     phase = "aggregate" if method == "npae" else "rows"
     assert by_vectors.total(phase=phase).scalars < 0.7 * by_weights.total(phase=phase).scalars
+
+
+@pytest.mark.parametrize(("engine", "largest"), [("dense", 300), ("moments", 0)])
+def test_threads_inside_blas_are_for_the_dense_engine(
+    engine: str, largest: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """One large agent gets all BLAS threads, which by moments would make it slower."""
+    told = []
+
+    def share(work: Callable[[int], None], items: Sequence[int], *, largest: int) -> None:
+        told.append(largest)
+        for item in items:
+            work(item)
+
+    monkeypatch.setattr("fleetgp.gp.expert.share", share)
+    one = Expert(rng.uniform(0, 2, (300, 2)), rng.standard_normal(300), SE, 0, engine)
+    (posterior,) = condition([one], THETA[None], lambda found: found)
+    assert told == [largest]
+    assert posterior.engine == engine

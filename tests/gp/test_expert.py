@@ -92,7 +92,9 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
         maps.append(weights)
     posteriors = [one.condition(THETA), two.condition(THETA)]
     sent = [p.weights(queries) for p in posteriors]
-    between = cross_covariance(posteriors[0], sent[0], two.inputs, sent[1])
+    between = cross_covariance(
+        posteriors[0].kernel, posteriors[0].hyperparameters, (one.inputs, sent[0]), (two.inputs, sent[1])
+    )
     assert np.allclose(between, np.diagonal(maps[0] @ joint @ maps[1].T), rtol=1e-9)
     for posterior, weights in zip(posteriors, maps, strict=True):
         own = posterior.explained_variance(queries)

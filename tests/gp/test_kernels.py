@@ -97,3 +97,12 @@ def test_close_points_have_their_distance_far_from_the_centre(rng: np.random.Gen
     near = x + 1e-5
     s = scaled_squared_distance(x, near)
     np.testing.assert_allclose(np.diagonal(s), ((near - x) ** 2).sum(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_matrix_between_two_sets_is_ready_for_lapack(name: str, rng: np.random.Generator) -> None:
+    """In Fortran's order, its entries those of the matrix of both sets."""
+    x, h = rng.standard_normal((9, 2)), Hyperparameters((0.5, 0.3), 1.5, 0.1)
+    across = KERNELS[name](x[:4], x[4:], h)
+    assert across.flags.f_contiguous
+    np.testing.assert_allclose(across, KERNELS[name](x, None, h)[:4, 4:], rtol=1e-12)

@@ -39,6 +39,10 @@ def named(*numbers: int) -> Part:
     return Part("participants", 1, np.array(numbers, dtype="<u2"))
 
 
+def bits(*values: int) -> Part:
+    return Part("participants", 1, np.packbits(np.array(values, dtype=bool)))
+
+
 # ---- where it comes in --------------------------------------------------------------------------------------
 
 
@@ -117,9 +121,13 @@ def test_everybody_checks_before_merging_so_the_sender_has_made_it(monkeypatch: 
     [
         ((Part("predictions", 1, np.zeros((2, 1))),), "got no such list"),
         ((Part("predictions", 1, np.zeros((1, 1))), named(1, 1, 1, 1)), "an array of shape"),
-        ((Part("predictions", 1, np.zeros((2, 1))), named(1, 1, 1)), "another number of them"),
+        ((Part("predictions", 1, np.zeros((2, 1))), named(1, 1, 1)), "others than it says"),
+        ((Part("predictions", 1, np.zeros((2, 1))), named(1)), "others than it says"),
+        ((Part("predictions", 1, np.zeros((2, 1))), bits(1, 1, 1, 0)), "others than it says"),
+        ((Part("predictions", 1, np.zeros((2, 1))), bits(*[1] * 9)), "others than it says"),
+        ((Part("predictions", 1, np.zeros((1, 1))), bits(1, 1, 1, 1)), "an array of shape"),
         ((Part("predictions", 1, np.zeros((2, 1))), named(1, 1, 1, 0)), "cannot be present"),
-        ((Part("predictions", 1, np.zeros((1, 1))), named(2, 0, 1, 1)), "twice"),
+        ((Part("predictions", 1, np.zeros((1, 1))), named(2, 0, 1, 1)), "others than it says"),
         ((Part("predictions", 1, np.zeros((2, 1))), Part("participants", 1, np.ones(4))), "got no such list"),
         ((named(1, 1, 1, 1),), "expected predictions"),
     ],
@@ -132,11 +140,16 @@ def test_rows_of_a_reduction_are_checked_where_they_come_in(parts: tuple[Part, .
 
 
 def test_rows_and_who_is_present_survive_the_way() -> None:
-    rows, who = np.arange(6.0).reshape(3, 2), np.array([[1, 0, 0], [1, 0, 1]], dtype=bool)
-    back, present = from_parts(to_parts("predictions", 0, rows, who), "predictions", 0, (3, 2), np.arange(2), 2)
-    assert np.array_equal(back, np.where([[True], [False], [True]], rows, 0.0))
-    assert present is not None
-    assert np.array_equal(present, who)
+    rows = np.arange(6.0).reshape(3, 2)
+    for agents, kind in ((2, "uint8"), (200, "uint16")):  # bits, or a list, whichever is shorter
+        who = np.zeros((agents, 3), dtype=bool)
+        who[:2] = [[1, 0, 0], [1, 0, 1]]
+        parts = to_parts("predictions", 0, rows, who, np.arange(agents))
+        assert [part.value.dtype.name for part in parts] == ["float64", kind]
+        back, present = from_parts(parts, "predictions", 0, (3, 2), np.arange(agents), agents)
+        assert np.array_equal(back, np.where([[True], [False], [True]], rows, 0.0))
+        assert present is not None
+        assert np.array_equal(present, who)
     absent = np.array([True, False, False, True] * 5)
     assert np.array_equal(absent_from_parts(absent_to_parts(0, absent), 0, 20), absent)
     with pytest.raises(NonsenseError, match="a bit for each of 9 rows"):

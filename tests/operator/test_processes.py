@@ -81,7 +81,7 @@ def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
             assert (told["method"], told["rounds"], told["status"]) == (method, fit.rounds, fit.status)
             np.testing.assert_allclose(fleet.thetas(fleet.names), fit.thetas, rtol=1e-9)
         for number, method in enumerate(PREDICTORS):
-            expected = simulated.predict(QUERIES, method, rounds=25, tol=1e-2)
+            expected = simulated.predict(QUERIES, method, consensus="average", rounds=25, tol=1e-2)
             agent = number % 10
             answer = fleet.request(f"a{agent}", "ask", 60.0, queries=QUERIES, method=method, seconds=60.0)
             np.testing.assert_allclose(answer["mean"], expected.means[agent], rtol=1e-9, atol=1e-12)
@@ -159,7 +159,7 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
             Graph(4, edges),
             theta=np.array(answer["theta"]) / np.array([1.0, 1.0, scaling.scale, scaling.scale]),
         )
-        expected = scaled.predict(QUERIES, "dec-npae", rounds=400, tol=1e-300)
+        expected = scaled.predict(QUERIES, "dec-npae", consensus="average", rounds=400, tol=1e-300)
         np.testing.assert_allclose(answer["mean"], scaling.offset + scaling.scale * expected.mean, rtol=1e-5)
 
 

@@ -22,20 +22,6 @@ THETA = np.array([0.5, 0.4, 1.3, 0.2])
 SE = KERNELS["se"]
 
 
-@pytest.fixture
-def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the data sets that were conditioned on, in turn."""
-    sizes: list[int] = []
-    real = Expert.condition
-
-    def counted(self: Expert, theta: np.ndarray) -> object:
-        sizes.append(self.size)
-        return real(self, theta)
-
-    monkeypatch.setattr(Expert, "condition", counted)
-    return sizes
-
-
 def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
     return Posteriors(data, range(len(data)), np.tile(THETA, (len(data), 1)), SE, "dense", room)
 
@@ -165,7 +151,7 @@ def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.Mo
     """Every query stops by itself: blocks change an answer within the tolerance, and every query is sent for."""
     row = prediction_method(method)
     fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA)
-    options = row.those_of(rounds=40 if row.rule == "npae" else 400)
+    options = row.those_of(consensus="average", rounds=40 if row.rule == "npae" else 400)
     whole = fleet.condition().predict(queries(7), method, **options)
     monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
     parts = fleet.condition().predict(queries(7), method, agent=2, **options)

@@ -35,13 +35,14 @@ def report_answers(
     model: Model, answers: Answers, facts: dict[str, Any], noisy: bool, told: str, as_json: bool
 ) -> None:
     if answers.status != "converged":
-        warn(f"{answers.method}: {answers.status}; the answer may be off: dec-nn-grbcm converges, or try more --rounds")
+        advice = "--consensus tree is exact, or try more --rounds"
+        warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
     if answers.jitter:
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
     part, points = float(answers.share.sum()), int(np.isfinite(answers.mean).sum())
     said = (
         f"{answers.method}: {points:,} points, {answers.status}"
-        + (f" after at most {answers.rounds:,} rounds" if answers.rounds else "")
+        + (f" after {answers.rounds:,} rounds" if answers.rounds else "")
         + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
         + f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average."
     )

@@ -15,6 +15,7 @@ from fleetgp.graph import GRAPHS
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
 from fleetgp.prediction import prediction_method
+from fleetgp.prediction.options import CONSENSUS as CONSENSUS_KINDS
 from fleetgp.prediction.options import refuse_foreign
 
 Choice = TypeVar("Choice", bound=str)
@@ -78,9 +79,16 @@ WITHIN = Annotated[
 ]
 UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
-ROUNDS = Annotated[int | None, typer.Option(help="With dec-: stop averaging after this many rounds. (default: 20000)")]
+CONSENSUS = Annotated[
+    str | None,
+    typer.Option(help="With dec-: tree (exact sums along the spanning tree) or average (the paper's). (default: tree)"),
+]
+ROUNDS = Annotated[
+    int | None, typer.Option(help="With --consensus average: stop after this many rounds. (default: 20000)")
+]
 TOL = Annotated[
-    float | None, typer.Option(help="With dec-: average until the agents differ by less, relatively. (default: 1e-6)")
+    float | None,
+    typer.Option(help="With --consensus average: until the agents differ by less, relatively. (default: 1e-6)"),
 ]
 ETA = Annotated[
     float | None,
@@ -162,6 +170,7 @@ class Asking:
     agent: ASKED = None
     noisy: NOISY = False
     eta: ETA = None
+    consensus: CONSENSUS = None
     rounds: ROUNDS = None
     tol: TOL = None
     engine: ENGINE = "auto"
@@ -169,7 +178,13 @@ class Asking:
     @property
     def chosen(self) -> dict[str, Any]:
         """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
-        given = {"eta": self.eta, "rounds": self.rounds, "tol": self.tol, "engine": self.engine}
+        given = {
+            "eta": self.eta,
+            "consensus": None if self.consensus is None else one_of("--consensus", self.consensus, CONSENSUS_KINDS),
+            "rounds": self.rounds,
+            "tol": self.tol,
+            "engine": self.engine,
+        }
         refuse_foreign(prediction_method(self.method), given, prefix="--")
         return {"noisy": self.noisy, **given}
 

@@ -2,6 +2,9 @@
 
 One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only
 the edges inside an item's scope carry it.
+
+All items are judged in the same windows, between which the agents rest (`spaced`). An agent outside an item does not
+hear its verdicts: there the fleet agrees after a verdict, along the tree, on whether anybody is still busy.
 """
 
 from __future__ import annotations
@@ -14,10 +17,16 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.iterate import drive
+from fleetgp.consensus.reductions import maximum
 from fleetgp.consensus.scope import Scope, WholeFleet
-from fleetgp.consensus.stopping import Status, Unwatched, Verdict, Watch, Window, watched
+from fleetgp.consensus.spaced import Spaced
+from fleetgp.consensus.stopping import Maximin, Status, Verdict
 from fleetgp.graph import Graph
 from fleetgp.network import Network
+
+#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
+#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
+PATIENCE, SHARE = 3, 4
 
 
 class BatchRule(abc.ABC):
@@ -80,7 +89,8 @@ class Items:
     """A batch between two rounds.
 
     found: what is known of each item.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
-    (C, ...) the state at the start of the window.  busy: (A, 1), see `Scope`.
+    (C, ...) the state at the start of the last window.  spaced: the windows; None with a tolerance of 0.
+    asked: the round after which the fleet last agreed on whether anybody is busy.  over: nobody is.
     """
 
     found: BatchOutcome
@@ -89,8 +99,8 @@ class Items:
     rule: BatchRule
     state: Array
     judged: Array
-    window: Window | Unwatched
-    busy: Array
+    spaced: Spaced | None
+    asked: int = 0
     over: bool = False
 
 
@@ -99,38 +109,39 @@ class Batch:
 
     def __init__(self, network: Network, scope: Scope, tol: float) -> None:
         self.network, self.scope, self.tol = network, scope, tol
-        # Without verdicts all end together anyway, and nothing has to be said about who is busy.
-        self._ending = scope if tol > 0.0 else WholeFleet(network, scope.active.shape[1])
         self._near: dict[Graph, CellLinks] = {}  # of the cells that are alive
 
     def start(self, rule: BatchRule, state: Array) -> Items:
         alive = self.scope.active[list(self.network.hosted)]
         cells = state[alive]
-        window = watched(self.scope.window, self.tol).open(Watch(_flat(cells)))
+        stopping = Maximin(self.scope.window, self.tol)
+        spaced = Spaced.of(stopping, rule.kind, _flat(cells)) if self.tol > 0.0 else None
         found = BatchOutcome.before(state, alive, self.tol)
-        return Items(found, 0, alive, rule.narrow(alive.ravel()), cells, cells, window, _busy(alive))
+        return Items(found, 0, alive, rule.narrow(alive.ravel()), cells, cells, spaced)
 
     def step(self, items: Items) -> tuple[Items, Verdict | None]:
         """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
-        rule, incoming, graph = items.rule, self.network.incoming, self.network.topology.at(self.network.round)
+        if items.spaced is not None and items.spaced.due:
+            items = replace(items, spaced=items.spaced.opened(_flat(items.state)), judged=items.state)
+        rule, spaced, graph = items.rule, items.spaced, self.network.topology.at(self.network.round)
         if graph not in self._near:
             self._near[graph] = CellLinks.of(self.network, self.scope, items.alive)
         near = self._near[graph]
-        parts = {rule.kind: items.state, **items.window.parts}
-        busy_parts = self._ending.busy_parts(items.busy)
-        received = self.network.exchange_parts({**parts, **busy_parts}, dict.fromkeys(parts, near.cargo))
+        parts = {rule.kind: items.state, **({} if spaced is None else spaced.parts)}
+        received = self.network.exchange_parts(parts, dict.fromkeys(parts, near.cargo))
         with np.errstate(over="ignore", invalid="ignore"):
             state = rule.update(items.state, received[rule.kind], near)
-        busy = self._ending.busy_heard(items.busy, received, incoming)
-        window = items.window.heard(received, near)
-        items = replace(items, rounds=items.rounds + 1, state=state, window=window, busy=busy)
-        verdict = window.verdict
-        return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
+        items = replace(items, rounds=items.rounds + 1, state=state)
+        if spaced is None:
+            return items, None
+        spaced = spaced.heard(received, near)
+        items, verdict = replace(items, spaced=spaced), spaced.verdict
+        return (items, None) if verdict is None else (self._judged(items, spaced, verdict), verdict)
 
     def ends(self, items: Items, verdict: Verdict) -> bool:
         return items.over
 
-    def _judged(self, items: Items, verdict: Verdict) -> Items:
+    def _judged(self, items: Items, spaced: Spaced, verdict: Verdict) -> Items:
         """Write the verdicts; go on with the items that neither converged nor diverged."""
         converged = verdict.converged.reshape(-1, *[1] * (items.state.ndim - 1))
         stands = np.where(converged, items.judged, items.state)
@@ -140,10 +151,17 @@ class Batch:
         alive[items.alive] = keep
         if not keep.all():
             self._near.clear()
-        state, busy = items.state[keep], _busy(alive)
-        window = items.window.reopened(Watch(_flat(state)), keep)
-        over = self._ending.ends(items.busy, busy)
-        return Items(found, items.rounds, alive, items.rule.narrow(keep), state, state, window, busy, over)
+        state, rule = items.state[keep], items.rule.narrow(keep)
+        over, asked = self._nobody_busy(items, alive)
+        return Items(found, items.rounds, alive, rule, state, state, spaced.rested(verdict, keep), asked, over)
+
+    def _nobody_busy(self, items: Items, alive: BoolArray) -> tuple[bool, int]:
+        """After a verdict: whether all items have ended, as far as the fleet knows, and when it last asked."""
+        if self.scope.all_hear:
+            return not alive.any(), items.asked
+        if items.rounds - items.asked < max(PATIENCE * self.network.diameter, items.asked // SHARE):
+            return False, items.asked
+        return not maximum(self.network, alive.any(axis=1).astype(float)).item(), items.rounds
 
 
 def iterate_batch(
@@ -154,11 +172,6 @@ def iterate_batch(
     batch = Batch(network, WholeFleet(network, state.shape[1]) if scope is None else scope, tol)
     items, _, _ = drive(batch, batch.start(rule, state), rounds if state.shape[1] else 0)
     return items.found.after(items.rounds, items.state, items.alive)
-
-
-def _busy(alive: BoolArray) -> Array:
-    """(A, 1): 1 for the hosted agents that have cells alive, 0 for the others."""
-    return alive.any(axis=1, keepdims=True).astype(float)
 
 
 def _flat(state: Array) -> Array:

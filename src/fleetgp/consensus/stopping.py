@@ -2,7 +2,8 @@
 
 - `Maximin` (Yadav & Salapaka): max- and min-consensus of the watched values ride along with the messages in
   windows of diam(G) rounds. At the end of a window every agent holds the fleet's extremes at its start, so
-  all agents judge alike and stop together. One agent that sees no change proves nothing.
+  all agents judge alike and stop together. One agent that sees no change proves nothing. Trainers have one window
+  after the other, because penalties learn from them; averages rest in between (`spaced`).
 - `Settled`: for methods that flood, where every agent sees everyone's value anyway.
 - `Unwatched`: never a verdict; for a fixed number of rounds.
 
@@ -173,11 +174,6 @@ class Unwatched:
 
 
 UNWATCHED = Unwatched()
-
-
-def watched(length: int, tol: float) -> Maximin | Unwatched:
-    """Maximin stopping, relative, or none with tol = 0."""
-    return Maximin(length, tol) if tol > 0.0 else UNWATCHED
 
 
 @dataclass(frozen=True)

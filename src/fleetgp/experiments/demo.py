@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
 
 AGENTS = 10
-#: Methods whose messages grow with the agents' data or the rounds of a stiff system: shown on fewer points.
-SLOW = ("dec-npae", "dec-npae-star", "dec-nn-npae")
+#: Methods whose messages carry a long vector for each point: shown on fewer points.
+DEAR = ("dec-npae", "dec-npae-star", "dec-nn-npae")
 FEW = 20
-SLOW_ROUNDS = 3000
 #: Unseen points that the methods are judged by.
 TESTS = 400
 #: An agent takes part in a point if it explains this share of the variance there.
@@ -77,17 +75,9 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 
 
 def _predict(fleet: fg.Fleet, points: Array, method: str) -> fg.Prediction:
-    """Conditioned afresh, each method sends all that it needs. The slow methods get a few of the points and rounds.
-
-    Those rounds seldom suffice, and an answer that has not converged may be no better than the prior. The table marks
-    it with a star, so the warning is left out.
-    """
-    row, slow = prediction_method(method), method in SLOW
-    with warnings.catch_warnings():
-        if slow:
-            warnings.simplefilter("ignore", fg.FleetGPWarning)
-        options = row.those_of(eta=ETA, rounds=SLOW_ROUNDS if slow else None)
-        return fleet.condition().predict(points[:FEW] if slow else points, method, **options)
+    """Conditioned afresh, each method sends all that it needs."""
+    options = prediction_method(method).those_of(eta=ETA)
+    return fleet.condition().predict(points[:FEW] if method in DEAR else points, method, **options)
 
 
 def _facts(
@@ -127,7 +117,6 @@ def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
     full = outputs["full-gp"]
     for method, out in outputs.items():
         seen, some = truth[: len(out.mean)], len(out.mean)
-        star = "" if out.status == "converged" else "*"
         table.add_row(
             f"[bold]{method}[/bold]" if method.startswith("dec-") else method,
             f"{rmse(out.mean, seen):.4f}",
@@ -135,12 +124,12 @@ def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
             f"{coverage(out.mean, out.variance, seen):.0%}",
             "" if method == "full-gp" else f"{rmse(out.mean, full.mean[:some]):.4f}",
             f"{out.participants.sum(axis=0).mean():.1f}",
-            f"{out.rounds}{star}" if method.startswith("dec-") else "",
+            str(out.rounds) if method.startswith("dec-") else "",
             readable_bytes(out.ledger.bytes),
         )
     table.caption = (
         "off full: root mean square difference to the exact GP.\n"
-        "agents: took part in a point, on average. *: not converged within its rounds.\n"
+        "agents: took part in a point, on average. rounds: up and down the spanning tree.\n"
         f"dec-npae, dec-npae-star and dec-nn-npae: {FEW} of the points."
     )
     table.caption_justify = "left"
@@ -157,7 +146,7 @@ def _map_note(out: fg.Prediction) -> str:
 
 def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     """Estimates per method, against the truth and against full-gp."""
-    table = Table(title="Hyperparameters by method", title_justify="left", box=None, padding=(0, 1))
+    table = Table(title="Hyperparameters by method", title_justify="left", box=None, padding=(0, 1), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for name in names(len(truth) - 2):
         table.add_column(name.replace("sigma", "σ").replace("eps", "ε"), justify="right", no_wrap=True)
@@ -166,7 +155,7 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     table.add_row("[dim]truth[/dim]", *(f"[dim]{v:.3f}[/dim]" for v in truth))
     full = fits["full-gp"].theta
     for method, fit in fits.items():
-        rounds = str(fit.rounds) + ("" if fit.status == "converged" else f" ({fit.status})")
+        rounds = str(fit.rounds) + ("" if fit.status == "converged" else "*")
         table.add_row(
             f"[bold]{method}[/bold]" if training_method(method).decentralized else method,
             *(f"{v:.3f}" for v in fit.theta),
@@ -177,7 +166,8 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
         )
     table.caption = (
         "off: the largest relative difference of a hyperparameter.\n"
-        "rounds: until converged, unless said otherwise. sent: on the wire, in all.\n"
+        "rounds: until converged; *: not converged. Of full, fact, g-fact, dec-fact and\n"
+        "dec-g-fact they are evaluations. sent: on the wire, in all.\n"
         "dec-: over neighbours only; the others need a central node."
     )
     table.caption_justify = "left"

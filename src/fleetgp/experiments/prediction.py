@@ -156,7 +156,9 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
             rounds = npae_rounds(method, graph, task["agents"]) if row.rule == "npae" else 20_000
             began = time.process_time()
             # Conditioned afresh, each method computes and sends all that it needs.
-            found = fleets[graph].condition().predict(queries, method, **row.those_of(rounds=rounds))
+            found = (
+                fleets[graph].condition().predict(queries, method, **row.those_of(consensus="average", rounds=rounds))
+            )
             seconds = time.process_time() - began
             if not row.decentralized:
                 central[row.rule] = found

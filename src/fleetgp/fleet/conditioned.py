@@ -30,7 +30,7 @@ from fleetgp.prediction import (
     prediction_method,
 )
 from fleetgp.prediction.agreed import Agreed, agree, agreement_key
-from fleetgp.prediction.options import refuse_foreign
+from fleetgp.prediction.options import Consensus, refuse_foreign
 from fleetgp.prediction.predict import answer_in_blocks
 from fleetgp.prediction.prediction import joined
 
@@ -95,7 +95,8 @@ class ConditionedFleet:
         method: str = "dec-nn-grbcm",
         *,
         noisy: bool = False,
-        agent: int = 0,
+        agent: int | None = None,
+        consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
         eta: float | None = None,
@@ -103,7 +104,7 @@ class ConditionedFleet:
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
         points = check_queries(queries, self.source)
-        given: dict[str, Any] = {"rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
+        given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         told = told_of_outside(points, answer.uninformed, self.source.shards, self.source.inputs)
@@ -118,7 +119,7 @@ class ConditionedFleet:
         method: str = "dec-nn-grbcm",
         *,
         noisy: bool = False,
-        agent: int = 0,
+        agent: int | None = None,
         done: Collection[int] = (),
         **given: Any,
     ) -> Iterator[tuple[int, Prediction]]:
@@ -131,9 +132,7 @@ class ConditionedFleet:
         refuse_foreign(row, given)
         options = self._options.changed(given)
         as_flag(noisy, "noisy")
-        agents = len(self.source.shards)
-        if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < agents:
-            raise InputError(f"agent must lie between 0 and {agents - 1}, got {agent!r}")
+        asker = None if agent is None else check_agent(agent, len(self.source.shards))
         network = InProcess(self.source.graph)
         conditioned = self._once(network, row.decentralized, lambda: self._conditioned(network, row))
         agreed = Agreed()
@@ -142,8 +141,8 @@ class ConditionedFleet:
             key = agreement_key(row, options)
             shards, kernel = conditioned.shards, conditioned.kernel
             agreed = self._once(network, key, lambda: agree(network, row, shards, kernel, h, options))
-        blocks = answer_in_blocks(conditioned, network, row, points, options, agreed, noisy=noisy, done=done)
-        return ((number, replace(found, asked=int(agent))) for number, found in blocks)
+        blocks = answer_in_blocks(conditioned, network, row, points, options, agreed, noisy=noisy, done=done, to=asker)
+        return ((number, replace(found, asked=asker or 0)) for number, found in blocks)
 
     def _once(self, network: InProcess, key: object, make: Callable[[], Found]) -> Found:
         """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then
@@ -176,6 +175,13 @@ class ConditionedFleet:
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"
+
+
+def check_agent(agent: object, agents: int) -> int:
+    """The number of an agent, or one clear error."""
+    if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < agents:
+        raise InputError(f"agent must lie between 0 and {agents - 1}, got {agent!r}")
+    return int(agent)
 
 
 def check_queries(queries: Any, source: Source) -> Array:

@@ -19,6 +19,7 @@ from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction
+from fleetgp.prediction.options import Consensus
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor
@@ -196,23 +197,28 @@ class Fleet:
         *,
         theta: Sequence[float] | Array | None = None,
         engine: str = "auto",
+        consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
         eta: float | None = None,
         seed: int | None = None,
         noisy: bool = False,
-        agent: int = 0,
+        agent: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
         queries: an array with the inputs in their order, or a data frame that has them among its columns.
         theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
             mean of their estimates), or those given to the fleet.
-        rounds, tol: with dec-, every query averages until its agents differ by less than tol (1e-6), relatively, or for
-            this many rounds (20,000); `status` says which. For NPAE tol is relative to what the agents explain.
+        consensus: with dec-, "tree" (default) adds up along the spanning tree: exact, in as many rounds as twice the
+            graph's radius. "average" takes the paper's recursions over neighbours.
+        rounds, tol: with consensus="average", every query averages until its agents differ by less than tol (1e-6),
+            relatively, or for this many rounds (20,000); `status` says which. For NPAE tol is relative to what the
+            agents explain.
         eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3).
         noisy: the variance of an observation instead of that of f.
-        agent: whose answer `mean` and `variance` are; `means` and `variances` have them all.
+        agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
+            every agent gets the answer: `means` and `variances` have them all.
         seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.
         engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
             where the inputs would be shorter.
@@ -227,7 +233,15 @@ class Fleet:
             self._conditioned = None  # before the next one needs the memory
             self._conditioned = ConditionedFleet(source, engine)
         return self._conditioned.predict(
-            queries, method, rounds=rounds, tol=tol, eta=eta, noisy=noisy, agent=agent, seed=seed
+            queries,
+            method,
+            consensus=consensus,
+            rounds=rounds,
+            tol=tol,
+            eta=eta,
+            noisy=noisy,
+            agent=agent,
+            seed=seed,
         )
 
     def condition(self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto") -> ConditionedFleet:

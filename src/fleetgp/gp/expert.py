@@ -157,5 +157,7 @@ def condition(experts: Sequence[Expert], thetas: Array, use: Callable[[Posterior
     def one(i: int) -> None:
         found[i] = use(experts[i].condition(thetas[i]))
 
-    share(one, range(len(experts)), largest=max(e.size for e in experts))
+    # Threads inside BLAS are for large matrices: the short steps of other engines would only wait for each other.
+    first = [expert.preferred(theta)[0] for expert, theta in zip(experts, thetas, strict=True)]
+    share(one, range(len(experts)), largest=max(e.size if isinstance(e, DenseEngine) else 0 for e in first))
     return [found[i] for i in range(len(experts))]

@@ -34,25 +34,25 @@ def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
 
     One matrix product; the rows are centred first, since |a|^2 + |b|^2 - 2ab loses digits far from the
     origin. Pairs that are close to each other are computed from their differences: equal rows have distance zero, and
-    so in every matrix that they stand in.
+    so in every matrix that they stand in. With `right` the result is Fortran-ordered: LAPACK can solve in its place.
     """
     centre = left.mean(axis=0) if len(left) else 0.0
     a = left - centre
     b = a if right is None else right - centre
     a_square, b_square = np.einsum("nd,nd->n", a, a), np.einsum("nd,nd->n", b, b)
-    s = a @ (-2.0 * b.T)
-    s += a_square[:, None]
-    s += b_square
+    s = b @ (-2.0 * a.T)
+    s += b_square[:, None]
+    s += a_square
     if right is None:
         np.fill_diagonal(s, np.inf)  # no pair
     close = np.flatnonzero(s < CANCELLED * (a_square.max(initial=0.0) + b_square.max(initial=0.0)))
     for start in range(0, len(close), PAIRS):
         part = close[start : start + PAIRS]
-        i, j = np.divmod(part, s.shape[1])
+        j, i = np.divmod(part, s.shape[1])
         s.reshape(-1)[part] = ((left[i] - (left if right is None else right)[j]) ** 2).sum(axis=1)
     if right is None:
         np.fill_diagonal(s, 0.0)
-    return s
+    return s.T if right is not None else s
 
 
 class Kernel(abc.ABC):
@@ -93,10 +93,10 @@ class Kernel(abc.ABC):
         return any(spread(differ, [starts[part::parts] for part in range(parts)]))
 
     def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        """k(left, right), (N, N'); with right=None k(left, left)."""
+        """k(left, right), (N, N'), Fortran-ordered; with right=None k(left, left)."""
         scales = np.asarray(h.length_scales)
         s = scaled_squared_distance(left / scales, None if right is None else right / scales)
-        self.profile_in_place(s)
+        self.profile_in_place(s if right is None else s.T)
         s *= h.signal**2
         return s
 

@@ -74,6 +74,13 @@ class Tree:
                 found[parent].append(agent)
         return found
 
+    def sums_below(self, amounts: IntArray) -> IntArray:
+        """(M, ..) sums over each agent and all below it."""
+        sums = amounts.copy()
+        for below, above in self.turns:
+            sums[above] += sums[below]
+        return sums
+
     def below(self, agent: int) -> IntArray:
         """The agent itself and all whose way to the root leads over it, by id.
 

@@ -33,9 +33,12 @@ class Cholesky:
 
     def half_solve(self, right: Array) -> Array:
         """L^-1 right: squared column norms are quadratic forms with C^-1."""
-        solution = np.array(right, dtype=float, order="F")
-        lapack.half_solve_in_place(self.lower, solution)
-        return solution
+        return self.half_solve_in_place(np.array(right, dtype=float, order="F"))
+
+    def half_solve_in_place(self, right: Array) -> Array:
+        """L^-1 right, written over `right`, which is Fortran-ordered: no copy of it is made."""
+        lapack.half_solve_in_place(self.lower, right)
+        return right
 
     def inverse_in_place(self) -> Array:
         """The lower triangle of C^-1, written over the factor, which is lost."""

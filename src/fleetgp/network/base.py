@@ -67,6 +67,11 @@ class Network(Lifetime):
         return self.topology.diameter
 
     @property
+    def tree(self) -> Tree:
+        """The spanning tree of reductions: of the union of all rounds' graphs."""
+        return Tree.of(self.topology.union)
+
+    @property
     def incoming(self) -> Incoming:
         """The edges on which the next exchange will deliver."""
         return self.incoming_of(self.topology.at(self.round))
@@ -189,7 +194,7 @@ class Network(Lifetime):
 
     def _reduced(self, task: Reducing) -> Reduced:
         self._check_own(task)
-        tree = Tree.of(self.topology.union)
+        tree = self.tree
         up, down = task.pieces(task.x.shape[2:]), task.pieces(task.told)
         schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
         with self._in_use():
@@ -207,7 +212,7 @@ class Network(Lifetime):
         arrays (0,) stand for what was not heard. to: the only agent that is told; None where it is not hosted.
         """
         items = self._as_items(parts)
-        tree = Tree.of(self.topology.union)
+        tree = self.tree
         hears = np.zeros(self.agents, dtype=np.int64)
         hears[slice(None) if to is None else tree.way_to(to)] = 1
         hears[tree.root] = 0
@@ -246,8 +251,8 @@ class Network(Lifetime):
 
     def _check_own(self, task: Reducing) -> None:
         """Nobody sends what its neighbours would refuse."""
-        for agent, rows in zip(self.hosted, task.x, strict=True):
-            task.merge.check(agent, rows)
+        for i, agent in enumerate(self.hosted):
+            task.merge.check(agent, task.x[i] if task.present is None else task.x[i][task.present[i]])
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = {check_kind(kind): [np.asarray(v, dtype=float) for v in x] for kind, x in parts.items()}

@@ -98,7 +98,7 @@ class InProcess(Network):
             totals[above] = task.merge.function(totals[above], totals[below])
         absent = np.zeros(task.rows, dtype=bool)
         if task.present is not None:
-            counts = _below(tree, task.present.astype(np.int64))
+            counts = tree.sums_below(task.present.astype(np.int64))
             absent = counts[tree.root] == 0
         price_reduction(self.ledger, self._phase, task, Way.of(self.topology.union, tree, task.to), counts)
         return Reduced(task.finished(totals[tree.root], task.present), task.present, absent)
@@ -108,7 +108,7 @@ class InProcess(Network):
         prices = [price_values(values) for values in items.values()]
         speaking = np.asarray(sum(scalars for scalars, _ in prices)) > 0
         amounts = np.stack([np.ones(self.agents, dtype=np.int64), *(c for price in prices for c in price)], axis=1)
-        below = _below(tree, np.where(speaking[:, None], amounts, 0))
+        below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
         way = Way.of(self.topology.union, tree, None)
         told = np.flatnonzero((schedule.downs >= 0).any(axis=0))
         for edges, carried in (
@@ -142,14 +142,6 @@ class InProcess(Network):
         self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
         price_headers(self.ledger, self._phase, downlinks)
         return np.broadcast_to(array, (self.agents, *array.shape))
-
-
-def _below(tree: Tree, amounts: IntArray) -> IntArray:
-    """(M, ..) sums over each agent and all below it."""
-    sums = amounts.copy()
-    for below, above in tree.turns:
-        sums[above] += sums[below]
-    return sums
 
 
 def _spoken(items: dict[str, list[Array]], speaking: set[int]) -> dict[str, list[Array]]:

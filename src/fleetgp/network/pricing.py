@@ -14,7 +14,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.reduction import Reducing, Way
-from fleetgp.network.tree_parts import participants_type
+from fleetgp.network.tree_parts import WHO, bit_bytes, list_type
 from fleetgp.network.wire import HEADER_BYTES, Part, part_bytes
 
 
@@ -49,32 +49,53 @@ def price_relays(ledger: Ledger, phase: str, edges: IntArray, messages: Iterable
 
 def price_reduction(ledger: Ledger, phase: str, task: Reducing, way: Way, counts: IntArray | None) -> None:
     """A reduction along the tree, all its messages at once. counts: (M, n) how many are present below each agent."""
-    small = part_bytes(1, 0), participants_type(len(way.upward)).itemsize
-
-    def price(edges: IntArray, pieces: Sequence[slice], row: tuple[int, ...], present: IntArray | None) -> None:
-        """Rows of a shape in pieces over edges; present: (E, n) how many agents each row is of, if not all."""
-        empty, size = part_bytes(len(row) + 1, 0), math.prod(row)
-        for piece in pieces:
-            rows = piece.stop - piece.start
-            if present is None:
-                ledger.record(phase, task.kind, edges, rows * size, empty + 8 * rows * size)
-            else:
-                used = np.flatnonzero(present[:, piece].any(axis=1))
-                here = present[used, piece]
-                scalars, named = np.count_nonzero(here, axis=1) * size, rows + here.sum(axis=1)
-                ledger.record(phase, task.kind, edges[used], scalars, empty + 8 * scalars)
-                ledger.record(phase, "participants", edges[used], named, small[0] + small[1] * named)
-            price_headers(ledger, phase, edges)
-
-    below = way.agents
-    price(way.upward[below], task.pieces(task.x.shape[2:]), task.x.shape[2:], None if counts is None else counts[below])
-    told = way.told
-    total = None if counts is None else np.repeat(counts[way.root][None], len(told), axis=0)
-    price(way.downward[told], task.pieces(task.told), task.told, total)
-    if counts is not None and len(way.others):
+    agents, told, row = way.agents, way.told, task.x.shape[2:]
+    if counts is None:
+        price_rows(ledger, phase, task.kind, way.upward[agents], task.pieces(row), row)
+        price_rows(ledger, phase, task.kind, way.downward[told], task.pieces(task.told), task.told)
+        return
+    price_present(ledger, phase, task, way, (way.upward[agents], row), counts[agents], way.below[agents])
+    total, everyone = np.repeat(counts[way.root][None], len(told), axis=0), np.full(len(told), len(counts))
+    price_present(ledger, phase, task, way, (way.downward[told], task.told), total, everyone)
+    if len(way.others):
         edges, words = way.downward[way.others], -(-task.rows // 8)
         if not counts[way.root].all():
-            ledger.record(phase, "participants", edges, words, part_bytes(1, words, 1))
+            ledger.record(phase, WHO, edges, words, part_bytes(1, words, 1))
+        price_headers(ledger, phase, edges)
+
+
+def price_rows(
+    ledger: Ledger, phase: str, kind: str, edges: IntArray, pieces: Sequence[slice], row: tuple[int, ...]
+) -> None:
+    """Rows of a shape, in pieces, over each edge."""
+    for piece in pieces:
+        scalars = (piece.stop - piece.start) * math.prod(row)
+        ledger.record(phase, kind, edges, scalars, part_bytes(len(row) + 1, scalars))
+        price_headers(ledger, phase, edges)
+
+
+def price_present(
+    ledger: Ledger,
+    phase: str,
+    task: Reducing,
+    way: Way,
+    sent: tuple[IntArray, tuple[int, ...]],
+    present: IntArray,
+    possible: IntArray,
+) -> None:
+    """Edges and the shape of rows over them, of which present (E, n) says how many agents are in each, of how many."""
+    edges, row = sent
+    integer = list_type(len(way.upward)).itemsize
+    for piece in task.pieces(row):
+        some = np.flatnonzero(present[:, piece].any(axis=1))
+        here, rows = present[some, piece], piece.stop - piece.start
+        used, named = np.count_nonzero(here, axis=1), rows + here.sum(axis=1)
+        bits = bit_bytes(rows, used, possible[some])
+        short = bits <= integer * named
+        size = np.where(short, bits, integer * named)
+        ledger.record(phase, WHO, edges[some], np.where(short, bits, named), part_bytes(1, 0) + size)
+        scalars = used * math.prod(row)
+        ledger.record(phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
         price_headers(ledger, phase, edges)
 
 

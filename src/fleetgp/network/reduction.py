@@ -24,16 +24,16 @@ from fleetgp.network.edges import edge_positions
 PIECE, MOST_PIECES = 1 << 16, 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Merge:
     """An associative operation on rows: function(one, other) for arrays (.., n, ..) of the same shape, row by row.
 
-    identity: what a row holds that nobody has set; merged with any other it changes nothing.
+    identity: what a row holds in which nobody is present; merged with any other it changes nothing.
     finite: a value that is not is nonsense.
     """
 
     function: Callable[[Array, Array], Array]
-    identity: float
+    identity: float | Array
     finite: bool = False
 
     def check(self, sender: int, rows: Array) -> None:
@@ -171,12 +171,14 @@ class Way:
     """Who sends what to whom in a reduction, and where that stands in the ledger.
 
     upward, downward: (M,) the positions of the edges to an agent's parent, and from it.
+    below: (M,) how many agents an agent's messages upward speak of.
     agents: all but the root.  told: those to whom the result comes down, and on the way to them.  others: the rest.
     """
 
     root: int
     upward: IntArray
     downward: IntArray
+    below: IntArray
     agents: IntArray
     told: IntArray
     others: IntArray
@@ -190,6 +192,7 @@ class Way:
             tree.root,
             edge_positions(union, tree.parents, ids),
             edge_positions(union, ids, tree.parents),
+            tree.sums_below(np.ones(union.agents, dtype=np.int64)),
             agents,
             told,
             np.setdiff1d(agents, told),

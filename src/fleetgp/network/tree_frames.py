@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Tree
 from fleetgp.network.edges import Edge
@@ -91,6 +91,7 @@ class ReductionWalk(Walk):
         super().__init__(tree, hosted)
         self.task, self.told = task, set(way.told.tolist())
         self.agents = len(tree.parents)
+        self._everyone = np.arange(self.agents)
         self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.told)
         self._rows = {agent: self._own(i, agent) for i, agent in enumerate(hosted)}
         self._results: dict[int, Result] = {}
@@ -107,7 +108,8 @@ class ReductionWalk(Walk):
     def up(self, piece: int, agent: int) -> tuple[Part, ...]:
         self._merge(piece, agent)
         rows, where = self._rows[agent], self._ups[piece]
-        return to_parts(self.task.kind, agent, rows.total[where], None if rows.who is None else rows.who[:, where])
+        who = None if rows.who is None else rows.who[:, where]
+        return to_parts(self.task.kind, agent, rows.total[where], who, self.tree.below(agent))
 
     def heard_from_below(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         where = self._ups[piece]
@@ -151,7 +153,7 @@ class ReductionWalk(Walk):
         if agent not in self.told:
             return absent_to_parts(parent, result.absent)
         who = None if result.who is None else result.who[:, where]
-        return to_parts(self.task.kind, parent, result.value[where], who)
+        return to_parts(self.task.kind, parent, result.value[where], who, self._everyone)
 
     def heard_from_above(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         parent, result, where = int(self.tree.parents[agent]), self.result(agent), self._downs[piece]
@@ -159,7 +161,7 @@ class ReductionWalk(Walk):
             result.absent[:] = absent_from_parts(parts, parent, self.task.rows)
             return
         shape = (where.stop - where.start, *self.task.told)
-        possible: IntArray | None = None if self.task.present is None else np.arange(self.agents)
+        possible = None if self.task.present is None else self._everyone
         result.value[where], who = from_parts(parts, self.task.kind, parent, shape, possible, self.agents)
         if result.who is not None and who is not None:
             result.who[:, where] = who

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import average_items
+from fleetgp.prediction.beliefs import beliefs_of, first_of
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.posteriors import Marginals
-from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs, Rule
+from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
 from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
 from fleetgp.prediction.task import Answer, Task
+from fleetgp.prediction.tree import sum_over_everyone, sum_over_participants
 
 
 def aggregate(task: Task, conditioned: Conditioned) -> Answer:
     if task.method.nearest:
         return _over_selection(task, conditioned)
     rule = RULES[task.method.rule]
-    nobody = np.zeros((len(task.network.hosted), len(task.queries)), dtype=bool)
-    own = conditioned.own(task.network.hosted).at(task.queries, nobody if rule.augmented else None)
-    beliefs, believed = _beliefs(task, rule, conditioned, task.everyone, own)
+    hosted = list(task.network.hosted)
+    nobody = np.zeros((len(hosted), len(task.queries)), dtype=bool)
+    own = conditioned.own(hosted).at(task.queries, nobody if rule.augmented else None)
+    beliefs, believed = beliefs_of(task, rule, conditioned, task.everyone[hosted], own, first_of(task, task.everyone))
+    if task.along_tree:
+        return sum_over_everyone(task, rule, beliefs, believed)
     if task.method.decentralized:
         return _averaged(task, rule, beliefs, believed, None)
     return _summed(task, rule, beliefs, believed)
@@ -40,29 +42,17 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
     # grBCM has no use for the own posterior of an agent that certainly takes part.
     asked = possible & (least < threshold) if rule.augmented else possible
     known = own.at(task.queries, asked)
+    chosen = np.where(asked, takes_part(prior - known.variance, task.prior, task.options.eta), possible)
+    if task.along_tree:
+        return sum_over_participants(task, conditioned, chosen, known)
     with task.network.phase("select"):
-        chosen = np.where(asked, takes_part(prior - known.variance, task.prior, task.options.eta), possible)
         participants = agree_on_participants(task.network, chosen, lambda t: prior - own.at(task.queries[t]).variance)
-    selection = Selection(task.network.topology, participants)
+    selection, takes = Selection(task.network.topology, participants), participants[list(task.network.hosted)]
     if not rule.augmented:
-        alone = participants[list(task.network.hosted)] & ~asked  # whoever answers where nobody is correlated
+        alone = takes & ~asked  # whoever answers where nobody is correlated
         known = known.completed(own.at(task.queries, alone), alone)
-    beliefs, believed = _beliefs(task, rule, conditioned, participants, known)
+    beliefs, believed = beliefs_of(task, rule, conditioned, takes, known, first_of(task, participants))
     return _averaged(task, rule, beliefs, believed, selection)
-
-
-def _beliefs(
-    task: Task, rule: Rule, conditioned: Conditioned, participants: BoolArray, own: Marginals
-) -> tuple[Beliefs, Marginals]:
-    """What enters the rule: the agents' own posteriors; for grBCM those of augmented data and of the samples alone."""
-    hosted, floor = list(task.network.hosted), SMALLEST * task.prior[:, None]
-    believed = common = own
-    if rule.augmented:
-        found, common = conditioned.with_samples(hosted, task.agreed.samples, task.queries, participants[hosted])
-        believed = replace(found, jitter=max(found.jitter, common.jitter, own.jitter))
-    first = participants.argmax(axis=0)[None, :] == np.asarray(hosted)[:, None]
-    variance, common_variance = (np.maximum(b.variance, floor) for b in (believed, common))
-    return Beliefs(believed.mean, variance, task.prior, common.mean, common_variance, first), believed
 
 
 def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals) -> Answer:
@@ -72,7 +62,7 @@ def _summed(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals) -> An
         sent = network.gather({"predictions": rule.summands(beliefs)})["predictions"]
         totals = np.tile(np.sum(sent, axis=0), (len(network.hosted), 1, 1))
         count = np.full(beliefs.mean.shape, float(network.agents))
-        means, variances = _finished(rule, totals, count, beliefs)
+        means, variances = finished(rule, totals, count, beliefs)
         told = network.scatter(np.stack([means[0], variances[0]]), "predictions")
     return Answer(told[:, 0], told[:, 1], task.everyone, engine=believed.engine, jitter=believed.jitter)
 
@@ -89,21 +79,8 @@ def _averaged(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals, sel
         )
     size = float(network.agents) if selection is None else selection.size[:, None]
     count = np.tile(participants.sum(axis=0).astype(float), (len(hosted), 1))
-    means, variances = _finished(rule, averaging.state * size, count, beliefs)
+    means, variances = finished(rule, averaging.state * size, count, beliefs)
     if selection is not None:
         with network.phase("spread"):
             means, variances, averaging = selection.spread(network, means, variances, averaging)
     return Answer(means, variances, participants, averaging, engine=believed.engine, jitter=believed.jitter)
-
-
-def _finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
-    """The rule's finish. An average that was capped early can give a precision that is no number, or not positive:
-    then the answer is the prior.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means, variances = rule.finish(totals, count, beliefs)
-    prior = beliefs.prior[:, None]
-    sound = (variances > 0.0) & np.isfinite(means)
-    means = np.where(sound, means, 0.0)
-    # gPoE alone may exceed the prior by rounding; nobody may by more.
-    return means, np.where(sound, np.minimum(variances, prior), prior)

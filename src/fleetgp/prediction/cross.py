@@ -7,7 +7,7 @@ paper, w_i and the inputs X_i travel. By vectors, k(x, x') = phi(x)'phi(x') on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -42,6 +42,10 @@ class Carrier(Protocol):
         """[C_A]_ij, (T,), of the hosted agent `own` and another one."""
         ...
 
+    def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
+        """C_A, (T, M, M), from what everyone sent; its diagonal holds no meaning."""
+        ...
+
 
 class ByWeights:
     """Inputs and weights: N_i (D + T) scalars."""
@@ -59,7 +63,23 @@ class ByWeights:
     def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
         if not len(other["inputs"]):
             return np.zeros(block.shape[1])
-        return cross_covariance(self.posteriors[own], self.blocks[own], other["inputs"], block)
+        own_posterior = self.posteriors[own]
+        return cross_covariance(
+            own_posterior.kernel,
+            own_posterior.hyperparameters,
+            (own_posterior.inputs, self.blocks[own]),
+            (other["inputs"], block),
+        )
+
+    def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
+        kernel, h, inputs = self.posteriors[0].kernel, self.posteriors[0].hyperparameters, sent["inputs"]
+        found = np.zeros((blocks[0].shape[1], len(blocks), len(blocks)))
+        speaking = [j for j, x in enumerate(inputs) if len(x)]
+        for i in speaking:
+            for j in speaking[: speaking.index(i)]:
+                found[:, i, j] = cross_covariance(kernel, h, (inputs[i], blocks[i]), (inputs[j], blocks[j]))
+                found[:, j, i] = found[:, i, j]
+        return found
 
 
 class ByVectors:
@@ -73,6 +93,10 @@ class ByVectors:
 
     def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
         return np.asarray(np.einsum("rt,rt->t", self.blocks[own], block))
+
+    def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
+        vectors = np.stack(blocks).transpose(2, 0, 1)
+        return np.asarray(vectors @ vectors.swapaxes(1, 2))
 
 
 def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reduction) -> Basis | None:

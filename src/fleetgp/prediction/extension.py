@@ -60,7 +60,7 @@ class Extensions(Lazy[Extension | None]):
     def _extension(self, i: int) -> Extension | None:
         assert self._base is not None
         inputs, observations = self.data[i]
-        on_samples = self._base.half_solve(self._kernel(self.samples[0], inputs, self._h)).T
+        on_samples = self._base.half_solve_in_place(self._kernel(self.samples[0], inputs, self._h)).T
         noise = self._h.noise**2
         factor = factorize(self._kernel(inputs, None, self._h) - on_samples @ on_samples.T, noise)
         # No squared pivot is below the noise, unless rounding is larger than the noise: then nothing is certain.
@@ -83,8 +83,8 @@ class Extensions(Lazy[Extension | None]):
         def ask(task: tuple[int, Extension, IntArray]) -> None:
             i, extension, here = task
             cross = self._kernel(self.data[i][0], queries[here], self._h)
-            cross -= extension.on_samples @ shared.take(here, axis=0).T
-            own = extension.factor.half_solve(cross)
+            cross -= (shared.take(here, axis=0) @ extension.on_samples.T).T
+            own = extension.factor.half_solve_in_place(cross)
             mean[i, here] += extension.target @ own
             variance[i, here] -= np.einsum("nt,nt->t", own, own)
 
@@ -109,6 +109,6 @@ class Extensions(Lazy[Extension | None]):
         assert base is not None
         parts = chunks(np.arange(len(queries)), len(self.samples[1]))
         found = side_by_side(
-            lambda here: base.half_solve(self._kernel(self.samples[0], queries[here], self._h)).T, parts
+            lambda here: base.half_solve_in_place(self._kernel(self.samples[0], queries[here], self._h)).T, parts
         )
         return np.concatenate(found)

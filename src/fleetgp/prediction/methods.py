@@ -25,9 +25,9 @@ class PredictionMethod:
         """The options that have a meaning for this method.
 
         >>> prediction_method("dec-nn-poe").options
-        ('engine', 'rounds', 'tol', 'eta')
+        ('engine', 'consensus', 'rounds', 'tol', 'eta')
         """
-        agrees = ("rounds", "tol") if self.decentralized else ()
+        agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
         return ("engine", *agrees, *selects, *draws)

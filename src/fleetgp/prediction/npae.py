@@ -1,4 +1,4 @@
-"""NPAE: nested pointwise aggregation, eqs. (mean_npae), (variance_npae), by a server, JOR or DALE.
+"""NPAE: nested pointwise aggregation, eqs. (mean_npae), (variance_npae): directly, by JOR or by DALE.
 
 mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covariance of the agents' own means. What
 an agent needs from the others for its row of C_A is flooded, see `cross`. (The paper sends C_j^-1 itself, N_j^2
@@ -72,32 +72,73 @@ def scaled(rows: Array, everyone: Array, ids: Sequence[int], prior: Array) -> tu
     return unit, roots
 
 
-def central(n: NpaeInputs, network: Network) -> NpaeOutcome:
-    """All rows at a server, one Cholesky per query, with jitter where C_A is close to singular."""
-    sent = network.gather(
-        {
-            **n.carrier.parts(),
-            "predictions": [
-                np.vstack([b, m, k]) for b, m, k in zip(n.carrier.blocks, n.mean, n.explained, strict=True)
-            ],
-        }
-    )
-    mean = np.stack([block[-2] for block in sent["predictions"]])
-    explained = np.stack([block[-1] for block in sent["predictions"]])
-    rows = covariance_rows(n, network, sent, [block[:-2] for block in sent["predictions"]])
-    unit, roots = scaled(rows, explained.T, network.hosted, n.prior)
+def direct(
+    n: NpaeInputs, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array], participants: BoolArray
+) -> tuple[Array, float]:
+    """Mean and what is explained, (T, 2), from all that everyone sent, and the largest jitter.
+
+    blocks: (K_j + 2, T) of each agent, its mean and explained variance last; those who take part (M, T) count.
+    One Cholesky per query, with jitter where C_A is close to singular.
+    """
+    mean, explained = np.stack([block[-2] for block in blocks]), np.stack([block[-1] for block in blocks])
+    covariances = n.carrier.covariances(sent, [block[:-2] for block in blocks])
     jitter, answers = 0.0, np.zeros((mean.shape[1], 2))
-    for t in range(mean.shape[1]):
-        matrix = unit[:, t, :]
-        factor = factorize(0.5 * (matrix + matrix.T), 0.0, pivot=PIVOT)
+    for t, takes in enumerate(participants.T):
+        chosen = np.flatnonzero(takes)
+        unit, roots = scaled_whole(covariances[t][np.ix_(chosen, chosen)], explained[chosen, t], n.prior[0])
+        factor = factorize(unit, 0.0, pivot=PIVOT)
         if factor is None:
             raise NumericalError(f"query {t}: the covariance of the agents' means cannot be factorized: use grbcm")
         jitter = max(jitter, factor.jitter)
-        known = roots[t] * explained[:, t]
-        solved = factor.solve(np.column_stack([roots[t] * mean[:, t], known]))
-        answers[t] = known @ solved
+        known = roots * explained[chosen, t]
+        answers[t] = known @ factor.solve(np.column_stack([roots * mean[chosen, t], known]))
+    return answers, jitter
+
+
+def scaled_whole(covariance: Array, explained: Array, prior: float) -> tuple[Array, Array]:
+    """D^-1/2 C_A D^-1/2 with D = diag(k_A), and D^-1/2; 0 for the silent, whose equation is q_i = 0."""
+    heard = explained > SILENT * prior
+    roots = np.where(heard, 1.0 / np.sqrt(np.where(heard, explained, 1.0)), 0.0)
+    unit = covariance * roots * roots[:, None]
+    np.fill_diagonal(unit, 1.0)
+    return unit, roots
+
+
+def what_is_sent(n: NpaeInputs, takes: BoolArray | None = None) -> dict[str, list[Array]]:
+    """For a direct solution: every hosted agent's block with its mean and explained variance; with `takes` (A, T) only
+    where it takes part.
+    """
+    blocks = [np.vstack([b, m, k]) for b, m, k in zip(n.carrier.blocks, n.mean, n.explained, strict=True)]
+    if takes is not None:
+        blocks = [block[:, own] for block, own in zip(blocks, takes, strict=True)]
+    return {**n.carrier.parts(takes), "predictions": blocks}
+
+
+def central(n: NpaeInputs, network: Network) -> NpaeOutcome:
+    """All blocks at a server, which solves every query's system."""
+    sent = network.gather(what_is_sent(n))
+    everyone = np.ones((network.agents, n.mean.shape[1]), dtype=bool)
+    answers, jitter = direct(n, sent, sent["predictions"], everyone)
     told = network.scatter(answers, "predictions")
-    return NpaeOutcome(told[..., 0], _variance(n, told[..., 1]), jitter=jitter)
+    return NpaeOutcome(told[..., 0], variance_of(n, told[..., 1]), jitter=jitter)
+
+
+def along_tree(n: NpaeInputs, network: Network, participants: BoolArray, to: int | None) -> tuple[Array | None, float]:
+    """All blocks along the tree to every agent, or to one, which solves every query's system directly.
+
+    Mean and variance (T, 2); None where no hosted agent is told. participants: (M, T), known to all.
+    """
+    sent = network.collect(what_is_sent(n, participants[list(network.hosted)]), to=to)
+    if sent is None:
+        return None, 0.0
+    _check_blocks(n, sent, participants.sum(axis=1).tolist(), extra=2)
+    blocks = []
+    for takes, block in zip(participants, sent["predictions"], strict=True):
+        whole = np.zeros((len(block) if block.size else len(n.carrier.blocks[0]) + 2, participants.shape[1]))
+        whole[:, takes] = block if block.size else 0.0  # whoever takes part in nothing sent nothing
+        blocks.append(whole)
+    answers, jitter = direct(n, sent, blocks, participants)
+    return np.stack([answers[:, 0], variance_of(n, answers[None, :, 1])[0]], axis=-1), jitter
 
 
 def over_everyone(n: NpaeInputs, network: Network, *, star: bool, tol: float, rounds: int, seed: int) -> NpaeOutcome:
@@ -127,7 +168,7 @@ def over_everyone(n: NpaeInputs, network: Network, *, star: bool, tol: float, ro
         averaging = average_items(network, known[..., None] * solving.state, kind="predictions", tol=tol, rounds=rounds)
     sums = network.agents * averaging.state
     settled = averaging.converged & solving.converged
-    return NpaeOutcome(sums[..., 0], _variance(n, sums[..., 1], settled), averaging, solving)
+    return NpaeOutcome(sums[..., 0], variance_of(n, sums[..., 1], settled), averaging, solving)
 
 
 def over_selection(n: NpaeInputs, network: Network, selection: Selection, *, tol: float, rounds: int) -> NpaeOutcome:
@@ -168,13 +209,15 @@ def over_selection(n: NpaeInputs, network: Network, selection: Selection, *, tol
     sums = (weight[None, :, None, :] @ found.state)[:, :, 0, :]
     with network.phase("spread"):
         means, variances, told = selection.spread(
-            network, sums[..., 0], _variance(n, sums[..., 1], found.converged), found
+            network, sums[..., 0], variance_of(n, sums[..., 1], found.converged), found
         )
     return NpaeOutcome(means, variances, told)
 
 
-def _check_blocks(n: NpaeInputs, sent: Mapping[str, Sequence[Array]], widths: Sequence[int]) -> None:
-    """Everybody's block: a column for each of its queries, and a row for each of its inputs, or of the common basis."""
+def _check_blocks(n: NpaeInputs, sent: Mapping[str, Sequence[Array]], widths: Sequence[int], extra: int = 1) -> None:
+    """Everybody's block: a column for each of its queries, and a row for each of its inputs, or of the common basis;
+    and some extra rows.
+    """
     lengths = [len(n.carrier.blocks[0])] * len(widths)
     if "inputs" in sent:
         width = n.carrier.parts()["inputs"][0].shape[1]
@@ -184,12 +227,12 @@ def _check_blocks(n: NpaeInputs, sent: Mapping[str, Sequence[Array]], widths: Se
     def sound(agent: int, block: Array) -> bool:
         if not widths[agent]:
             return not block.size
-        return block.shape == (lengths[agent] + 1, widths[agent]) and bool(np.isfinite(block).all())
+        return block.shape == (lengths[agent] + extra, widths[agent]) and bool(np.isfinite(block).all())
 
     check_from_peers(sent["predictions"], sound, "a finite block with a column for each query")
 
 
-def _variance(n: NpaeInputs, explained: Array, settled: BoolArray | None = None) -> Array:
+def variance_of(n: NpaeInputs, explained: Array, settled: BoolArray | None = None) -> Array:
     """k** minus what is explained: at least SMALLEST of it, at most all.
 
     Where an unsettled solution explains more than there is, nothing is known of the variance: the prior.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.prediction import npae
@@ -12,6 +14,7 @@ from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
 from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
 from fleetgp.prediction.task import Answer, Task
+from fleetgp.prediction.tree import participants_along_tree
 
 
 def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
@@ -19,6 +22,8 @@ def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
     known, carrier = _crossing(task, conditioned)
     nested = npae.NpaeInputs(known.mean, prior[:, None] - known.variance, prior, carrier)
     participants = task.everyone
+    if task.along_tree:
+        return _along_tree(task, nested, known)
     if task.method.solver == "direct":
         with network.phase("aggregate"):
             outcome = npae.central(nested, network)
@@ -42,6 +47,18 @@ def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
         known.engine,
         max(outcome.jitter, known.jitter),
     )
+
+
+def _along_tree(task: Task, nested: npae.NpaeInputs, known: Marginals) -> Answer:
+    """Who takes part is agreed first, if not all do; then all that they have to say travels, and is solved directly."""
+    network, before, participants = task.network, task.network.round, task.everyone
+    if task.method.nearest:
+        chosen = takes_part(nested.explained, task.prior, task.options.eta)
+        participants = participants_along_tree(network, chosen, nested.explained)
+    with network.phase("aggregate"):
+        answers, jitter = npae.along_tree(nested, network, participants, task.to)
+    rounds = np.full(len(task.queries), network.round - before)
+    return Answer.told(task, answers, participants, rounds, engine=known.engine, jitter=max(jitter, known.jitter))
 
 
 def _crossing(task: Task, conditioned: Conditioned) -> tuple[Marginals, Carrier]:

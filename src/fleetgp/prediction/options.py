@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction.methods import METHODS, PredictionMethod
+
+Consensus = Literal["tree", "average"]
+CONSENSUS = ("tree", "average")
+#: The options of the paper's recursions alone.
+RECURSIVE = ("rounds", "tol")
 
 
 @dataclass(frozen=True)
 class PredictionOptions:
     """Settings known to every agent.
 
-    rounds, tol: every query averages until its agents differ by less than tol, relatively, or for this many rounds.
-        For NPAE tol is relative to what the agents explain of the prior variance.
+    consensus: "tree", exact sums along the spanning tree; "average", the paper's recursions over neighbours (average
+        consensus, JOR, the power method, DALE), which end at a tolerance.
+    rounds, tol: of the paper's recursions: every query averages until its agents differ by less than tol, relatively,
+        or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
     eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
     engine: "auto", "dense" or "moments", as in training.
     """
 
+    consensus: Consensus = "tree"
     rounds: int = 20_000
     tol: float = 1e-6
     eta: float = 1e-3
@@ -33,9 +41,11 @@ class PredictionOptions:
         """These options with what was given (what is not None) in their place, checked.
 
         >>> PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
-        PredictionOptions(rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto')
+        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto')
         """
         options = replace(self, **{name: value for name, value in given.items() if value is not None})
+        if options.consensus not in CONSENSUS:
+            raise unknown_name("consensus", options.consensus, CONSENSUS)
         check_whole("rounds", options.rounds, least=1)
         check_number("tol", options.tol, above=0.0)
         check_number("eta", options.eta, least=0.0, most=1.0)
@@ -66,4 +76,9 @@ def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix
             raise InputError(
                 f"{method.name} has no option {prefix}{name}: expected one of {own}; "
                 f"methods with {prefix}{name}: {having}"
+            )
+        if value is not None and name in RECURSIVE and given.get("consensus") != "average":
+            raise InputError(
+                f"{prefix}{name} is of the paper's recursions, and sums along the tree are exact: "
+                f"leave it out, or give {prefix}consensus average as well"
             )

@@ -35,8 +35,11 @@ def answer(
     options: PredictionOptions,
     *,
     noisy: bool = False,
+    to: int | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
+
+    to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
 
     Everything that the method needs from other agents is sent over the network, however often it was sent before:
     agents that joined later, or were started again, can take part.
@@ -45,7 +48,7 @@ def answer(
     agreed = Agreed()
     if len(queries):
         agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options)
-    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy)
+    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
     return joined([found for _, found in blocks])
 
 
@@ -59,6 +62,7 @@ def answer_in_blocks(
     *,
     noisy: bool = False,
     done: Collection[int] = (),
+    to: int | None = None,
 ) -> Iterator[tuple[int, Prediction]]:
     """The answers block by block, each with its number; those in `done` are left out. No queries are one block.
 
@@ -67,7 +71,7 @@ def answer_in_blocks(
     size = block_size(method, network)
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
-            task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options)
+            task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
             yield number, _prediction(task, _answer(task, conditioned), conditioned, noisy)
 
 
@@ -118,7 +122,7 @@ def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool
         means=scaling.offset + scaling.scale * found.means,
         variances=scaling.scale**2 * found.variances + (conditioned.noise if noisy else 0.0),
         participants=found.participants,
-        query_rounds=_rounds(found.averaging, queries),
+        query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,
         solver_rounds=_rounds(found.solving, queries),
         residual=residual,
         status=worst([o.status for o in outcomes]),

@@ -23,9 +23,11 @@ STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
 class Prediction:
     """What the fleet answers at T queries, and how it came by it, for the agents hosted here.
 
-    means, variances: (A, T) each agent's own answer; of f, or of y where noisy.
-    participants: (M, T) who had a say in which query.
-    query_rounds: (T,) rounds that each query took: of averaging, or of DALE; 0 with a central node.
+    means, variances: (A, T) each agent's own answer; of f, or of y where noisy. NaN at agents that were not told, since
+        another one asked.
+    participants: (M, T) who had a say in which query; nobody, where no hosted agent was told.
+    query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
+        central node.
     solver_rounds: (T,) iterations of JOR before that; a flood each.
     residual: (T,) the relative disagreement that was left when it was last judged; infinite if never.
     status: "converged", "round limit" or "diverged", of the worst query.
@@ -65,16 +67,18 @@ class Prediction:
 
     @property
     def rounds(self) -> int:
-        """The rounds of the slowest query, of averaging or of DALE."""
+        """The rounds of the slowest query: of the reduction, of averaging or of DALE."""
         return int(self.query_rounds.max(initial=0))
 
     @property
     def disagreement(self) -> float:
         """The largest difference between two agents' means, in units of the largest standard deviation."""
-        if not self.means.size:
+        told = ~np.isnan(self.means).all(axis=1)
+        means, variances = self.means[told], self.variances[told]
+        if not means.size:
             return 0.0
-        spread = self.means.max(axis=0) - self.means.min(axis=0)
-        return float((spread / max(float(self.variances.max()) ** 0.5, 1e-300)).max())
+        spread = means.max(axis=0) - means.min(axis=0)
+        return float((spread / max(float(variances.max()) ** 0.5, 1e-300)).max())
 
     def __repr__(self) -> str:
         return (

@@ -33,6 +33,18 @@ class Beliefs:
     common_variance: Array
     first: BoolArray
 
+    def of_agent(self, i: int) -> Beliefs:
+        """Of one hosted agent alone."""
+        here = slice(i, i + 1)
+        return Beliefs(
+            self.mean[here],
+            self.variance[here],
+            self.prior[here],
+            self.common_mean[here],
+            self.common_variance[here],
+            self.first[here],
+        )
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -108,3 +120,16 @@ RULES = {
         Rule("grbcm", _grbcm_summands, _grbcm, augmented=True),
     )
 }
+
+
+def finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+    """The rule's finish. An average that was capped early can give a precision that is no number, or not positive:
+    then the answer is the prior.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means, variances = rule.finish(totals, count, beliefs)
+    prior = beliefs.prior[:, None]
+    sound = (variances > 0.0) & np.isfinite(means)
+    means = np.where(sound, means, 0.0)
+    # gPoE alone may exceed the prior by rounding; nobody may by more.
+    return means, np.where(sound, np.minimum(variances, prior), prior)

@@ -63,7 +63,7 @@ class Selection(Scope):
     def __init__(self, topology: Topology, participants: BoolArray) -> None:
         self.topology = topology
         self.participants = participants
-        self.window = max(topology.diameter, 1)
+        self.window = 1
         patterns, which = np.unique(participants, axis=1, return_inverse=True)
         active = np.zeros_like(patterns)
         for number, pattern in enumerate(patterns.T):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome
 from fleetgp.network import Network
 from fleetgp.prediction.agreed import Agreed
@@ -16,7 +17,10 @@ from fleetgp.prediction.options import PredictionOptions
 
 @dataclass(frozen=True)
 class Task:
-    """thetas: (A, P) of the hosted agents, for the scaled observations.  queries: (T, D)."""
+    """thetas: (A, P) of the hosted agents, for the scaled observations.  queries: (T, D).
+
+    to: the only agent that is told the answer, where it comes along the tree; None: all.
+    """
 
     method: PredictionMethod
     network: Network
@@ -24,6 +28,11 @@ class Task:
     agreed: Agreed
     queries: Array
     options: PredictionOptions
+    to: int | None = None
+
+    @property
+    def along_tree(self) -> bool:
+        return self.method.decentralized and self.options.consensus == "tree"
 
     @property
     def prior(self) -> Array:
@@ -37,7 +46,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """means, variances: (A, T) of f.  participants: (M, T).  averaging, solving: how the agents came by them."""
+    """means, variances: (A, T) of f; NaN at agents that are not told.  participants: (M, T), likewise.
+
+    averaging, solving: how the agents came by them; along the tree, rounds: (T,) how many it took.
+    """
 
     means: Array
     variances: Array
@@ -46,3 +58,14 @@ class Answer:
     solving: BatchOutcome | None = None
     engine: tuple[str, ...] = ()
     jitter: float = 0.0
+    rounds: IntArray | None = None
+
+    @classmethod
+    def told(cls, task: Task, answers: Array | None, participants: BoolArray, rounds: IntArray, **facts: Any) -> Answer:
+        """From the answers (T, 2), mean and variance, that came along the tree; None where nobody here was told."""
+        shape = len(task.network.hosted), len(task.queries)
+        means, variances = np.full(shape, np.nan), np.full(shape, np.nan)
+        if answers is not None:
+            rows = [i for i, agent in enumerate(task.network.hosted) if task.to in (None, agent)]
+            means[rows], variances[rows] = answers.T
+        return cls(means, variances, participants, rounds=rounds, **facts)

@@ -19,6 +19,7 @@ from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.storage.kept import Kept
 from fleetgp.storage.model import Model
+from fleetgp.version import __version__
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Answers:
     """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
 
     uninformed: (T,) where the answer is no better than the prior.
-    rounds, iterations: of averaging (or DALE), and of JOR before it, for the slowest point.
+    rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
     method: str
@@ -93,15 +94,13 @@ def _settings(
     model: Model, queries: Array, method: str, position: int, size: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that an answer depends on: pieces of another one are of no use."""
-    from fleetgp.version import __version__
-
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
     for inputs, observations in fleet.shards:
         content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 3,  # of what a block holds
+        "pieces": 4,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,

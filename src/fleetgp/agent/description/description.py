@@ -103,4 +103,4 @@ class Description:
 
     def prediction_options(self) -> PredictionOptions:
         part = self.prediction
-        return PredictionOptions(part.rounds, part.tol, part.eta, self.seed, part.engine)
+        return PredictionOptions(rounds=part.rounds, tol=part.tol, eta=part.eta, seed=self.seed, engine=part.engine)

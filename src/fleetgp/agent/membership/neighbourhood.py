@@ -1,4 +1,7 @@
-"""What an agent knows of its neighbours: whether they are linked, heard and fit for work. No clock, no I/O."""
+"""What an agent knows of its neighbours: whether they are linked, heard and fit for work. No clock, no I/O.
+
+What it does when one of them dies is in `presence.py`.
+"""
 
 from __future__ import annotations
 

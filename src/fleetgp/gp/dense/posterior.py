@@ -32,13 +32,16 @@ class DensePosterior:
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         cross = self._cross(queries)
-        half = self._factor.half_solve(cross)
-        explained = np.einsum("nt,nt->t", half, half)
-        return self._alpha @ cross, np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+        mean = self._alpha @ cross
+        return mean, np.maximum(self.hyperparameters.signal**2 - self._explained(cross), 0.0)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
-        half = self._factor.half_solve(self._cross(queries))
+        return self._explained(self._cross(queries))
+
+    def _explained(self, cross: Array) -> Array:
+        """k_i*' C_i^-1 k_i* from k_i*, which is overwritten."""
+        half = self._factor.half_solve_in_place(cross)
         return np.asarray(np.einsum("nt,nt->t", half, half))
 
     def weights(self, queries: Array) -> Array:
@@ -50,10 +53,11 @@ class DensePosterior:
         return np.asarray(basis.at(self.inputs).T @ self.weights(queries))
 
 
-def cross_covariance(own: DensePosterior, own_weights: Array, other_inputs: Array, other_weights: Array) -> Array:
-    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,); no noise term.
+def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,), from inputs X (N, D) and weights w
+    (N, T) of both; no noise term.
 
     For i = j it is `explained_variance`, since there C_ii holds the noise.
     """
-    covariance = own.kernel(own.inputs, other_inputs, own.hyperparameters)
-    return np.asarray(np.einsum("nt,nt->t", own_weights, covariance @ other_weights))
+    (inputs, weights), (other_inputs, other_weights) = one, other
+    return np.asarray(np.einsum("nt,nt->t", weights, kernel(inputs, other_inputs, h) @ other_weights))

@@ -108,7 +108,9 @@ class Grid:
         """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
         if not self._pairs:
             return np.asarray(self.basis.signal**2 * (self._only.T @ (weights[:, None] * self._only)))
-        return np.asarray(self.basis.signal**2 * contract(weights, self._pairs).ravel().take(self._index))
+        found = contract(weights, self._pairs).ravel().take(self._index)
+        found *= self.basis.signal**2
+        return found
 
     def quadratic(self, matrix: Array) -> Array:
         """phi' matrix phi at the nodes of the grid."""

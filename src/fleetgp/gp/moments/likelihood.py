@@ -9,6 +9,7 @@ from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.moments.certificate import certificate
 from fleetgp.gp.moments.solution import Solution
 from fleetgp.linalg import lapack
+from fleetgp.linalg.threads import scratch
 
 
 def evaluation(s: Solution, expansion: float) -> Evaluation:
@@ -20,7 +21,9 @@ def evaluation(s: Solution, expansion: float) -> Evaluation:
     log_determinant = 2.0 * float(np.log(np.diagonal(s.lower)).sum()) + (count - rank) * np.log(noise2)
     nll = 0.5 * (s.misfit / noise2 + float(u @ u) + log_determinant)
 
-    inverse_lower = s.lower.copy(order="F")
+    (work,) = scratch((rank, rank))
+    inverse_lower = work.T
+    np.copyto(inverse_lower, s.lower)
     lapack.invert_triangle_in_place(inverse_lower)
     spread = _spread(s, inverse_lower)
     lapack.square_triangle_in_place(inverse_lower)
@@ -48,7 +51,9 @@ def _spread(s: Solution, inverse_lower: Array) -> Array:
 def _weighed(s: Solution, inverse: Array) -> Array:
     """(D,) tr(X^2 Phi (I / sigma^2 - A^-1) Phi') + a'X^2 Phi u - |Phi'X a|^2, with a = C^-1 y."""
     grid, kept = s.grid, s.grid.basis.flat
-    certain = grid.moments.weights * grid.quadratic(np.eye(len(inverse)) / s.noise**2 - inverse)
+    rest = -inverse
+    rest.flat[:: len(rest) + 1] += 1.0 / s.noise**2
+    certain = grid.moments.weights * grid.quadratic(rest)
     found = []
     for d in range(len(grid.positions)):
         first = s.correlations(grid.along(d, 1, s.residuals))[kept]

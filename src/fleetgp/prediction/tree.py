@@ -1,0 +1,154 @@
+"""Products of experts and committee machines along the spanning tree: one reduction, exact.
+
+Sums, how many take part, who comes first (grBCM's beta = 1) and who took part travel together. The root makes mean and
+variance of them, so that what every agent is told has the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.network import SUM, Merge, Network
+from fleetgp.prediction.beliefs import beliefs_of
+from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.posteriors import Marginals, first_used
+from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
+from fleetgp.prediction.task import Answer, Task
+
+
+def sum_over_everyone(task: Task, rule: Rule, beliefs: Beliefs, believed: Marginals) -> Answer:
+    """The rule's totals over all agents, and what the root makes of them."""
+    network, before = task.network, task.network.round
+
+    def finish(totals: Array, _: BoolArray | None) -> Array:
+        return _finish(task, rule, beliefs, totals, np.full(len(totals), float(network.agents)))
+
+    with network.phase("aggregate"):
+        told = network.reduce(rule.summands(beliefs), "predictions", finish=finish, told=(2,), to=task.to)
+    rounds = np.full(len(task.queries), network.round - before)
+    who = task.everyone if told is not None else np.zeros_like(task.everyone)
+    return Answer.told(task, told, who, rounds, engine=believed.engine, jitter=believed.jitter)
+
+
+def sum_over_participants(task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals) -> Answer:
+    """CBNN: the totals over the agents that take part, chosen (A, T), from what they know of the queries.
+
+    Where nobody does, the most correlated agent answers alone: all hear of such queries, and find it out.
+    """
+    answer, absent = _summed(task, conditioned, chosen, known)
+    if not absent.any():
+        return answer
+    where = np.flatnonzero(absent)
+    before, part = task.network.round, replace(task, queries=task.queries[where])
+    alone = most_correlated(task, conditioned, where)
+    known = conditioned.own(task.network.hosted).at(part.queries, alone)
+    found, _ = _summed(part, conditioned, alone, known)
+    return _completed(answer, found, where, task.network.round - before)
+
+
+def _summed(task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals) -> tuple[Answer, BoolArray]:
+    """The answer, and the queries in which nobody takes part."""
+    network, before, rule = task.network, task.network.round, RULES[task.method.rule]
+    nobody = np.zeros_like(chosen)
+    beliefs, believed = beliefs_of(task, rule, conditioned, chosen, known, first=nobody)
+    x, merge = rule.summands(beliefs), SUM
+    if rule.augmented:
+        # The first that takes part has beta = 1: what that adds to its summands travels with its number.
+        ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None, None], (*chosen.shape, 1))
+        more = rule.summands(replace(beliefs, first=~nobody)) - x
+        x, merge = np.concatenate([x, ids, more], axis=-1), WITH_FIRST
+
+    def finish(rows: Array, who: BoolArray | None) -> Array:
+        assert who is not None, "not all take part"
+        count = who.sum(axis=0).astype(float)
+        return _finish(task, rule, beliefs, _with_first(rows) if rule.augmented else rows, count)
+
+    with network.phase("aggregate"):
+        found = network.reduce_present(x, chosen, "predictions", merge, finish=finish, told=(2,), to=task.to)
+    rounds = np.full(len(task.queries), network.round - before)
+    who = np.zeros((network.agents, len(task.queries)), dtype=bool) if found.who is None else found.who
+    told = Answer.told(task, found.value, who, rounds, engine=believed.engine, jitter=believed.jitter)
+    return told, found.absent
+
+
+def _finish(task: Task, rule: Rule, beliefs: Beliefs, totals: Array, count: Array) -> Array:
+    """Mean and variance (T, 2), at the root."""
+    root = task.network.hosted.index(task.network.tree.root)
+    own = beliefs.of_agent(root)
+    means, variances = finished(rule, totals[None], count[None], own)
+    return np.stack([means[0], variances[0]], axis=-1)
+
+
+# ---- who comes first ---------------------------------------------------------------------------------------------
+
+
+def _merge_with_first(one: Array, other: Array) -> Array:
+    """Rows (summands, number of the first, what being first adds to its summands)."""
+    width = one.shape[-1] // 2
+    first = np.where(one[..., width : width + 1] <= other[..., width : width + 1], one[..., width:], other[..., width:])
+    return np.concatenate([one[..., :width] + other[..., :width], first], axis=-1)
+
+
+def _with_first(rows: Array) -> Array:
+    width = rows.shape[-1] // 2
+    return np.asarray(rows[:, :width] + rows[:, width + 1 :])
+
+
+#: For grBCM, whose summands are three.
+WITH_FIRST = Merge(_merge_with_first, np.array([0.0, 0.0, 0.0, np.inf, 0.0, 0.0, 0.0]), finite=True)
+
+
+# ---- the most correlated -----------------------------------------------------------------------------------------
+
+
+def _more_correlated(one: Array, other: Array) -> Array:
+    """Rows (correlation, number): the larger correlation; of equals, the smaller number."""
+    better = (one[..., 0] > other[..., 0]) | ((one[..., 0] == other[..., 0]) & (one[..., 1] <= other[..., 1]))
+    return np.where(better[..., None], one, other)
+
+
+MOST_CORRELATED = Merge(_more_correlated, -np.inf)
+
+
+def most_correlated(task: Task, conditioned: Conditioned, where: IntArray) -> BoolArray:
+    """(A, n): the one agent that answers each of these queries; every agent learns which."""
+    network = task.network
+    explained = task.prior[:, None] - conditioned.own(network.hosted).at(task.queries[where]).variance
+    ids = np.asarray(network.hosted, dtype=float)[:, None]
+    found = winners(network, np.stack([explained, np.broadcast_to(ids, explained.shape)], axis=-1))
+    return np.asarray(found == ids)
+
+
+def participants_along_tree(network: Network, chosen: BoolArray, explained: Array) -> BoolArray:
+    """Who takes part, (M, T), at every agent; the most correlated alone where nobody chose itself, (A, T) both."""
+    with network.phase("select"):
+        found = network.reduce_present(np.zeros((*chosen.shape, 0)), chosen, "predictions")
+    assert found.who is not None, "all agents are told"
+    participants, where = found.who.copy(), np.flatnonzero(found.absent)
+    if where.size:
+        ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None], (len(chosen), len(where)))
+        best = winners(network, np.stack([explained[:, where], ids], axis=-1))
+        participants[best.astype(int), where] = True
+    return participants
+
+
+def winners(network: Network, rows: Array) -> Array:
+    """(n,) the numbers of the agents with the largest correlations, from rows (A, n, 2)."""
+    with network.phase("select"):
+        best = network.reduce(rows, "statistics", MOST_CORRELATED)
+    assert best is not None, "all agents are told"
+    return best[:, 1]
+
+
+def _completed(answer: Answer, other: Answer, where: IntArray, more: int) -> Answer:
+    """An answer with that of another in some of its queries, which took so many rounds more."""
+    means, variances, who = answer.means.copy(), answer.variances.copy(), answer.participants.copy()
+    means[:, where], variances[:, where], who[:, where] = other.means, other.variances, other.participants
+    assert answer.rounds is not None, "it came along the tree"
+    rounds = answer.rounds.copy()
+    rounds[where] += more
+    engine = first_used(answer.engine, other.engine)
+    return Answer(means, variances, who, engine=engine, jitter=max(answer.jitter, other.jitter), rounds=rounds)
