@@ -194,7 +194,7 @@ def test_what_is_sent_for_it() -> None:
         fit = f.train("dec-apx-gp", theta0=theta0, rounds=1, tol=0, noise_floor=floor)  # type: ignore[arg-type]
         return {phase: traffic.scalars for phase, traffic in fit.ledger.by_phase().items()}
 
-    crossings = 2 * 2 * 2  # two rounds over two edges, both ways
+    crossings = 2 * 2  # once up and once down each of two edges
     assert sent(False, START, 1e-3)["floor"] == 2 * crossings, "the size and the deviation"
     assert "floor" not in sent(False, START, 0.0)
     assert "floor" not in sent(True, START, 1e-3), "scaled observations have a deviation of 1"

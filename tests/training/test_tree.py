@@ -118,9 +118,8 @@ def test_a_likelihood_that_fails_at_one_agent_is_survived() -> None:
 class Eager:
     """An interlude that one agent wants before its second evaluation."""
 
-    def __init__(self, network: Network, trainings: list[int]) -> None:
-        self.network, self.trainings = network, trainings
-        self.asked = 0
+    def __init__(self, network: Network) -> None:
+        self.network, self.asked = network, 0
         self.played: list[int] = []
 
     def wanted(self) -> bool:
@@ -137,7 +136,7 @@ def test_all_agents_pause_after_the_same_evaluation(hosting: list[list[int]]) ->
     shards, options = paper_shards(60, 3), TrainingOptions(starts=X0[None], noise_floor=0.0)
 
     def work(network: Network) -> tuple[fg.Fit, list[int]]:
-        eager = Eager(network, [])
+        eager = Eager(network)
         mine = [shards[i] for i in network.hosted]
         fit = train(training_method("dec-fact-gp"), mine, network, KERNELS["se"], options, interlude=eager)
         return fit, eager.played

@@ -99,7 +99,7 @@ def outer_corners(inputs: Array) -> Array:
     """(2 D,) the highest and minus the lowest coordinates, rounded outwards: never quite an input.
 
     >>> outer_corners(np.array([[0.0, 5.0], [1.5, 5.0]])).tolist()
-    [1.5625, 5.0001220703125, 0.0625, -4.9998779296875]
+    [1.5625, 5.000244140625, 0.0625, -4.999755859375]
     """
     high, low = inputs.max(axis=0), inputs.min(axis=0)
     width, size = high - low, np.maximum(np.abs(high), np.abs(low))
