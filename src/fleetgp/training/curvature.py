@@ -12,6 +12,8 @@ from fleetgp.training.objective import Objective, Values
 #: Step of the forward differences, and the smallest eigenvalue relative to the largest.
 STEP = 1e-4
 FLOOR = 1e-3
+#: The smallest eigenvalue of all, where a likelihood is flat in every direction.
+FLATTEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def measure_curvature(objective: Objective, x: Array, values: Values, where: Boo
     hessian = np.where(usable[:, None, None], hessian, np.eye(x.shape[1]))
     eigenvalues, vectors = np.linalg.eigh(hessian)
     magnitude = np.abs(eigenvalues)
-    bounded = np.maximum(magnitude, np.maximum(FLOOR * magnitude.max(axis=1, keepdims=True), 1e-6))
+    bounded = np.maximum(magnitude, np.maximum(FLOOR * magnitude.max(axis=1, keepdims=True), FLATTEST))
     matrix = (vectors * bounded[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     concavity = (vectors**2 * np.maximum(-eigenvalues, 0.0)[:, None, :]).sum(axis=2)
     return Curvature(matrix, concavity, x)
