@@ -12,7 +12,7 @@ from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
-from fleetgp.fleet.shards import check_shards, warn_of_shards
+from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.given import as_flag, as_numbers, check_whole
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.gp.kernels import Kernel, as_kernel
@@ -32,8 +32,9 @@ class Fleet:
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ.
-    graph: "path", "cycle", "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency
-        matrix, or a list of any of them, which repeats over the rounds (time-varying).
+    graph: "places" (agents are neighbours where their data are: the Gabriel graph of the centres), "path", "cycle",
+        "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of any of
+        them, which repeats over the rounds (time-varying).
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
@@ -66,7 +67,7 @@ class Fleet:
     ) -> None:
         check_whole("seed", seed, least=0)
         self.shards, self.inputs = check_shards(shards, inputs)
-        self.graph = as_topology(graph, len(self.shards), seed=seed)
+        self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
         self.kernel = as_kernel(kernel)
         self.seed = seed

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
@@ -39,6 +40,13 @@ def check_shards(
     if names is not None and len(names) != dimension:
         raise InputError(f"expected a name for each of the {dimension} inputs, got {', '.join(names)}")
     return checked, names
+
+
+def places_of(shards: Sequence[Shard]) -> Array:
+    """(M, D) where each agent's data are, in units of how far all data reach along each axis."""
+    low, high = np.min([x.min(axis=0) for x, _ in shards], axis=0), np.max([x.max(axis=0) for x, _ in shards], axis=0)
+    centres = np.stack([x.mean(axis=0) for x, _ in shards])
+    return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
 def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
