@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.agreements import number_of
 from fleetgp.agent.node import StoppedError
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.zenoh.network import ZenohNetwork
-from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
+from fleetgp.prediction import PredictionOptions, prediction_method
+from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, until
 
 CYCLE = [(k, (k + 1) % 5) for k in range(5)]
 WARM = "theta0 = [1.2, 0.3, 1.3, 0.1]\ntol = 1e-3"
@@ -74,6 +78,20 @@ def test_samples_and_boxes_travel_once_until_data_or_members_change(
         until(lambda: [agent.views for agent in agents] == [3, 3, 3] and settled(agents))
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["augment", "aggregate"]
+
+
+def test_an_agreement_is_another_one_for_other_members_data_scaling_and_theta() -> None:
+    agenda = Agenda([Item(MODEL, data=3), Item(MODEL, data=4)], (0, 1))
+    models = [MODEL, replace(MODEL, offset=1.0), replace(MODEL, scale=2.0), replace(MODEL, log_theta=(0.0,) * 4)]
+    agendas = [Agenda(agenda.items, (0, 2)), Agenda([agenda.items[0]] * 2, (0, 1))]
+    seen = {}
+    for name in ("dec-nn-grbcm", "dec-npae"):
+        row = prediction_method(name)
+        numbers = [number_of(agenda, model, row, PredictionOptions()) for model in models]
+        numbers += [number_of(other, MODEL, row, PredictionOptions()) for other in agendas]
+        seen[name] = len(set(numbers))
+        assert number_of(agenda, replace(MODEL, id=9), row, PredictionOptions()) == numbers[0]
+    assert seen == {"dec-nn-grbcm": 5, "dec-npae": 6}  # samples do not depend on theta
 
 
 def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the members of a view have agreed on for their answers: grBCM's samples, NPAE's box. It travels once.
+"""What the members of a view have agreed on for their answers: grBCM's samples, NPAE's box, moments. It travels once.
 
 All members must decide alike whether they hold it. What they agreed on in this view all of them do; what is left of
 earlier views counts if every member has said, with its first item, that it holds the same.
@@ -30,9 +30,10 @@ def version_of(shard: Shard) -> int:
 
 def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:
     """A number that is another one where something else must be agreed on: the same at every member."""
-    facts = [agenda.members, [item.data for item in agenda.items], agreement_key(method, options)]
-    if method.rule != "grbcm":  # samples are of the data alone; a basis is made for one theta
-        facts.append([model.log_theta, model.offset, model.scale])
+    data = [item.data for item in agenda.items], model.offset, model.scale  # what travels is scaled as the model's
+    facts = [agenda.members, data, agreement_key(method, options)]
+    if method.rule == "npae":  # its basis is made for one theta
+        facts.append(model.log_theta)
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
 
 
