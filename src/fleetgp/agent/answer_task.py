@@ -95,7 +95,8 @@ class AnswerTask:
                 conditioned = self.conditioned(model)
                 agreed = self.agreements.find(method.rule, number, agenda, tasks.agreed)
                 if agreed is None or agreed.moments is not None:  # moments may not be enough for another theta
-                    agreed = agree_on(conditioned, network, method, options, agreed and agreed.moments)
+                    moments = None if agreed is None else agreed.moments
+                    agreed = agree_on(conditioned, network, method, options, moments)
                     if network.round:  # else nothing was sent for it
                         self.agreements.keep(method.rule, number, agreed, tasks.agreed)
                 queries, noisy = question.queries, question.noisy
