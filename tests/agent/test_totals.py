@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.totals_file import load_totals
 from fleetgp.agent.logs import Log
+from fleetgp.agent.questions import Wish
 from fleetgp.agent.service import Service
+from fleetgp.agent.totals import CONTENTS, Contents, Part
 from fleetgp.network.frames import FrameNetwork
 from tests.agent.fleets import QUERIES, Steps, ask, describe, running, serving, settled, until
 
@@ -149,8 +152,27 @@ def test_new_rows_are_differences_in_one_reduction(tmp_path: Path, monkeypatch: 
         assert len(said(tmp_path / "a0.log", "training")) == 1
 
 
-def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path) -> None:
+def test_contents_that_cannot_be_are_refused() -> None:
+    good = Contents((Part(0, 5, 1), Part(2, 3, 7)), 0.0, 1.0, (0.0, 1.0), (1.0, 1.0), (9, 7))
+    good.check(3, 2)
+    assert CONTENTS.decode(CONTENTS.encode(good)) == good
+    for absurd in (
+        replace(good, parts=good.parts[::-1]),
+        replace(good, parts=(Part(0, 5, 1),) * 2),
+        replace(good, parts=(Part(3, 5, 1),)),
+        replace(good, centre=(0.0,)),
+        replace(good, sizes=(9000, 9000)),
+        replace(good, half=(1.0, 0.0)),
+        replace(good, offset=np.inf),
+        replace(good, parts=()),
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            CONTENTS.decode(CONTENTS.encode(absurd)).check(3, 2)
+
+
+def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of an agent that is not there stay in them, and nobody's count twice."""
+    steps = Steps(monkeypatch)
     description, shards = describe(tmp_path, 4, **EXACT)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
@@ -171,11 +193,22 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path) -> None
             assert answer["data_of"] == list(description.names)
             assert answer["missing"] == ["a3"]
         assert said(tmp_path / "a0.log", "rows of others are not in the totals any more") == []
-        # A row outside of the box: they must begin anew, and say what that costs.
+        # A row outside of the box would cost those of a3: it waits.
+        steps.phases.clear()
         agents[0].data.append(OUTSIDE)
+        for sent in (["moments"], []):
+            answer = ask(description, "a1", QUERIES)
+            assert_exact(answer, grown(shards, a0=ONE, a2=TWO), agents[1])
+            assert answer["data_of"] == list(description.names)
+            assert answer["left_out"] == ["a0"]
+            assert steps.taken == sent
+        # Whoever wants a model of those who are there says so, and is told what that costs.
+        until(lambda: settled(agents[:3]))
+        agents[1].wish(Wish())
+        until(lambda: agents[1].requests.fulfilled == 1 and settled(agents[:3]))
         answer = ask(description, "a1", QUERIES)
         assert_exact(answer, grown(shards, a0=[*ONE, *OUTSIDE], a2=TWO)[:3], agents[1])
-        assert answer["data_of"] == ["a0", "a1", "a2"]
+        assert (answer["data_of"], answer["left_out"]) == (["a0", "a1", "a2"], [])
         (lost,) = said(tmp_path / "a1.log", "rows of others are not in the totals any more")
         assert lost["agents"] == ["a3"]
 
@@ -190,13 +223,16 @@ def test_an_agent_that_comes_back_is_added_once(tmp_path: Path) -> None:
         agents[0].data.append(ONE)
         assert_exact(ask(description, "a0", QUERIES), grown(shards, a0=ONE), agents[0])
         agents[2].data.append(TWO)  # to its journal
+        agents[1].data.append(OUTSIDE)
+        assert ask(description, "a0", QUERIES)["left_out"] == ["a1"]
         with living(description, "a2", tmp_path) as back:
             everyone = [*agents[:2], back]
+            # In its absence a row outside of the box had to wait; not any more.
             until(lambda: all(members(agent) == (0, 1, 2) for agent in everyone) and serving(everyone))
             for name in ("a2", "a0"):
                 answer = ask(description, name, QUERIES)
-                assert_exact(answer, grown(shards, a0=ONE, a2=TWO), back)
-                assert answer["missing"] == []
+                assert_exact(answer, grown(shards, a0=ONE, a1=OUTSIDE, a2=TWO), back)
+                assert (answer["missing"], answer["left_out"]) == ([], [])
             assert {len(said(tmp_path / f"a{k}.log", "training")) for k in range(3)} == {1}
 
 

@@ -19,7 +19,7 @@ from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Cost, Tasks
-from fleetgp.agent.totals import Totals
+from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
 from fleetgp.gp.fleet_expert import refuse_rough
 from fleetgp.gp.kernels import as_kernel
@@ -97,7 +97,7 @@ class AnswerTask:
             raise
         finally:
             self.under_way = None
-        told = told_answer(found.prediction, model, tasks, self._description, found.totals)
+        told = told_answer(found, model, tasks, self._description)
         facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent")}
         self._log("answered", queries=len(told["mean"]), **facts)
         self._requests.finish(asked, answer=told)
@@ -109,7 +109,7 @@ class AnswerTask:
         with tasks.next() as network:
             try:
                 conditioned = self.conditioned(model)
-                totals = self._met(network, agenda, model) if method.rule == "full-gp" else None
+                totals = self._met(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
                 if totals is None:
                     agreed = self._agreed(network, tasks.agreed, agenda, model, method)
                 else:  # with which the asker answers alone
@@ -124,7 +124,8 @@ class AnswerTask:
                 raise CannotAnswerError(why) from error
         tasks.node.well_done(tasks.view)
         self._activity.questions += 1
-        return Found(found, totals)
+        left_out = () if totals is None else totals.contents.left_out(parts_of_members(agenda))
+        return Found(found, totals, left_out)
 
     def _agreed(
         self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, method: PredictionMethod
@@ -149,13 +150,14 @@ class AnswerTask:
             return
         with tasks.next() as network:
             try:
-                self._met(network, agenda, model)
+                self._met(network, tasks.agreed, agenda, model)
             except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
                 self._log.warn("no totals", error=str(error))
 
-    def _met(self, network: Network, agenda: Agenda, model: Trained) -> Totals:
+    def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel, self._description.prediction.engine)
-        return self._meeting.hold(network, agenda, model, self.shard, self.conditioned(model).thetas[0])
+        theta = self.conditioned(model).thetas[0]
+        return self._meeting.hold(network, agenda, model, self.shard, theta, here)
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
@@ -165,10 +167,11 @@ class AnswerTask:
 
 @dataclass(frozen=True)
 class Found:
-    """totals: those from which the asker has answered alone."""
+    """totals: those from which the asker has answered alone.  left_out: members with rows that are not in them."""
 
     prediction: Prediction
     totals: Totals | None = None
+    left_out: tuple[int, ...] = ()
 
 
 class CannotAnswerError(NetworkError):
@@ -208,22 +211,22 @@ class Asides:
         self._activity.phase = "training"
 
 
-def told_answer(
-    found: Prediction, model: Trained, tasks: Tasks, description: Description, totals: Totals | None = None
-) -> dict[str, Any]:
+def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
     """The answer of the agent that was asked, and how it came about.
 
     rounds, bytes_sent: of the whole question, from its agenda on: of the fleet, and what this agent sent in them.
-    data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.
+    data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.  left_out: members with rows
+    that are not.
     """
-    names, cost = tasks.names, tasks.telling + Cost.of(found.ledger)
+    found, totals, names = answered.prediction, answered.totals, tasks.names
+    cost = tasks.telling + Cost.of(found.ledger)
     participants = found.participants.sum(axis=0).tolist()
     said = dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True))
     whole: dict[str, Any] = {}
     if totals is not None:
         data_of = [description.names[agent] for agent in totals.contents.agents]
         participants, said = [len(data_of)] * len(participants), dict.fromkeys(data_of, len(participants))
-        whole["data_of"] = data_of
+        whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in answered.left_out]}
     return {
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),

@@ -87,6 +87,10 @@ class Contents(Strict):
         """Rows of other agents than these."""
         return sum(part.rows for part in self.parts if part.agent not in agents)
 
+    def left_out(self, parts: Sequence[Part]) -> tuple[int, ...]:
+        """The agents whose rows are not in the totals as these parts say."""
+        return tuple(part.agent for part in parts if self.part(part.agent) != part)
+
     def check(self, fleet: int, dimension: int) -> None:
         """A ValueError where they cannot be of this fleet."""
         if not len(self.centre) == len(self.half) == len(self.sizes) == dimension:
