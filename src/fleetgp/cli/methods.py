@@ -38,6 +38,7 @@ RULE_NOTES = {
     "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
     "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
     "npae": ("1 vector", "the most accurate where it converges; dear"),
+    "nearest": ("distances; its rows among the nearest", "rows may be sent: as one agent with all data; rough fields"),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.experiments.cells import Cell
-from fleetgp.experiments.paper import TRAINERS
+from fleetgp.experiments.paper import PREDICTORS, TRAINERS
 from fleetgp.graph import as_topology
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
@@ -53,7 +53,7 @@ def cells(plan: CommunicationPlan) -> list[Cell]:
     found = []
     for method, kind, central in [
         *((m, "training", not training_method(m).decentralized) for m in TRAINERS),
-        *((m, "prediction", not prediction_method(m).decentralized) for m in fg.PREDICTION_METHODS),
+        *((m, "prediction", not prediction_method(m).decentralized) for m in PREDICTORS),
     ]:
         for graph in GRAPHS[:1] if central else GRAPHS:
             task = {**asdict(plan), "method": method, "kind": kind, "graph": graph, "central": central}

@@ -102,5 +102,4 @@ class Description:
         return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
 
     def prediction_options(self) -> PredictionOptions:
-        part = self.prediction
-        return PredictionOptions(rounds=part.rounds, tol=part.tol, eta=part.eta, seed=self.seed, engine=part.engine)
+        return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))
