@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fleetgp.consensus.pool import pool_at_server
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.reductions import ByServer, ByTree, total
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
 from fleetgp.gp.basis import Basis
@@ -23,12 +25,13 @@ class Agreed:
     """What a method needs from the other agents, whatever is asked. It is the same at every agent.
 
     samples: every agent's, for grBCM.  basis: on the box of the whole fleet, for NPAE without inputs that travel.
-    pool: all data at the central node, for the exact GP.
+    pool: all data at the central node, for the exact GP.  size: how many observations there are, for dec-nearest.
     """
 
     samples: tuple[Shard, ...] = ()
     basis: Basis | None = None
     pool: Shard | None = None
+    size: int = 0
 
 
 def agree(
@@ -42,6 +45,9 @@ def agree(
     """Let the agents agree on what this method needs; nothing is sent for the methods that need nothing."""
     if method.rule == "full-gp":
         return Agreed(pool=pool_at_server(network, shards))
+    if method.rule == "nearest":
+        with network.phase("size"):
+            return Agreed(size=int(total(network, np.array([float(len(y)) for _, y in shards]))))
     if method.rule == "grbcm":
         with network.phase("augment"):
             samples = communication_data(network, shards, options.seed, central=not method.decentralized)

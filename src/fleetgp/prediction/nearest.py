@@ -24,7 +24,8 @@ from fleetgp.prediction.task import Answer, Task
 def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
     """Mean and variance at each query given its nearest observations; who has one of them takes part."""
     network, before, queries = task.network, task.network.round, task.queries
-    distances, rows = conditioned.reach.nearest(queries, task.options.neighbours)
+    count = min(task.options.neighbours, task.agreed.size)
+    distances, rows = conditioned.reach.nearest(queries, count)
     with network.phase("select"):
         farthest = _farthest(network, distances)
     needed = np.isfinite(distances) & (distances <= farthest[:, None])
@@ -36,7 +37,7 @@ def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
         root = network.tree.root
         theta = task.thetas[network.hosted.index(root)]
         assert pool is not None, "the root was told"
-        return local_answers(pool, queries, task.options.neighbours, conditioned.kernel, theta, root)
+        return local_answers(pool, queries, count, conditioned.kernel, theta, root)
 
     with network.phase("aggregate"):
         found = network.reduce_present(
