@@ -85,7 +85,7 @@ USUAL = {"rmse": 1.0, "nlpd": 1.0, "nlpd_noisy": 1.0, "coverage": 0.95, "off_cen
 def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = None) -> prediction.Found:
     """One row per method, graph and fleet. changes: beside those that agree, in one fleet or in all."""
     rows = []
-    for method in fg.PREDICTION_METHODS:
+    for method in paper.PREDICTORS:
         for graph in (*prediction.GRAPHS.get(method, ("path",)), "server"):
             for agents in PLAN.fleets:
                 row: dict[str, Any] = {**USUAL, "participants": 1.0, "rounds": 7.0, "status": "round limit"}

@@ -13,7 +13,7 @@ from PIL import Image
 
 import fleetgp as fg
 from fleetgp.experiments import communication, communication_report, prediction, training
-from fleetgp.experiments.paper import TRAINERS
+from fleetgp.experiments.paper import PREDICTORS, TRAINERS
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
 
@@ -72,7 +72,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
     reproduce_prediction(plan, tmp_path, workers=1)
-    methods = len(fg.PREDICTION_METHODS) + 1  # dec-npae-star on two graphs
+    methods = len(PREDICTORS) + 1  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
     assert ("not sea-surface temperature" in page) == (not real)

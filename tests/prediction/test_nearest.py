@@ -143,7 +143,7 @@ def test_who_is_far_away_sends_no_distances_and_no_observations() -> None:
     assert not out.participants[2:].any()
     sent = out.ledger.sent_by(4)
     assert set(sent) == {"statistics", "framing"}
-    assert sent["statistics"].scalars == len(points), "its own fifth distances, and nothing after that"
+    assert sent["statistics"].scalars == 1 + len(points), "how many it has, and its own fifth distances"
 
 
 def test_one_asker_gets_the_same_bits_and_nobody_else_is_told() -> None:

@@ -93,6 +93,8 @@ def test_with_noise_the_floor_changes_nothing(kernel: str) -> None:
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, kernel: str) -> None:
     f = fg.Fleet(smooth_shards(), "path", kernel=kernel)
+    if (method, kernel) == ("dec-full-gp", "matern32"):
+        pytest.skip("it is refused: tests/training/test_whole.py")
     fit = trained(f, method)
     assert fit.status == "converged"
     assert fit.at_floor.all()

@@ -15,6 +15,7 @@ class PredictionMethod:
     """rule: "full-gp", "npae", "nearest" (observations) or an aggregation rule.
 
     nearest: only the correlated agents take part (CBNN).
+    full-gp is of all data at a central node; decentralized, of their moments at every agent.
     """
 
     name: str
@@ -32,7 +33,7 @@ class PredictionMethod:
         """
         if self.rule == "nearest":
             return ("neighbours",)
-        agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
+        agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
         return ("engine", *agrees, *selects, *draws)
@@ -49,6 +50,7 @@ class PredictionMethod:
 AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 
 _ROWS = (
+    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
     PredictionMethod("full-gp", "full-gp"),
     *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
     PredictionMethod("npae", "npae"),

@@ -98,7 +98,10 @@ class Search:
             return self._rising(x)
         if np.abs(x - self.best.local.x[0]).max() > TRUST:
             return self._rising(x)  # too far to be worth an evaluation
-        return self._scaled(*self._evaluated(x))
+        value, slope = self._evaluated(x)
+        if not np.isfinite(value) and np.isfinite(self.total):
+            return self._rising(x)  # a wall of infinity would end the line search
+        return self._scaled(value, slope)
 
     def stop(self, intermediate_result: OptimizeResult) -> None:
         """The callback after each iteration of the minimizer, which `StopIteration` ends."""
