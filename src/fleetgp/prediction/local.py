@@ -32,23 +32,28 @@ def nearest(tree: cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
     return distance, row
 
 
-def local_answers(pool: Shard, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int) -> Array:
+def local_answers(
+    pool: Shard, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
+) -> tuple[Array, IntArray]:
     """Mean and variance of f at each query, and the jitter that they needed, (T, 3), given its nearest in the pool.
 
-    agent: who computes, for error messages.
+    And which rows these are, (T, m).  agent: who computes, for error messages.
     """
-    h = Hyperparameters.from_theta(theta)
-    if len(pool[1]) <= count:
+    h, size = Hyperparameters.from_theta(theta), len(pool[1])
+    scales = np.asarray(h.length_scales)
+    if size <= count:
         known = Posteriors([pool], [agent], theta[None], kernel, "dense", Room()).at(queries)
-        mean, variance, jitter = known.mean[0], known.variance[0], np.full(len(queries), known.jitter)
+        rows = np.tile(np.arange(size), (len(queries), 1))
+        found = np.stack([known.mean[0], known.variance[0], np.full(len(queries), known.jitter)], axis=1)
     else:
-        _, rows = nearest(cKDTree(pool[0] / np.asarray(h.length_scales)), queries / np.asarray(h.length_scales), count)
-        mean, variance, jitter = _of_each(pool, queries, rows, kernel, h, agent).T
-    return np.stack([mean, np.maximum(variance, SMALLEST * h.signal**2), jitter], axis=-1)
+        _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
+        found = _of_each(pool, queries, rows, kernel, h, agent)
+    found[:, 1] = np.maximum(found[:, 1], SMALLEST * h.signal**2)
+    return found, rows
 
 
 def _of_each(pool: Shard, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int) -> Array:
-    """The same given the rows (T, m) of the pool."""
+    """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
     inputs, observations = pool[0] / np.asarray(h.length_scales), pool[1]
     points, signal = queries / np.asarray(h.length_scales), h.signal**2
     found = np.empty((len(queries), 3))

@@ -25,8 +25,8 @@ class Prediction:
 
     means, variances: (A, T) each agent's own answer; of f, or of y where noisy. NaN at agents that were not told, since
         another one asked.
-    participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest: who has
-        an observation no farther than the last that counts.
+    participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest:
+        whose observations are among the nearest.
     query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
         central node.
     solver_rounds: (T,) iterations of JOR before that; a flood each.
