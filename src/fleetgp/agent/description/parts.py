@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.prediction import PREDICTION_METHODS
-from fleetgp.prediction.options import NEIGHBOURS, Eta, checked_eta
+from fleetgp.prediction.options import NEIGHBOURS, Consensus, Eta, checked_eta
 from fleetgp.training import TRAINING_METHODS
 
 #: The methods that need no server.
@@ -69,9 +69,10 @@ class TrainingPart(_Part):
 
 
 class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them."""
+    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
 
     method: str = "dec-nn-grbcm"
+    consensus: Consensus = "tree"
     rounds: Count = 20_000
     tol: Positive = 1e-6
     eta: Annotated[Eta, PlainValidator(checked_eta)] = 1e-3
