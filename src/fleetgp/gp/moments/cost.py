@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Axis
-from fleetgp.gp.moments.sums import LARGEST_GRID
+from fleetgp.gp.moments.rows import LARGEST_GRID
 
 #: Seconds per axis for the calls themselves: some hundred of NumPy's, however small the arrays.
 CALLS = 7e-4

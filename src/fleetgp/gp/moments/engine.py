@@ -32,9 +32,10 @@ from fleetgp.gp.moments.cost import expected_seconds
 from fleetgp.gp.moments.grid import Grid, Moments
 from fleetgp.gp.moments.likelihood import evaluation
 from fleetgp.gp.moments.posterior import MomentsPosterior
+from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.gp.moments.sizes import axis_error, sizes_for, stepped
 from fleetgp.gp.moments.solution import Solution
-from fleetgp.gp.moments.sums import LARGEST_GRID, ChebyshevSums, DataSums
+from fleetgp.gp.moments.sums import ChebyshevSums, DataSums
 
 #: The longest basis: its matrices have 72 MB.
 LONGEST = 3000
