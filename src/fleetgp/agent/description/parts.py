@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.prediction import PREDICTION_METHODS
+from fleetgp.prediction.options import Consensus
 from fleetgp.training import TRAINING_METHODS
 
 #: The methods that need no server.
@@ -52,7 +53,7 @@ class TrainingPart(_Part):
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """
 
-    method: str = "dec-gapx-gp"
+    method: str = "dec-g-fact-gp"
     theta0: list[float] | list[list[float]] | None = None
     rounds: Count = 2000
     tol: Fraction = 1e-5
@@ -68,9 +69,10 @@ class TrainingPart(_Part):
 
 
 class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them."""
+    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
 
     method: str = "dec-nn-grbcm"
+    consensus: Consensus = "tree"
     rounds: Count = 20_000
     tol: Positive = 1e-6
     eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
