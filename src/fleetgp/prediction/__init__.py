@@ -1,4 +1,4 @@
-"""The prediction methods: six aggregations, thirteen decentralized, and the exact GP."""
+"""The prediction methods: six aggregations, fifteen decentralized, and the exact GP."""
 
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method

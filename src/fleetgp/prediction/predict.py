@@ -16,8 +16,9 @@ from fleetgp.prediction.agreed import Agreed, agree
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
-from fleetgp.prediction.options import PredictionOptions
+from fleetgp.prediction.options import NEIGHBOURS, PredictionOptions
 from fleetgp.prediction.prediction import Prediction, joined, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task
@@ -81,20 +82,22 @@ def answer_in_blocks(
 
     agreed: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
     """
-    size = block_size(method, network)
+    size = block_size(method, network, options.neighbours)
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
             task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
             yield number, _prediction(task, _answer(task, conditioned), conditioned, noisy)
 
 
-def block_size(method: PredictionMethod, network: Network) -> int:
+def block_size(method: PredictionMethod, network: Network, neighbours: int = NEIGHBOURS) -> int:
     """Queries per block: the same at every agent, so it depends on what all agents know alone."""
     agents, links = network.agents, len(network.topology.union.directed)
     # Doubles per query: of an agent's sums and verdicts, and of what crosses a link, which only selected agents use.
     doubles = 12 * agents + (2 if method.nearest else 16) * links
     if method.rule == "npae":
         doubles += agents * (4 * agents + LONGEST)  # rows of C_A, and what they are computed from
+    if method.rule == "nearest":
+        doubles += agents * 6 * neighbours  # every agent's nearest, and what they are merged in
     return int(np.clip(BLOCK_BYTES // (8 * doubles), 1, BLOCK))
 
 
@@ -108,6 +111,8 @@ def _answer(task: Task, conditioned: Conditioned) -> Answer:
         return _exact(task, conditioned)
     if task.method.rule == "npae":
         return aggregate_nested(task, conditioned)
+    if task.method.rule == "nearest":
+        return predict_from_nearest(task, conditioned)
     return aggregate(task, conditioned)
 
 
