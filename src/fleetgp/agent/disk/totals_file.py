@@ -12,7 +12,7 @@ import numpy as np
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.private import read_private, write_private
 from fleetgp.agent.totals import CONTENTS, MOST_BYTES, Totals
-from fleetgp.gp.moments.sums import LARGEST_GRID
+from fleetgp.gp.moments.rows import LARGEST_GRID
 
 VERSION = 1
 #: Bytes; ours have some 500,000.

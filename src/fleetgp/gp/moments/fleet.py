@@ -92,6 +92,8 @@ class FleetMoments:
 
 def moments_on(box: Box, sizes: Sequence[int], inputs: Array, observations: Array) -> FleetMoments:
     """Those of rows that lie in the box, of which there may be none."""
+    if not len(observations):
+        return FleetMoments(box, np.zeros(sizes), np.zeros(response_sizes(sizes)), 0.0)
     return FleetMoments.of(ChebyshevSums(inputs, observations, box), sizes)
 
 
