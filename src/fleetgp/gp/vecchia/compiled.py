@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
 from fleetgp.gp.vecchia.neighbours import Neighbours
+from fleetgp.linalg.compiling import kept
 from fleetgp.linalg.exponential import exp
 
 #: Points of a batch.
@@ -29,11 +29,8 @@ KINDS: dict[type[Kernel], int] = {
     Matern52: MATERN52,
 }
 
-# Sums may be reordered, so that they use vector instructions. NaN and infinity keep their meaning.
-_compiled = njit(nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
 
-
-@_compiled
+@kept
 def _distances(z: Array, s: Array) -> None:
     """s (P, LANES), squared, between the places z (D, m + 1, LANES)."""
     dimension, size, _ = z.shape
@@ -48,9 +45,10 @@ def _distances(z: Array, s: Array) -> None:
             pair += 1
 
 
-@_compiled
-def _profile(kind: int, s: Array, profile: Array) -> None:
-    """phi(s) into `profile`, and -phi'(s) over s: see `kernels`, which has the formulas."""
+@kept
+def _profile(kind: int, pairs: Array, profiles: Array) -> None:
+    """phi(s) into `profiles`, and -phi'(s) over `pairs`, which have s: `kernels` has the formulas."""
+    s, profile = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
     if kind == SE:
         for i in range(s.size):
             profile[i] = -s[i]
@@ -79,7 +77,7 @@ def _profile(kind: int, s: Array, profile: Array) -> None:
             s[i] = (5.0 / 6.0) * (1.0 + r) * decay[i]
 
 
-@_compiled
+@kept
 def _factorize(a: Array, y: Array, diagonal: float, scales: Array, solved: Array, left: Array) -> None:
     """The Cholesky factor of C over its profile a (P, LANES), whose last row becomes b = L^-1 k.
 
@@ -114,7 +112,7 @@ def _factorize(a: Array, y: Array, diagonal: float, scales: Array, solved: Array
                 solved[p, w] = left[1, w] * scales[p, w]
 
 
-@_compiled
+@kept
 def _back(a: Array, scales: Array, right: Array) -> None:
     """L'^-1 right, over right (m, LANES)."""
     for p in range(len(scales) - 1, -1, -1):
@@ -126,11 +124,22 @@ def _back(a: Array, scales: Array, right: Array) -> None:
                 right[q, w] -= a[row + q, w] * right[p, w]
 
 
-@_compiled
+@kept
+def _last_row(a: Array, row: Array) -> None:
+    """b = L^-1 k, (m, LANES)."""
+    start = len(a) - len(row)
+    for p in range(len(row)):
+        for w in range(LANES):
+            row[p, w] = a[start + p, w]
+
+
+@kept
 def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
     """total (D, LANES): the sum over all pairs, both ways, of u_p t_q dC_pq / d log l_d. slope (P, LANES) is lost."""
     dimension, size, _ = z.shape
-    total[:] = 0.0
+    for d in range(dimension):
+        for w in range(LANES):
+            total[d, w] = 0.0
     pair = 0
     for p in range(1, size):
         for q in range(p):
@@ -142,7 +151,7 @@ def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
             pair += 1
 
 
-@_compiled
+@kept
 def conditionals(
     kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, found: Array
 ) -> None:
@@ -167,11 +176,11 @@ def conditionals(
                 for d in range(dimension):
                     z[d, p, w] = places[j, d]
         _distances(z, slope)
-        _profile(kind, slope.reshape(-1), a.reshape(-1))
+        _profile(kind, slope, a)
         _factorize(a, values, 1.0 + ratio, scales, alpha, left)
-        weights[:] = a[pairs - size :]
-        _back(a, scales, weights)
         _back(a, scales, alpha)
+        _last_row(a, weights)
+        _back(a, scales, weights)
         for w in range(LANES):
             t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
             u[size, w] = 1.0
@@ -183,16 +192,15 @@ def conditionals(
                 trace[w] += u[p, w] * t[p, w]
         _slopes(z, slope, u, t, total)
         for w in range(min(LANES, count - start)):
-            row_found = found[start + w]
             square = left[1, w] * left[1, w] / left[0, w]
-            row_found[0] = 0.5 * (math.log(left[0, w]) + square)
+            found[start + w, 0] = 0.5 * (math.log(left[0, w]) + square)
             for d in range(dimension):
-                row_found[1 + d] = total[d, w]
-            row_found[1 + dimension] = square
-            row_found[2 + dimension] = ratio * trace[w]
+                found[start + w, 1 + d] = total[d, w]
+            found[start + w, 1 + dimension] = square
+            found[start + w, 2 + dimension] = ratio * trace[w]
 
 
-@_compiled
+@kept
 def means(
     kind: int, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float, found: Array, weights: Array
 ) -> None:
@@ -218,9 +226,9 @@ def means(
                     z[d, p, w] = places[near[row, p], d]
                 z[d, size, w] = queries[row, d]
         _distances(z, slope)
-        _profile(kind, slope.reshape(-1), a.reshape(-1))
+        _profile(kind, slope, a)
         _factorize(a, values, 1.0 + ratio, scales, alpha, left)
-        solved[:] = a[pairs - size :]
+        _last_row(a, solved)
         _back(a, scales, solved)
         for w in range(min(LANES, count - start)):
             found[start + w, 0] = -left[1, w]

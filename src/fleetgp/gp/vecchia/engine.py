@@ -47,6 +47,7 @@ class VecchiaEngine(Engine):
     ) -> None:
         self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
         self.neighbours = neighbours
+        self._finite = _all_finite(inputs, observations)
         #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
         self._ordered = len(observations)
         self._order: IntArray | None = None
@@ -60,6 +61,7 @@ class VecchiaEngine(Engine):
         """More observations, at the end of the order. They cost a search for their own neighbours, and no other's."""
         self.inputs = np.concatenate([self.inputs, inputs])
         self.observations = np.concatenate([self.observations, observations])
+        self._finite = self._finite and _all_finite(inputs, observations)
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
@@ -72,7 +74,7 @@ class VecchiaEngine(Engine):
         near = self._neighbours(h)
         with blas_threads(1):
             found = evaluation(self._in_order(h), near, h)
-        if found is None or not np.isfinite(found.nll):
+        if found is None:
             raise self.failure(h)
         return found
 
@@ -82,22 +84,28 @@ class VecchiaEngine(Engine):
         return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours)
 
     def error_estimate(self, log_theta: Array) -> float:
-        """How much the likelihood would change with twice as many neighbours: from some points, for all of them.
+        """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data
+        that are as the model says: from a sample of points, for all of them.
 
-        Most of the error is gone with twice the neighbours, so this is about the error itself. 0 where every point
-        already has all earlier ones. A sample of fixed rows; the estimate varies with theta, not from call to call.
+        On average e^2 / v is 1 with any neighbours, so that only log v / 2 counts, and no noise of the data. Where most
+        of the error is gone with twice the neighbours it is the error itself, otherwise (very smooth kernels) a part
+        of it. 0 where every point has all earlier ones. The sample is of fixed rows.
         """
         h = self._checked(log_theta)
         data, size, more = self._in_order(h), self.size, 2 * self.neighbours
         if size <= more:
-            exact = evaluation(data, np.empty((0, size), dtype=np.int32), h)
-            return 0.0 if exact is None else self.evaluate(log_theta).nll - exact.nll
-        rows = np.unique(np.linspace(more, size - 1, SAMPLE).astype(np.int64))
-        places = self._places(rounded_shape(np.asarray(h.length_scales)))
-        near = self._neighbours(h)[rows - self.neighbours]
-        fewer, _ = conditionals(data, rows, near)
-        twice, _ = conditionals(data, rows, nearest_earlier(places, more, more, rows))
-        return float(np.mean(fewer[:, 0] - twice[:, 0]) * (size - self.neighbours))
+            rows = np.arange(min(self.neighbours, size), size)
+            twice = [conditionals(data, rows[i : i + 1], np.arange(row, dtype=np.int32)[None]) for i, row in enumerate(rows)]
+        else:
+            rows = np.unique(np.linspace(more, size - 1, SAMPLE).astype(np.int64))
+            places = self._places(rounded_shape(np.asarray(h.length_scales)))
+            twice = [conditionals(data, rows, nearest_earlier(places, more, more, rows))]
+        if not len(rows):
+            return 0.0
+        fewer, _ = conditionals(data, rows, self._neighbours(h)[rows - self.neighbours])
+        # (log v + e^2 / v) / 2 without its second half
+        halves = [values[:, 0] - 0.5 * values[:, -2] for values in (fewer, np.concatenate([part for part, _ in twice]))]
+        return float(np.mean(halves[0] - halves[1]) * (size - self.neighbours))
 
     def failure(self, h: Hyperparameters) -> NumericalError:
         """Why a covariance cannot be factorized at these hyperparameters."""
@@ -109,6 +117,8 @@ class VecchiaEngine(Engine):
     def _checked(self, log_theta: Array) -> Hyperparameters:
         if not (np.abs(log_theta) < LARGEST_LOG).all():
             raise NumericalError(f"agent {self.agent}: log theta = {log_theta.tolist()} is out of range")
+        if not self._finite:
+            raise NumericalError(f"agent {self.agent}: its data hold NaN or infinite values: remove them")
         return Hyperparameters.from_log(log_theta)
 
     def _in_order(self, h: Hyperparameters) -> Ordered:
@@ -139,3 +149,7 @@ class VecchiaEngine(Engine):
         if len(self._near) > KEPT:
             del self._near[next(iter(self._near))]
         return found
+
+
+def _all_finite(*arrays: Array) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -70,6 +70,8 @@ def evaluation(data: Ordered, near: Neighbours, h: Hyperparameters) -> Evaluatio
     except plain.NotPositiveDefinite:
         return None
     total = np.sum([first, *(part for part, _ in parts)], axis=0)
+    if not np.isfinite(total).all():
+        return None
     jitter = max([jitter, *(jitter for _, jitter in parts)]) * (h.signal**2 + h.noise**2)
     square, by_ratio = total[-2:]
     gradient = np.array([*total[1:-2], size - square - 2.0 * by_ratio, 2.0 * by_ratio])

@@ -22,6 +22,10 @@ from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.cholesky import JITTERS
 
 
+#: Squared pivots below this part of the diagonal are rounding.
+SMALLEST = 1e-15
+
+
 class NotPositiveDefinite(Exception):
     """A covariance cannot be factorized, even with jitter."""
 
@@ -101,10 +105,14 @@ def _covariances(phi: Array, ratio: float) -> tuple[Array | None, float]:
     for jitter in JITTERS:
         c = phi + (ratio + jitter * (1.0 + ratio)) * np.eye(phi.shape[1])
         try:
-            np.linalg.cholesky(c)
+            lower = np.linalg.cholesky(c)
         except np.linalg.LinAlgError:
             if len(phi) > 1:
                 return None, 0.0
             continue
-        return c, jitter
+        # Rounding can let a singular matrix pass.
+        if (np.diagonal(lower, axis1=1, axis2=2) ** 2 > SMALLEST * (1.0 + ratio)).all():
+            return c, jitter
+        if len(phi) > 1:
+            return None, 0.0
     raise NotPositiveDefinite

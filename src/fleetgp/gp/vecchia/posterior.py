@@ -44,7 +44,7 @@ class VecchiaPosterior:
         found, _, _ = self._asked(queries)
         return np.asarray(self.hyperparameters.signal**2 * found[:, 1])
 
-    def weights(self, queries: Array) -> tuple[Array, Array]:
+    def weighted(self, queries: Array) -> tuple[Array, Array]:
         """The observations that count for any of the queries, their inputs (n, D), and their weights (n, T)."""
         _, near, weights = self._asked(queries)
         used, place = np.unique(near, return_inverse=True)
