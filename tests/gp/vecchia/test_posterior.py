@@ -61,7 +61,9 @@ def test_more_neighbours_are_closer_to_the_exact_posterior(rng: np.random.Genera
     exact, _ = DenseEngine(inputs, y, KERNELS["matern32"], 0).condition(THETA).mean_and_variance(queries)
     errors = []
     for neighbours in (5, 15, 45):
-        mean, _ = VecchiaEngine(inputs, y, KERNELS["matern32"], 0, neighbours).condition(THETA).mean_and_variance(queries)
+        mean, _ = (
+            VecchiaEngine(inputs, y, KERNELS["matern32"], 0, neighbours).condition(THETA).mean_and_variance(queries)
+        )
         errors.append(float(np.sqrt(np.mean((mean - exact) ** 2))))
     assert errors[0] > 1.5 * errors[1] > 2.25 * errors[2]
 
@@ -82,7 +84,9 @@ def test_more_observations_enter_where_they_are_and_nothing_else_changes(rng: np
     assert np.array_equal(after.gradient, at_once.gradient)
     fresh = VecchiaEngine(inputs, y, kernel, 0, 10)
     for one, other in zip(
-        grown.condition(THETA).mean_and_variance(queries), fresh.condition(THETA).mean_and_variance(queries), strict=True
+        grown.condition(THETA).mean_and_variance(queries),
+        fresh.condition(THETA).mean_and_variance(queries),
+        strict=True,
     ):
         assert np.array_equal(one, other)
 

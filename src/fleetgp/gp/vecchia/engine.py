@@ -81,7 +81,7 @@ class VecchiaEngine(Engine):
     def condition(self, theta: Array) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
-        return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours)
+        return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
 
     def error_estimate(self, log_theta: Array) -> float:
         """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data
@@ -95,7 +95,9 @@ class VecchiaEngine(Engine):
         data, size, more = self._in_order(h), self.size, 2 * self.neighbours
         if size <= more:
             rows = np.arange(min(self.neighbours, size), size)
-            twice = [conditionals(data, rows[i : i + 1], np.arange(row, dtype=np.int32)[None]) for i, row in enumerate(rows)]
+            twice = [
+                conditionals(data, rows[i : i + 1], np.arange(row, dtype=np.int32)[None]) for i, row in enumerate(rows)
+            ]
         else:
             rows = np.unique(np.linspace(more, size - 1, SAMPLE).astype(np.int64))
             places = self._places(rounded_shape(np.asarray(h.length_scales)))
@@ -111,7 +113,8 @@ class VecchiaEngine(Engine):
         """Why a covariance cannot be factorized at these hyperparameters."""
         return NumericalError(
             f"agent {self.agent}: the covariance of some of its {self.size} points is not positive definite at "
-            f"theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps, or start closer to the scale of the data"
+            f"theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps, or start closer to the scale of "
+            "the data"
         )
 
     def _checked(self, log_theta: Array) -> Hyperparameters:

@@ -1,8 +1,8 @@
 r"""The likelihood of N points as the product of N conditional densities, and its gradient in log theta.
 
 The first m points are taken together. Every other one is given its m nearest earlier ones (`plain` has the formulas).
-With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r, and by
-the observations over it:
+With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r, and
+by the observations over it:
 
     l = sum_i (log v_i + e_i^2 / v_i) / 2 + N log sigma_f
     dl / d log sigma_f = N - sum_i e_i^2 / v_i - 2 dl / d log r        dl / d log sigma_eps = 2 dl / d log r
@@ -59,7 +59,7 @@ def fast_loops(kernel: Kernel) -> tuple[ModuleType | None, int]:
 
 
 def evaluation(data: Ordered, near: Neighbours, h: Hyperparameters) -> Evaluation | None:
-    """NLL and log-gradient, near (N - m, m) the neighbours of all points but the first m; None where no jitter helps."""
+    """NLL and log-gradient; None where no jitter helps. near: (N - m, m) neighbours of all points but the first m."""
     size = len(data.values)
     together = size - len(near)
     try:
@@ -67,7 +67,7 @@ def evaluation(data: Ordered, near: Neighbours, h: Hyperparameters) -> Evaluatio
             first, jitter = plain.together(data.kernel, data.places[:together], data.values[:together], data.ratio)
         chunks = [np.arange(start, min(start + CHUNK, size)) for start in range(together, size, CHUNK)]
         parts = spread(lambda rows: _summed(data, rows, near[rows[0] - together : rows[-1] + 1 - together]), chunks)
-    except plain.NotPositiveDefinite:
+    except plain.NotPositiveDefiniteError:
         return None
     total = np.sum([first, *(part for part, _ in parts)], axis=0)
     if not np.isfinite(total).all():

@@ -13,7 +13,7 @@ Neighbours = NDArray[np.int32]
 
 #: Ratios of length-scales are rounded to steps of a factor of two: theta on its way has the same neighbours for long.
 STEP = 0.5
-#: The points so far and these many times as many are one tree, from which the later half are left out.
+#: Trees grow by this factor: of what a tree finds, few are later points.
 GROWTH = 1.25
 #: Neighbours that are asked for beyond those that are expected to be needed.
 SPARE = 1.15
@@ -24,7 +24,7 @@ CHUNK = 1 << 15
 def rounded_shape(scales: Array) -> tuple[float, ...]:
     """(D,) the length-scales relative to each other, as powers of two: what decides who is near whom.
 
-    Multiples of STEP, which sets ratios in steps of a factor of two; equal length-scales are in the middle of a step. All
+    Multiples of STEP, so that ratios are in steps of a factor of two, equal length-scales in the middle of one. All
     length-scales larger by the same factor have the same shape.
 
     >>> rounded_shape(np.array([3.0, 3.0])), rounded_shape(np.array([1.0, 4.0])), rounded_shape(np.array([1.1, 4.0]))
@@ -57,7 +57,7 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
 
 
 def _nearest(tree: cKDTree, rows: NDArray[np.int64], count: int, asked: int) -> Neighbours:
-    """The same for some rows, from a tree that has them all: ask for more than `count`, and leave out the later ones."""
+    """The same for some rows, from a tree that has them all: ask for more, and leave out the later ones."""
     asked = min(asked, tree.n)
     distances, near = tree.query(tree.data[rows], k=np.arange(1, asked + 1), workers=cores())
     earlier = near < rows[:, None]

@@ -21,12 +21,11 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.cholesky import JITTERS
 
-
 #: Squared pivots below this part of the diagonal are rounding.
 SMALLEST = 1e-15
 
 
-class NotPositiveDefinite(Exception):
+class NotPositiveDefiniteError(Exception):
     """A covariance cannot be factorized, even with jitter."""
 
 
@@ -68,7 +67,7 @@ def means(
         values, weights, jitters = zip(*parts, strict=True)
         return np.concatenate(values), np.concatenate(weights), max(jitters)
     k, _ = kernel.profile_and_slope(((points - queries[:, None]) ** 2).sum(axis=2))
-    a = np.linalg.solve(c, k[..., None])[..., 0]
+    a = np.asarray(np.linalg.solve(c, k[..., None])[..., 0], dtype=np.float64)
     return np.stack([np.einsum("tm,tm->t", a, y[near]), np.einsum("tm,tm->t", a, k)], axis=1), a, jitter
 
 
@@ -101,7 +100,7 @@ def _covariances(phi: Array, ratio: float) -> tuple[Array | None, float]:
     None if, of several, one is not positive definite.
     """
     if not np.isfinite(phi).all():
-        raise NotPositiveDefinite
+        raise NotPositiveDefiniteError
     for jitter in JITTERS:
         c = phi + (ratio + jitter * (1.0 + ratio)) * np.eye(phi.shape[1])
         try:
@@ -115,4 +114,4 @@ def _covariances(phi: Array, ratio: float) -> tuple[Array | None, float]:
             return c, jitter
         if len(phi) > 1:
             return None, 0.0
-    raise NotPositiveDefinite
+    raise NotPositiveDefiniteError

@@ -26,9 +26,11 @@ class VecchiaPosterior:
 
     engine = "vecchia"
 
-    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int) -> None:
+    def __init__(
+        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int
+    ) -> None:
         self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
-        self.jitter = 0.0
+        self.jitter, self._agent = 0.0, agent
         self._data = Ordered.of(kernel, inputs, observations, h)
         self._neighbours = min(neighbours, len(observations))
         self._tree = cKDTree(self._data.places)
@@ -64,7 +66,7 @@ class VecchiaPosterior:
         return found
 
     def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
-        """Mean and what is explained, (T, 2), in units of sigma_f; the nearest observations (T, m), and their weights."""
+        """Mean and what is explained, (T, 2), in units of sigma_f; the nearest observations (T, m); their weights."""
         data, count = self._data, self._neighbours
         places = np.ascontiguousarray(queries / np.asarray(self.hyperparameters.length_scales))
         _, near = self._tree.query(places, k=np.arange(1, count + 1))
@@ -81,11 +83,11 @@ class VecchiaPosterior:
                     found[some], weights[some], jitter = plain.means(
                         self.kernel, data.places, data.values, places[some], near[some], data.ratio
                     )
-            except plain.NotPositiveDefinite:
+            except plain.NotPositiveDefiniteError:
                 h = self.hyperparameters
                 raise NumericalError(
-                    f"the covariance of the {count} observations nearest to a query is not positive definite at "
-                    f"theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps"
+                    f"agent {self._agent}: the covariance of the {count} observations at a query is not positive "
+                    f"definite at theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps"
                 ) from None
             self.jitter = max(self.jitter, jitter * (self.hyperparameters.signal**2 + self.hyperparameters.noise**2))
         return found, near, weights
