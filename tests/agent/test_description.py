@@ -87,7 +87,7 @@ def test_a_good_file(tmp_path: Path) -> None:
         ('name = "bay"', "", 1, "name is missing"),
         ('name = "bay"', 'name = "bay"\nnmae = 3', 2, "nmae is unknown: is it misspelt"),
         ('target = "sst"', 'target = "lat"', 2, "inputs and target must be different columns"),
-        ('method = "dec-apx-gp"', 'method = "apx-gp"', 6, "training.method must be one of dec-c-gp, dec-apx-gp"),
+        ('method = "dec-apx-gp"', 'method = "apx-gp"', 6, "training.method must be one of dec-full-gp, dec-fact-gp"),
         ("  2.0, 0.5,", "  2.0,", 7, "training.theta0"),
         ("  2.0, 0.5,", "  2.0, -0.5,", 7, "training.theta0"),
         ("round = 5", 'round = "5"', 13, "timeouts.round"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.Captu
     run(120, 1, 12, tmp_path / "new", Console())
     printed = capsys.readouterr().out
     for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
-        assert f" {method} " in printed
+        assert re.search(rf"^ *{method} ", printed, re.MULTILINE), method
     assert "and none with dec-apx-gp" in printed
     assert max(len(line) for line in printed.splitlines()) <= 80
     for name in ("training.png", "map.png"):

@@ -12,7 +12,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.experiments import communication_findings as of_communication
-from fleetgp.experiments import prediction, training
+from fleetgp.experiments import paper, prediction, training
 from fleetgp.experiments import prediction_findings as of_prediction
 from fleetgp.experiments import training_findings as of_training
 from fleetgp.experiments.findings import Check, Finding, above, below
@@ -85,7 +85,7 @@ USUAL = {"rmse": 1.0, "nlpd": 1.0, "nlpd_noisy": 1.0, "coverage": 0.95, "off_cen
 def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = None) -> prediction.Found:
     """One row per method, graph and fleet. changes: beside those that agree, in one fleet or in all."""
     rows = []
-    for method in fg.PREDICTION_METHODS:
+    for method in paper.PREDICTORS:
         for graph in (*prediction.GRAPHS.get(method, ("path",)), "server"):
             for agents in PLAN.fleets:
                 row: dict[str, Any] = {**USUAL, "participants": 1.0, "rounds": 7.0, "status": "round limit"}
@@ -178,7 +178,7 @@ def trained(
         "dec-c-gp": {"l_1": 1.5, "seconds": 2.0},
     }
     rows = []
-    for method in fg.TRAINING_METHODS[1:]:
+    for method in paper.TRAINERS[1:]:
         for agents in TRAINING.fleets:
             row = {**usual, **agreeing.get(method, {})}
             row |= changes.get(method, {}) if fleet in (None, agents) else {}

@@ -41,7 +41,7 @@ def test_the_training_table_is_the_papers() -> None:
     seen = 0
     for agents, cells in latex_rows("tab:gp_training_sim", 8):
         method = cells[1].lower()
-        if method not in fg.TRAINING_METHODS:
+        if method not in paper.TRAINERS:
             continue
         for size, seconds, rounds in ((8_100, cells[2], cells[3]), (32_400, cells[4], cells[5])):
             row = paper.trained(method, size, agents)

@@ -13,6 +13,7 @@ from PIL import Image
 
 import fleetgp as fg
 from fleetgp.experiments import communication, communication_report, prediction, training
+from fleetgp.experiments.paper import PREDICTORS, TRAINERS
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
 
@@ -47,10 +48,10 @@ def test_training_small(tmp_path: Path) -> None:
     cells = training.cells(plan)
     reproduce_training(plan, tmp_path, workers=1)
     page = check_page(tmp_path, rows=len(cells), figures=4)
-    for method in fg.TRAINING_METHODS:
+    for method in TRAINERS:
         assert f">{method}<" in page
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
-    assert {row["method"] for row in rows} == set(fg.TRAINING_METHODS)
+    assert {row["method"] for row in rows} == set(TRAINERS)
     for row in rows:
         if row["block"] == "paper" and row["method"].startswith("dec-"):
             assert row["rounds"] == 100
@@ -71,7 +72,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
     reproduce_prediction(plan, tmp_path, workers=1)
-    methods = len(fg.PREDICTION_METHODS) + 1  # dec-npae-star on two graphs
+    methods = len(PREDICTORS) + 1  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
     assert ("not sea-surface temperature" in page) == (not real)

@@ -31,14 +31,16 @@ SETTINGS = {
 }
 
 
-METHODS = ("dec-c-gp", "dec-apx-gp", "dec-gapx-gp")
+METHODS = ("dec-fact-gp", "dec-g-fact-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp")
 
 
 def often(method: str, graph: str, settings: str) -> bool:
     """Every method, graph and setting in every run, each pair of a graph and a setting too; the rest in long runs."""
     if method == "dec-c-gp":  # the nested solver is slow
         return (graph, settings) in (("path", "automatic"), ("alternating", "paper"))
-    return method == "dec-apx-gp" or (graph, settings) in (("geometric", "automatic"), ("path", "several starts"))
+    if method in ("dec-fact-gp", "dec-apx-gp"):
+        return True
+    return (graph, settings) in (("geometric", "automatic"), ("path", "several starts"))
 
 
 @pytest.mark.parametrize(

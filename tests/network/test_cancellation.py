@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.node import StoppedError
-from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError
 from fleetgp.gp.kernels import as_kernel
-from fleetgp.network import Cargo
 from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
@@ -24,12 +21,10 @@ class CutOff(fg.InProcess):
 
     at = 3
 
-    def exchange_parts(
-        self, parts: Mapping[str, Array], carries: Mapping[str, Cargo] | None = None
-    ) -> dict[str, Array]:
+    def _check_open(self) -> None:
         if self.round >= self.at:
             self.cancel(Cancelled("enough"))
-        return super().exchange_parts(parts, carries)
+        super()._check_open()
 
 
 @pytest.mark.parametrize("method", [name for name in TRAINING_METHODS if name.startswith("dec-")])

@@ -148,7 +148,7 @@ def test_replayed_and_late_frames_are_not_taken() -> None:
     assert fleet(Graph.path(2), [[0], [1]], work)[0] == {"late": 2}
 
 
-@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-gapx-gp"])
+@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp", "dec-gapx-gp"])
 def test_training_over_sockets_equals_training_in_process(method: str) -> None:
     from fleetgp.gp.kernels import as_kernel
     from fleetgp.training import TrainingOptions, train, training_method

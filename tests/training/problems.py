@@ -21,7 +21,7 @@ THETA0 = fg.PAPER_THETA0
 
 
 CONVERGED_TO = {m: ("g-fact-gp" if training_method(m).augmented else "fact-gp") for m in fg.TRAINING_METHODS}
-CONVERGED_TO["full-gp"] = "full-gp"
+CONVERGED_TO["full-gp"] = CONVERGED_TO["dec-full-gp"] = "full-gp"
 
 
 X0 = np.log(fg.PAPER_THETA0)

@@ -93,6 +93,8 @@ def test_with_noise_the_floor_changes_nothing(kernel: str) -> None:
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, kernel: str) -> None:
     f = fg.Fleet(smooth_shards(), "path", kernel=kernel)
+    if (method, kernel) == ("dec-full-gp", "matern32"):
+        pytest.skip("it is refused: tests/training/test_whole.py")
     fit = trained(f, method)
     assert fit.status == "converged"
     assert fit.at_floor.all()
@@ -109,7 +111,7 @@ def test_on_other_graphs(graph: object) -> None:
     np.testing.assert_allclose(np.log(fit.theta), np.log(trained(f, "fact-gp", tol=1e-6).theta), atol=3e-3)
 
 
-@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
+@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-g-fact-gp", "dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
 def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
     shards = smooth_shards()
     options = TrainingOptions(starts=np.log([START]), rounds=40)
@@ -192,7 +194,7 @@ def test_what_is_sent_for_it() -> None:
         fit = f.train("dec-apx-gp", theta0=theta0, rounds=1, tol=0, noise_floor=floor)  # type: ignore[arg-type]
         return {phase: traffic.scalars for phase, traffic in fit.ledger.by_phase().items()}
 
-    crossings = 2 * 2 * 2  # two rounds over two edges, both ways
+    crossings = 2 * 2  # once up and once down each of two edges
     assert sent(False, START, 1e-3)["floor"] == 2 * crossings, "the size and the deviation"
     assert "floor" not in sent(False, START, 0.0)
     assert "floor" not in sent(True, START, 1e-3), "scaled observations have a deviation of 1"

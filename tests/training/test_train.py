@@ -1,4 +1,4 @@
-"""One battery for all nine training methods: a new method is one row in the registry and is tested here."""
+"""One battery for all eleven training methods: a new method is one row in the registry and is tested here."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.training.problems import (
     paper_options,
     relative_error,
 )
+
+STEPWISE = [method for method in fg.TRAINING_METHODS if training_method(method).stepwise]
 
 
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
@@ -96,7 +98,9 @@ def test_a_round_limit_is_not_called_converged(method: str) -> None:
     assert fit.rounds == 3
 
 
-@pytest.mark.parametrize("method", ["c-gp", "apx-gp", "gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"])
+@pytest.mark.parametrize(
+    "method", ["c-gp", "apx-gp", "gapx-gp", "dec-fact-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp"]
+)
 def test_fixed_rounds_are_exact(method: str) -> None:
     fit = fleet(90, 3).train(method, theta0=THETA0, rounds=7, tol=0, **paper_options(method))
     assert (fit.rounds, fit.status) == (7, "round limit")

@@ -16,7 +16,7 @@ from fleetgp.data import Shard, partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.hyperparameters import names as hyperparameter_names
-from fleetgp.graph import GRAPHS, Graph
+from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import Observations, Reading, read_edges, read_observations
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
@@ -243,10 +243,10 @@ def _start(folder: Path, inputs: list[str]) -> list[float]:
 
 
 def _graph(graph: str, names: list[str]) -> str | Graph:
-    if graph in GRAPHS:
+    if graph in GRAPH_NAMES:
         return graph
     if not Path(graph).exists():
-        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPHS)}, or give a file of edges")
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
     return read_edges(graph, names)
 
 

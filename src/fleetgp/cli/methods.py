@@ -16,13 +16,22 @@ _CONNECTED = "connected"
 #: method -> what each agent sends, when to use it.
 TRAINING_NOTES = {
     "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
-    "fact-gp": ("a gradient per step", "the optimum that c, apx and dec-apx aim at"),
-    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "the optimum that gapx and dec-gapx aim at"),
+    "fact-gp": ("a gradient per step", "to compare: the optimum of dec-fact, which needs no server"),
+    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "to compare: the optimum of dec-g-fact"),
     "c-gp": ("θ per round", "to compare with the paper"),
     "apx-gp": ("θ per round", "to compare; a server, no data sent"),
     "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
+    "dec-full-gp": (
+        "once, the moments of its data, summed",
+        "exact as full-gp: smooth fields, two inputs or so",
+    ),
+    "dec-fact-gp": (
+        "sums of l_i, gradient, Hessian per step",
+        "no observation may leave an agent: exact, cheap",
+    ),
+    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "the same, and accurate with many agents"),
     "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
-    "dec-apx-gp": ("θ per round and neighbour", "no observation may leave an agent"),
+    "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
     "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the default: accurate with many agents"),
 }
 RULE_NOTES = {
@@ -34,6 +43,10 @@ RULE_NOTES = {
     "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
     "npae": ("1 vector", "the most accurate where it converges; dear"),
 }
+WHOLE_NOTES = (
+    "once, the moments of its data, summed",
+    "exact as full-gp, and no round: smooth fields, two inputs or so",
+)
 
 
 def _training_row(row: TrainingMethod) -> dict[str, str]:
@@ -42,9 +55,9 @@ def _training_row(row: TrainingMethod) -> dict[str, str]:
 
 
 def _prediction_row(row: PredictionMethod) -> dict[str, str]:
-    sends, use = RULE_NOTES[row.rule]
+    sends, use = WHOLE_NOTES if row.name == "dec-full-gp" else RULE_NOTES[row.rule]
     graph = _CONNECTED if row.decentralized else _SERVER
-    if row.decentralized and row.rule != "npae":
+    if row.decentralized and row.rule not in ("npae", "full-gp"):
         sends = sends.replace("numbers", "numbers per point, round and neighbour", 1)
         use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
     elif row.rule == "npae" and row.solver in ("jor", "jor-star"):

@@ -11,7 +11,7 @@ import typer
 
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.graph import GRAPHS
+from fleetgp.graph import GRAPH_NAMES
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
 from fleetgp.prediction import prediction_method
@@ -39,7 +39,7 @@ PARTITION = Annotated[
     str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
 ]
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
-GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPHS)}, or a file with two agents' names a line.")]
+GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
 KERNEL = Annotated[str, typer.Option(help="se, matern12, matern32 or matern52.")]
 FILL = Annotated[

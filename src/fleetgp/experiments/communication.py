@@ -10,6 +10,7 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.experiments.cells import Cell
+from fleetgp.experiments.paper import PREDICTORS, TRAINERS
 from fleetgp.graph import as_topology
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
@@ -51,8 +52,8 @@ def cells(plan: CommunicationPlan) -> list[Cell]:
     """One per method and graph; with a server the graph does not matter."""
     found = []
     for method, kind, central in [
-        *((m, "training", not training_method(m).decentralized) for m in fg.TRAINING_METHODS),
-        *((m, "prediction", not prediction_method(m).decentralized) for m in fg.PREDICTION_METHODS),
+        *((m, "training", not training_method(m).decentralized) for m in TRAINERS),
+        *((m, "prediction", not prediction_method(m).decentralized) for m in PREDICTORS),
     ]:
         for graph in GRAPHS[:1] if central else GRAPHS:
             task = {**asdict(plan), "method": method, "kind": kind, "graph": graph, "central": central}

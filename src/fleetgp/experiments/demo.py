@@ -146,7 +146,7 @@ def _map_note(out: fg.Prediction) -> str:
 
 def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     """Estimates per method, against the truth and against full-gp."""
-    table = Table(title="Hyperparameters by method", title_justify="left", box=None, padding=(0, 1))
+    table = Table(title="Hyperparameters by method", title_justify="left", box=None, padding=(0, 1), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for name in names(len(truth) - 2):
         table.add_column(name.replace("sigma", "σ").replace("eps", "ε"), justify="right", no_wrap=True)
@@ -155,7 +155,7 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     table.add_row("[dim]truth[/dim]", *(f"[dim]{v:.3f}[/dim]" for v in truth))
     full = fits["full-gp"].theta
     for method, fit in fits.items():
-        rounds = str(fit.rounds) + ("" if fit.status == "converged" else f" ({fit.status})")
+        rounds = str(fit.rounds) + ("" if fit.status == "converged" else "*")
         table.add_row(
             f"[bold]{method}[/bold]" if training_method(method).decentralized else method,
             *(f"{v:.3f}" for v in fit.theta),
@@ -166,7 +166,8 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
         )
     table.caption = (
         "off: the largest relative difference of a hyperparameter.\n"
-        "rounds: until converged, unless said otherwise. sent: on the wire, in all.\n"
+        "rounds: until converged; *: not converged. Of full, fact and g-fact, with\n"
+        "and without dec-, they are evaluations. sent: on the wire, in all.\n"
         "dec-: over neighbours only; the others need a central node."
     )
     table.caption_justify = "left"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetgp.prediction import PREDICTION_METHODS
+
 SOURCES = {
     "training": "Table tab:gp_training_sim, Time & Communication Rounds of GP Training Methods",
     "hyperparameters": "Figures fig:boxplots_training_8100 and fig:boxplots_training_32400 (drawn, not tabulated)",
@@ -84,6 +86,10 @@ _TABLE: dict[int, dict[str, dict[int, Trained]]] = {
         "dec-gapx-gp": _columns((2.5, 100.0), (36.4, 100.0)),
     },
 }
+#: The training methods that the paper has.
+TRAINERS = ("full-gp", *_TABLE[4])
+#: The prediction methods that it has.
+PREDICTORS = tuple(name for name in PREDICTION_METHODS if name != "dec-full-gp")
 FULL_GP = {8_100: Trained(2114.2, None), 32_400: Trained(None, None, _NOT_RUN)}
 
 

@@ -16,7 +16,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.experiments.cells import Cell
 from fleetgp.experiments.metrics import coverage, nlpd, rmse
-from fleetgp.experiments.paper import FLEETS, QUALITY
+from fleetgp.experiments.paper import FLEETS, PREDICTORS, QUALITY
 from fleetgp.io import load_sst
 from fleetgp.prediction import prediction_method
 
@@ -150,7 +150,7 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     rows = []
     central: dict[str, fg.Prediction] = {}
     noise = task["theta"][-1] ** 2
-    for method in fg.PREDICTION_METHODS:
+    for method in PREDICTORS:
         row = prediction_method(method)
         for graph in GRAPHS.get(method, ("path",)):
             rounds = npae_rounds(method, graph, task["agents"]) if row.rule == "npae" else 20_000

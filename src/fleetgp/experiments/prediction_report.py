@@ -9,9 +9,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-import fleetgp as fg
 from fleetgp.experiments import prediction
-from fleetgp.experiments.paper import QUALITY, SOURCES, nearest
+from fleetgp.experiments.paper import PREDICTORS, QUALITY, SOURCES, nearest
 from fleetgp.experiments.prediction import Found, PredictionPlan, found_in, mean_of, sea
 from fleetgp.experiments.prediction_figures import data_figure, family_figure, five_figure
 from fleetgp.experiments.prediction_findings import prediction_findings
@@ -154,7 +153,7 @@ def _nearest_table(plan: PredictionPlan, found: Found) -> tuple[list[str], list[
     columns = ["M", "method", "took part", "paper's", "time per agent", "paper's", "rounds", "paper's", "converged"]
     rows = []
     for agents in plan.fleets:
-        for method in fg.PREDICTION_METHODS:
+        for method in PREDICTORS:
             group = found.get((method, "path", agents))
             if not method.startswith("dec-nn-") or group is None:
                 continue

@@ -12,7 +12,7 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.experiments.cells import Cell
-from fleetgp.experiments.paper import FLEETS, SIZES, trained
+from fleetgp.experiments.paper import FLEETS, SIZES, TRAINERS, trained
 from fleetgp.gp.hyperparameters import names
 from fleetgp.training import training_method
 
@@ -90,7 +90,7 @@ def _parts(plan: TrainingPlan) -> Iterator[tuple[str, int, int, str, int]]:
         for replication in range(plan.replications):
             yield "paper", size, 1, "full-gp", replication + plan.seed
             for agents in plan.fleets:
-                for method in fg.TRAINING_METHODS[1:]:
+                for method in TRAINERS[1:]:
                     row = trained(method, size, agents)
                     if row.seconds is not None or row.why == "another size" or method in PLAIN:
                         yield "paper", size, agents, method, replication + plan.seed

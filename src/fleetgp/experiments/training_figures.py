@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 import fleetgp as fg
 from fleetgp.experiments.figures import symbol
+from fleetgp.experiments.paper import TRAINERS
 from fleetgp.experiments.report import COLOURS
 from fleetgp.experiments.training import BLOCKS, PARAMETERS, PROPOSED, TRUTH, Groups, TrainingPlan, each
 
@@ -22,7 +23,7 @@ def hyperparameter_figure(plan: TrainingPlan, found: Groups, size: int) -> Figur
     figure = Figure(figsize=(7.2, 7.6), layout="constrained")
     axes = figure.subplots(len(PARAMETERS), len(fleets), sharey="row", sharex="col", squeeze=False)
     for column, agents in enumerate(fleets):
-        methods = [m for m in fg.TRAINING_METHODS if (size, 1 if m == "full-gp" else agents, m) in found]
+        methods = [m for m in TRAINERS if (size, 1 if m == "full-gp" else agents, m) in found]
         for row, parameter in enumerate(PARAMETERS):
             panel = axes[row, column]
             for place, method in enumerate(methods):

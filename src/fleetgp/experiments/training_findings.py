@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-import fleetgp as fg
 from fleetgp.experiments.findings import Finding, above, below
+from fleetgp.experiments.paper import TRAINERS
 from fleetgp.experiments.training import NESTED, NESTING, TRUTH, Groups, TrainingPlan, each
 
 #: l_1 off by less is accurate, after training with a server and over edges, where 100 rounds leave more to do.
@@ -43,7 +43,7 @@ def _told(values: Sequence[tuple[int, float]], form: str = ".2f") -> str:
 
 def fewest_rounds(plan: TrainingPlan, found: Groups) -> Finding:
     size = plan.sizes[0]
-    rounds = {m: [(a, g.rounds) for a, g in each(plan, found, m, size)] for m in fg.TRAINING_METHODS[1:6]}
+    rounds = {m: [(a, g.rounds) for a, g in each(plan, found, m, size)] for m in TRAINERS[1:6]}
     linear = [value for m in ("apx-gp", "gapx-gp") for _, value in rounds[m]]
     nested = [value for _, value in rounds["c-gp"]]
     plain = [value for m in ("fact-gp", "g-fact-gp") for _, value in rounds[m]]

@@ -11,7 +11,7 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.experiments import training
-from fleetgp.experiments.paper import SOURCES, trained
+from fleetgp.experiments.paper import SOURCES, TRAINERS, trained
 from fleetgp.experiments.report import STYLE, Report
 from fleetgp.experiments.training import BLOCKS, PARAMETERS, TRUTH, Groups, TrainingPlan, groups
 from fleetgp.experiments.training_figures import field_figure, hyperparameter_figure, length_scale_figure
@@ -150,4 +150,4 @@ def _accuracy_table(plan: TrainingPlan, found: Groups, size: int) -> tuple[list[
 
 
 def _order(plan: TrainingPlan, found: Groups, size: int) -> list[tuple[int, str]]:
-    return [(1, "full-gp")] + [(agents, method) for agents in plan.fleets for method in fg.TRAINING_METHODS[1:]]
+    return [(1, "full-gp")] + [(agents, method) for agents in plan.fleets for method in TRAINERS[1:]]

@@ -19,6 +19,7 @@ from fleetgp.fleet.outside import told_of_outside
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
 from fleetgp.network import InProcess
 from fleetgp.prediction import (
@@ -41,6 +42,7 @@ class Source:
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
     scaling: that of the training; None if the agents have yet to agree on it.
+    moments: those of all data, if every agent has them from the training.
     """
 
     shards: Sequence[Shard]
@@ -50,6 +52,7 @@ class Source:
     theta: Array
     scaling: Scaling | None
     seed: int
+    moments: FleetMoments | None = None
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
@@ -59,6 +62,7 @@ class Source:
             [id(array) for array in shards] == [id(array) for array in others]
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
+            and self.moments is other.moments
             and (self.inputs, self.kernel, self.scaling, self.seed)
             == (other.inputs, other.kernel, other.scaling, other.seed)
         )
@@ -72,8 +76,8 @@ class ConditionedFleet:
 
     A posterior is computed when a method first needs it, and kept: later predictions cost what their queries cost.
     What is not about the queries is also sent once only, with the first answer that needs it: the agreement on the
-    scaling and on the mean of the estimates, the samples of grBCM, the box of NPAE, the pool of full-gp. The ledger
-    of an answer counts what was sent for it, so that of a later one is shorter.
+    scaling and on the mean of the estimates, the samples of grBCM, the box of NPAE, the pool of full-gp, the moments of
+    dec-full-gp. The ledger of an answer counts what was sent for it, so that of a later one is shorter.
     A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB), and as much for each of
     the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
     computed again when needed.
@@ -140,7 +144,8 @@ class ConditionedFleet:
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             key = agreement_key(row, options)
             shards, kernel = conditioned.shards, conditioned.kernel
-            agreed = self._once(network, key, lambda: agree(network, row, shards, kernel, h, options))
+            moments = self.source.moments
+            agreed = self._once(network, key, lambda: agree(network, row, shards, kernel, h, options, moments))
         blocks = answer_in_blocks(conditioned, network, row, points, options, agreed, noisy=noisy, done=done, to=asker)
         return ((number, replace(found, asked=asker or 0)) for number, found in blocks)
 

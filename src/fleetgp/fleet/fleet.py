@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fleetgp.arrays import Array, duplicate_rows
+from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source
-from fleetgp.fleet.shards import check_shards, warn_of_shards
-from fleetgp.given import as_flag, as_numbers, check_whole
-from fleetgp.gp.hyperparameters import check_theta
+from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_shards
+from fleetgp.fleet.thetas import check_starts, check_theta_of
+from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
@@ -32,8 +33,9 @@ class Fleet:
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ.
-    graph: "path", "cycle", "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency
-        matrix, or a list of any of them, which repeats over the rounds (time-varying).
+    graph: "places" (agents are neighbours where their data are: the Gabriel graph of the centres), "path", "cycle",
+        "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of any of
+        them, which repeats over the rounds (time-varying).
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
@@ -66,12 +68,13 @@ class Fleet:
     ) -> None:
         check_whole("seed", seed, least=0)
         self.shards, self.inputs = check_shards(shards, inputs)
-        self.graph = as_topology(graph, len(self.shards), seed=seed)
+        self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
         self.kernel = as_kernel(kernel)
         self.seed = seed
-        self.theta: Array | None = None if theta is None else self._check_theta(theta, "theta")
+        self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
         self.fit: Fit | None = None
+        self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
@@ -160,7 +163,7 @@ class Fleet:
         self, method: TrainingMethod, theta0: object, seed: int | None, **given: Any
     ) -> TrainingOptions:
         """What was given, checked, with what the fleet knows itself."""
-        starts = None if theta0 is None else self._check_starts(theta0)
+        starts = None if theta0 is None else check_starts(self.shards, theta0)
         chosen_seed = self.seed if seed is None else seed
         options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
         options.refuse_foreign(method)
@@ -173,7 +176,7 @@ class Fleet:
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(self._keep(progress.furthest))
             raise
-        self.fit = fit
+        self.fit, self._trained = fit, tuple(self.shards)
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
         progress.ended(fit)
@@ -263,36 +266,16 @@ class Fleet:
         """What predictions are from: with the theta that was given, or that of the fleet."""
         fit = self.fit
         if theta is not None:
-            model = self._check_theta(theta, "theta")
+            model = check_theta_of(self.shards, theta)
         elif self.theta is None:
             raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
         elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
-            model = self._check_theta(self.theta, "theta")  # as it was set
+            model = check_theta_of(self.shards, self.theta)  # as it was set
         else:
-            model = fit.thetas
+            model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
-        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed)
-
-    # ---- checks ---------------------------------------------------------------------------------------
-
-    def _check_starts(self, theta0: object) -> Array:
-        array = as_numbers(theta0, "theta0")
-        rows = array if array.ndim == 2 else [array]
-        if not len(rows):
-            raise InputError("theta0 must hold at least one start, but it is empty")
-        return np.log([self._check_theta(row, "theta0") for row in rows])
-
-    def _check_theta(self, theta: object, name: str) -> Array:
-        values = as_numbers(theta, name)
-        if values.shape == (self.dimension + 2,) and values[-1] == 0:
-            for agent, (inputs, _) in enumerate(self.shards):
-                pair = duplicate_rows(inputs)
-                if pair is not None:
-                    raise InputError(
-                        f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {name} has sigma_eps = 0, "
-                        "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
-                    )
-        return check_theta(values, self.dimension, name)
+        moments = fit.moments if fit is not None and same_shards(self.shards, self._trained) else None
+        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
 
     def __repr__(self) -> str:
         points = sum(len(y) for _, y in self.shards)

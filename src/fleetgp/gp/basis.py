@@ -42,6 +42,13 @@ class Box:
         """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""
         return np.asarray((inputs - self.centre) / self.half)
 
+    def holds(self, inputs: Array) -> bool:
+        """Whether all of them lie in it."""
+        return bool((np.abs(self.positions(inputs)) <= 1.0).all())
+
+    def same(self, other: Box) -> bool:
+        return np.array_equal([self.centre, self.half], [other.centre, other.half])
+
 
 @dataclass(frozen=True)
 class Axis:

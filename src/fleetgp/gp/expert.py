@@ -85,35 +85,35 @@ class Expert:
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
-        self.dense = DenseEngine(inputs, observations, kernel, agent)
-        self.vecchia = VecchiaEngine(inputs, observations, kernel, agent, neighbours)
+        self._dense = DenseEngine(inputs, observations, kernel, agent)
+        self._vecchia = VecchiaEngine(inputs, observations, kernel, agent, neighbours)
         certified = smooth and moments and engine in ("auto", "moments")
-        self.moments = MomentsEngine(inputs, observations, agent) if certified else None
-        self.engine = engine
+        self._moments = MomentsEngine(inputs, observations, agent) if certified else None
+        self._engine = engine
 
     @property
     def size(self) -> int:
-        return self.dense.size
+        return self._dense.size
 
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations."""
-        for engine in (self.dense, self.vecchia, self.moments):
+        for engine in (self._dense, self._vecchia, self._moments):
             if engine is not None:
                 engine.append(inputs, observations)
 
     @property
     def large(self) -> bool:
         """Whether the dense engine is not tried."""
-        return self.engine == "vecchia" or (self.engine != "dense" and self.size > MOST_DENSE)
+        return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
         """The engines to try, in this order; the last one always answers. A function of the data and theta alone."""
-        last: Engine = self.vecchia if self.large else self.dense
-        if self.moments is None or (self.engine == "auto" and self.size < FEW):
+        last: Engine = self._vecchia if self.large else self._dense
+        if self._moments is None or (self._engine == "auto" and self.size < FEW):
             return [last]
-        if self.engine == "moments" or self.large:
-            return [self.moments, last]
-        return sorted((self.moments, last), key=lambda engine: engine.cost(theta))
+        if self._engine == "moments" or self.large:
+            return [self._moments, last]
+        return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
 
     def accepts(self, found: Evaluation | NumericalError) -> bool:
         """Whether an evaluation is as good as exact. A failure is one with every engine."""
@@ -130,18 +130,19 @@ class Expert:
 
     def condition(self, theta: Array) -> Posterior:
         """The posterior at fixed hyperparameters (natural units), ready for queries."""
-        *others, last = self.preferred(theta)
-        for engine in others:
+        for engine in self.preferred(theta):
             found = engine.condition(theta)
             if found is not None:
                 return found
-        found = last.condition(theta)
-        assert found is not None
-        return found
+        raise self.failure(theta)
+
+    def failure(self, theta: Array) -> NumericalError:
+        """Why there is no answer at theta; one without an engine that always answers says more."""
+        return NumericalError(f"agent {self.agent}: no engine has an answer at theta = {theta.tolist()}")
 
     def error_estimate(self, log_theta: Array) -> float:
         """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""
-        return self.vecchia.error_estimate(log_theta)
+        return self._vecchia.error_estimate(log_theta)
 
 
 def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:
@@ -154,8 +155,11 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
         # All whose turn it is with one engine go together: each engine knows best how to use the cores.
         turns: dict[type[Engine], dict[int, Engine]] = defaultdict(dict)
         for i, engines in untried.items():
-            engine = next(engines)  # the last one always answers
-            turns[type(engine)][i] = engine
+            engine = next(engines, None)
+            if engine is None:
+                found[i] = experts[i].failure(thetas[i])
+            else:
+                turns[type(engine)][i] = engine
         for kind, turn in turns.items():
             answers = zip(turn, kind.evaluate_many(list(turn.values()), log_thetas[list(turn)]), strict=True)
             found |= {i: answer for i, answer in answers if answer is not None and experts[i].accepts(answer)}

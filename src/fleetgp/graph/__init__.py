@@ -7,11 +7,12 @@ graphs repeats with its period; each graph may be disconnected as long as their 
 
 from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon, require_connected
 from fleetgp.graph.sequence import GraphSequence, Topology
-from fleetgp.graph.topology import GRAPHS, as_topology
+from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, as_topology
 from fleetgp.graph.tree import Tree
 
 __all__ = [
     "GRAPHS",
+    "GRAPH_NAMES",
     "Graph",
     "GraphSequence",
     "Topology",

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetgp.consensus.fleet_moments import agree_on_moments
 from fleetgp.consensus.pool import pool_at_server
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.fleet_expert import FleetExpert, refuse_rough
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Network
 from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.methods import PredictionMethod
@@ -23,12 +26,13 @@ class Agreed:
     """What a method needs from the other agents, whatever is asked. It is the same at every agent.
 
     samples: every agent's, for grBCM.  basis: on the box of the whole fleet, for NPAE without inputs that travel.
-    pool: all data at the central node, for the exact GP.
+    pool: all data at the central node, for the exact GP.  moments: of all data, for the exact GP at every agent.
     """
 
     samples: tuple[Shard, ...] = ()
     basis: Basis | None = None
     pool: Shard | None = None
+    moments: FleetMoments | None = None
 
 
 def agree(
@@ -38,8 +42,17 @@ def agree(
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
+    moments: FleetMoments | None = None,
 ) -> Agreed:
-    """Let the agents agree on what this method needs; nothing is sent for the methods that need nothing."""
+    """Let the agents agree on what this method needs; nothing is sent for the methods that need nothing.
+
+    moments: those that every agent holds already, of the same data. If they are enough for theta, nothing is sent.
+    """
+    if method.rule == "full-gp" and method.decentralized:
+        refuse_rough(kernel, options.engine)
+        if moments is None or not FleetExpert(moments).covers(h.theta):
+            moments = agree_on_moments(network, shards, h.theta)
+        return Agreed(moments=moments)
     if method.rule == "full-gp":
         return Agreed(pool=pool_at_server(network, shards))
     if method.rule == "grbcm":

@@ -12,11 +12,15 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine
+from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
+from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.extension import Extensions
-from fleetgp.prediction.posteriors import Marginals, Posteriors, Room
+from fleetgp.prediction.posteriors import Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
 
 
@@ -46,6 +50,7 @@ class Conditioned:
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
+        self._exact: tuple[FleetMoments, Posterior] | None = None
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
@@ -74,6 +79,17 @@ class Conditioned:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
         return self._of("whole", [pool], [0], theta[None])
+
+    def exact(self, moments: FleetMoments, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
+        if self._exact is None or self._exact[0] is not moments:
+            (found,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
+            self._exact = moments, found
+        posterior = self._exact[1]
+        parts = chunks(np.arange(len(queries)), moments.count)
+        told = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
+        mean, variance = (np.concatenate(rows) for rows in zip(*told, strict=True))
+        return mean, variance
 
     def with_samples(
         self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray

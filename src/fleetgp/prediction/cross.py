@@ -23,6 +23,12 @@ from fleetgp.gp.kernels import Kernel
 
 #: What the common basis may miss of k(x, x), on average over the box.
 DROP = 1e-15
+#: What the expansion along an axis may miss of the kernel.
+EXPANSION = 1e-20
+#: Two agents have the same basis if its functions, weighed and added up at one point, differ by less than this.
+SAME = 1e-6
+#: That point, from the centre of the box to its corner: no zero of many functions, as the centre would be.
+PROBE = 0.3
 #: More functions than this on the fleet's box, and the inputs travel instead.
 LONGEST = 2000
 #: The agreed box is rounded outwards to this part of a length-scale, so that its faces are nobody's inputs.
@@ -111,10 +117,10 @@ def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reducti
     # An axis has about 10 + 7.5 h functions; the products of small ones are dropped, half of them and more.
     if np.prod(10.0 + 7.5 * reach) > 2.0 * LONGEST:
         return None
-    basis = Basis(h, box, tuple(degree_for(float(r), 1e-20) for r in reach), DROP)
+    basis = Basis(h, box, tuple(degree_for(float(r), EXPANSION) for r in reach), DROP)
     # Machines that differ in the last bit of an exponential may differ in the rank, or in the sign of a function.
-    probe = basis.at((box.centre + 0.3 * box.half)[None])[0] @ (1.0 / (1.0 + np.arange(basis.rank)))
+    probe = basis.at((box.centre + PROBE * box.half)[None])[0] @ (1.0 / (1.0 + np.arange(basis.rank)))
     sign = np.array([float(basis.rank), probe / h.signal])
     highest, lowest = np.split(reduction.maximum(np.tile(np.concatenate([sign, -sign]), (len(inputs), 1))), 2)
-    same = bool((np.abs(highest + lowest) < 1e-6).all())
+    same = bool((np.abs(highest + lowest) < SAME).all())
     return basis if same and basis.rank <= LONGEST else None

@@ -12,7 +12,10 @@ Solver = Literal["direct", "jor", "jor-star", "dale"]
 
 @dataclass(frozen=True)
 class PredictionMethod:
-    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN)."""
+    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN).
+
+    full-gp is of all data at a central node; decentralized, of their moments at every agent.
+    """
 
     name: str
     rule: str
@@ -27,7 +30,7 @@ class PredictionMethod:
         >>> prediction_method("dec-nn-poe").options
         ('engine', 'consensus', 'rounds', 'tol', 'eta')
         """
-        agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
+        agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
         return ("engine", *agrees, *selects, *draws)
@@ -47,6 +50,7 @@ _ROWS = (
     PredictionMethod("full-gp", "full-gp"),
     *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
     PredictionMethod("npae", "npae"),
+    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
     *(PredictionMethod(f"dec-{rule}", rule, decentralized=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-npae", "npae", decentralized=True, solver="jor"),
     PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),

@@ -9,6 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, agree
@@ -36,10 +37,12 @@ def answer(
     *,
     noisy: bool = False,
     to: int | None = None,
+    moments: FleetMoments | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
 
     to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
+    moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
 
     Everything that the method needs from other agents is sent over the network, however often it was sent before:
     agents that joined later, or were started again, can take part.
@@ -47,7 +50,7 @@ def answer(
     h = Hyperparameters.from_theta(conditioned.thetas[0])  # for NPAE, where all agents have the same
     agreed = Agreed()
     if len(queries):
-        agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options)
+        agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
     blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
     return joined([found for _, found in blocks])
 
@@ -89,6 +92,8 @@ def _answer(task: Task, conditioned: Conditioned) -> Answer:
     if not len(task.queries):
         nothing = np.zeros((len(task.network.hosted), 0))
         return Answer(nothing, nothing, task.everyone)
+    if task.agreed.moments is not None:
+        return _alone(task, conditioned, task.agreed.moments)
     if task.method.rule == "full-gp":
         return _exact(task, conditioned)
     if task.method.rule == "npae":
@@ -106,6 +111,15 @@ def _exact(task: Task, conditioned: Conditioned) -> Answer:
         told = task.network.scatter(np.stack([known.mean[0], np.maximum(known.variance[0], floor)]), "predictions")
     engine = known.engine * len(conditioned.shards)
     return Answer(told[:, 0], told[:, 1], task.everyone, engine=engine, jitter=known.jitter)
+
+
+def _alone(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answer:
+    """The exact GP of all data, at every agent, which has its moments: nothing is sent."""
+    hosted = len(conditioned.shards)
+    mean, variance = conditioned.exact(moments, task.queries)
+    variance = np.maximum(variance, SMALLEST * task.prior[0])
+    means, variances = (np.tile(found, (hosted, 1)) for found in (mean, variance))
+    return Answer(means, variances, task.everyone, engine=("moments",) * hosted)
 
 
 # ---- the result ------------------------------------------------------------------------------------------------

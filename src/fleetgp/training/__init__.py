@@ -1,4 +1,4 @@
-"""The nine training methods."""
+"""The eleven training methods."""
 
 from fleetgp.training.fit import Fit, Start
 from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, training_method

@@ -23,6 +23,12 @@ TRUST = 2.0
 ROUNDING = 1e-9
 #: A gradient below this share of the likelihood is rounding.
 ROUNDING_GRADIENT = 1e-6
+#: L-BFGS ends where a step changes the value by less than this share: rounding.
+DECREASE = 1e-15
+#: The bowl in place of an evaluation is at least this steep.
+GENTLEST = 1e-6
+#: As close as this to the end of its reach, a search has come to it.
+TOUCHING = 1e-9
 #: What L-BFGS-B takes for a value at which the likelihood is infinite; larger than any likelihood.
 INFINITE = 1e100
 
@@ -32,6 +38,12 @@ class CentralState:
     """Where the experts stand, all at the same x."""
 
     local: Local
+
+
+def unevaluated(x: Array) -> Local:
+    """At a start (A, P), before anything is known there."""
+    nothing = Values(np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool))
+    return Local(x, nothing, Curvature.constant(1.0, x))
 
 
 class Pooled:
@@ -86,7 +98,10 @@ class Search:
             return self._rising(x)
         if np.abs(x - self.best.local.x[0]).max() > TRUST:
             return self._rising(x)  # too far to be worth an evaluation
-        return self._scaled(*self._evaluated(x))
+        value, slope = self._evaluated(x)
+        if not np.isfinite(value) and np.isfinite(self.total):
+            return self._rising(x)  # a wall of infinity would end the line search
+        return self._scaled(value, slope)
 
     def stop(self, intermediate_result: OptimizeResult) -> None:
         """The callback after each iteration of the minimizer, which `StopIteration` ends."""
@@ -110,7 +125,7 @@ class Search:
     def _rising(self, x: Array) -> tuple[float, Array]:
         """In place of an evaluation: a bowl around the best x, so steep that the line search comes back close to it."""
         away = x - self.best.local.x[0]
-        steep = max(float(np.linalg.norm(self.slope)) / (self.scale * TRUST), 1e-6)
+        steep = max(float(np.linalg.norm(self.slope)) / (self.scale * TRUST), GENTLEST)
         return self.total / self.scale + steep * float(away @ away), 2.0 * steep * away
 
 
@@ -125,17 +140,14 @@ class CentralMinimizer:
         self.floor = floor
 
     def begin(self, x: Array) -> CentralState:
-        nothing = Values(
-            np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
-        )
-        return CentralState(Local(x, nothing, Curvature.constant(1.0, x)))
+        return CentralState(unevaluated(x))
 
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
         search = Search(self.likelihoods, state, rounds, record)
         bounds = np.stack([self.floor.lifted(search.start - REACH), search.start + REACH], axis=1)
-        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": 1e-15}
+        options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
         found = minimize(
             search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
         )
@@ -151,7 +163,7 @@ class CentralMinimizer:
             return "round limit"
         away = np.abs(found.x - search.start)
         away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
-        if not np.isfinite(search.total) or (away >= REACH - 1e-9).any():
+        if not np.isfinite(search.total) or (away >= REACH - TOUCHING).any():
             return "diverged"
         size = np.abs(search.best.local.values.nll).sum()
         free = self.floor.cut(search.best.local.x[0], search.slope) / search.scale

@@ -12,6 +12,8 @@ from fleetgp.training.objective import Objective, Values
 #: Step of the forward differences, and the smallest eigenvalue relative to the largest.
 STEP = 1e-4
 FLOOR = 1e-3
+#: The smallest eigenvalue of all, where a likelihood is flat in every direction.
+FLATTEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -39,20 +41,29 @@ class Curvature:
         )
 
 
+def measure_hessian(objective: Objective, x: Array, values: Values, where: BoolArray) -> Array:
+    """The Hessians at x (A, P) by forward differences of the gradient, symmetric, (A, P, P); P evaluations.
+
+    They hold no meaning for agents that are not in `where`, and are not finite where a likelihood nearby is not.
+    """
+    columns = [(objective(x + STEP * e, where).gradient - values.gradient) / STEP for e in np.eye(x.shape[1])]
+    hessian = np.stack(columns, axis=2)
+    return np.asarray(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
+
+
 def measure_curvature(objective: Objective, x: Array, values: Values, where: BoolArray) -> Curvature:
-    """The Hessians at x (A, P) by forward differences of the gradient, made positive.
+    """The Hessians at x (A, P), made positive.
 
     P evaluations for the agents in `where`; the others hold no meaning. Eigenvalues are taken by magnitude,
     so that a saddle direction counts as stiff as it is, and floored. (Secant updates would be free, but on
     this likelihood they overshoot the true curvature by factors of a hundred before they settle.)
     """
-    columns = [(objective(x + STEP * e, where).gradient - values.gradient) / STEP for e in np.eye(x.shape[1])]
-    hessian = np.stack(columns, axis=2)
+    hessian = measure_hessian(objective, x, values, where)
     usable = where & np.isfinite(hessian).all(axis=(1, 2))
-    hessian = np.where(usable[:, None, None], 0.5 * (hessian + np.swapaxes(hessian, 1, 2)), np.eye(x.shape[1]))
+    hessian = np.where(usable[:, None, None], hessian, np.eye(x.shape[1]))
     eigenvalues, vectors = np.linalg.eigh(hessian)
     magnitude = np.abs(eigenvalues)
-    bounded = np.maximum(magnitude, np.maximum(FLOOR * magnitude.max(axis=1, keepdims=True), 1e-6))
+    bounded = np.maximum(magnitude, np.maximum(FLOOR * magnitude.max(axis=1, keepdims=True), FLATTEST))
     matrix = (vectors * bounded[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     concavity = (vectors**2 * np.maximum(-eigenvalues, 0.0)[:, None, :]).sum(axis=2)
     return Curvature(matrix, concavity, x)

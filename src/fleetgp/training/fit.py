@@ -9,6 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
 
 
@@ -34,13 +35,15 @@ class Fit:
     rounds: rounds of the training itself; the ledger also has those of setting it up.
     status: "converged" (the stopping rule held), "round limit" or "diverged".
     residual: what the stopping rule last saw; infinite if it never judged.
-    nll: the sum of the local likelihoods at the end, of augmented data for the g- methods.
+    nll: the sum of the local likelihoods at the end, of augmented data for the g- methods; for full-gp and dec-full-gp
+        the likelihood of all data.
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
     engine: (A,) what evaluated the agent's likelihood at the end, "dense" or "moments".
     rho: (P,) the penalty at the end; empty for the methods that have none.
     noise_floor: the smallest sigma_eps that was allowed, in the units of the data; 0 for none.
+    moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
     method: str
@@ -57,6 +60,7 @@ class Fit:
     engine: tuple[str, ...]
     ledger: Ledger
     noise_floor: float = 0.0
+    moments: FleetMoments | None = None
 
     @property
     def at_floor(self) -> BoolArray:

@@ -55,3 +55,20 @@ class Floor:
         cut = step.copy()
         cut[..., -1] = np.minimum(step[..., -1], x[..., -1] - self.log)
         return cut
+
+    def best_move(self, x: Array, system: Array, gradient: Array) -> Array:
+        """The minimizer over m of gradient'm + m'system m / 2 with x + m at or above the floor, (.., P).
+
+        If it is below without the floor, it is at the floor with it: the quadratic is convex and the bound is one.
+
+        >>> Floor(-3.0).best_move(np.array([1.0, -2.5]), np.eye(2), np.array([0.5, 4.0])).tolist()
+        [-0.5, -0.5]
+        """
+        move = np.asarray(-np.linalg.solve(system, gradient[..., None])[..., 0], dtype=float)
+        below = x[..., -1] + move[..., -1] < self.log
+        if not below.any():
+            return move
+        held, right = system.copy(), -gradient
+        held[..., -1, :] = np.eye(x.shape[-1])[-1]
+        right[..., -1] = self.log - x[..., -1]
+        return np.asarray(np.where(below[..., None], np.linalg.solve(held, right[..., None])[..., 0], move))

@@ -1,4 +1,4 @@
-"""The nine training methods: one row each."""
+"""The twelve training methods: one row each."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ class TrainingMethod:
     """A trainer is where the agents meet, how they solve their local problem, and which data they hold.
 
     meet: "pool" (all data at one node), "minimize" (one minimization at a central node), "server" (ADMM with
-    a central node) or "edges" (ADMM over the graph).
+    a central node), "tree" (one minimization, by sums over the spanning tree), "edges" (ADMM over the graph) or
+    "moments" (each agent alone, with the moments of all data).
     options: of the options that only some methods have, its own.
     """
 
     name: str
-    meet: Literal["pool", "minimize", "server", "edges"]
+    meet: Literal["pool", "minimize", "server", "tree", "edges", "moments"]
     step: Literal["none", "nested", "linearized"] = "none"
     options: tuple[str, ...] = ()
     augmented: bool = False
 
     @property
     def decentralized(self) -> bool:
-        return self.meet == "edges"
+        return self.meet in ("tree", "edges", "moments")
 
     @property
     def stepwise(self) -> bool:
         """Whether it goes round by round, so that a caller can take one step of it."""
-        return self.meet in ("server", "edges")
+        return self.meet in ("server", "tree", "edges")
 
 
 _NESTED = ("rho", "nested", "step", "nested_iterations")
@@ -42,6 +43,9 @@ _ROWS = (
     TrainingMethod("c-gp", "server", "nested", _NESTED),
     TrainingMethod("apx-gp", "server", "linearized", ("rho", "lipschitz")),
     TrainingMethod("gapx-gp", "server", "linearized", ("rho", "lipschitz"), augmented=True),
+    TrainingMethod("dec-full-gp", "moments"),
+    TrainingMethod("dec-fact-gp", "tree"),
+    TrainingMethod("dec-g-fact-gp", "tree", augmented=True),
     TrainingMethod("dec-c-gp", "edges", "nested", _NESTED),
     TrainingMethod("dec-apx-gp", "edges", "linearized", ("rho", "kappa")),
     TrainingMethod("dec-gapx-gp", "edges", "linearized", ("rho", "kappa"), augmented=True),

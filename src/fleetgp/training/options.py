@@ -31,7 +31,8 @@ class TrainingOptions:
     rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary point, judged
         by a maximin consensus, or after this many rounds. `tol=0` runs exactly `rounds` rounds. With a central node
         and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp, fact-gp and g-fact-gp end when no gradient
-        is left above tol, or above rounding.
+        is left above tol, or above rounding; dec-fact-gp and dec-g-fact-gp when the minimum is within tol in log theta.
+        A round of these five is one evaluation of the likelihoods.
     rho: the ADMM penalty. None chooses it from measured curvature, per hyperparameter, and keeps it safe.
     kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of the linearized step. None takes the
         measured curvature.

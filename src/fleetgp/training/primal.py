@@ -30,6 +30,12 @@ TRUST = 1.0
 DRIFT = 0.3
 #: The gradient at which a nested minimization by L-BFGS ends, in its round coordinates.
 NESTED_GRADIENT = 1e-6
+#: L-BFGS ends where a step changes the value by less than this share: rounding.
+NESTED_DECREASE = 1e-15
+#: Gradient descent moves no more where a step is shorter than this, in log theta.
+STANDSTILL = 1e-6
+#: A step must bring this share of what its gradient promises, but for a share of the value that is rounding.
+SUFFICIENT, ROUNDING = 0.1, 1e-10
 #: How often a step may be taken back in one round.
 MOST_TRIES = 25
 
@@ -157,7 +163,7 @@ class NestedStep:
         lowest = np.full_like(start, -np.inf)
         lowest[-1] = shape[-1, -1] * (self.floor.log - start[-1])
         bounds = None if self.floor.log == -np.inf else np.stack([lowest, np.full_like(start, np.inf)], axis=1)
-        options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": 1e-15}
+        options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": NESTED_DECREASE}
         found = minimize(
             value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
@@ -170,7 +176,7 @@ class NestedStep:
         for _ in range(self.iterations):
             move = self.floor.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
             x = self.floor.lifted(x - move)
-            if not np.isfinite(x).all() or np.abs(move).max() < 1e-6:
+            if not np.isfinite(x).all() or np.abs(move).max() < STANDSTILL:
                 break
         return np.asarray(x)
 
@@ -231,11 +237,11 @@ class LinearizedStep:
         pending = active.copy()
         for _ in range(MOST_TRIES):
             system = matrix + pull.weight[..., None] * np.eye(x.shape[1])
-            move = self._best_move(anchor.x, system, gradient)
+            move = self.floor.best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
             x = np.where(pending[:, None], self.floor.lifted(anchor.x + move), x)
             values = values.replaced(pending, self.objective(x, pending))
-            wanted = before + 0.1 * (gradient * move).sum(axis=1) + 1e-10 * np.abs(before)
+            wanted = before + SUFFICIENT * (gradient * move).sum(axis=1) + ROUNDING * np.abs(before)
             pending &= ~(values.nll + pull.value(x) <= wanted)
             if not pending.any():
                 break
@@ -246,17 +252,3 @@ class LinearizedStep:
         stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
         measured_at = np.where(stiffened[:, None], np.inf, local.curvature.measured_at)
         return remeasured(self.objective, Local(x, values, replace(local.curvature, measured_at=measured_at)))
-
-    def _best_move(self, x: Array, system: Array, gradient: Array) -> Array:
-        """The minimizer over m of gradient'm + m'system m / 2 with x + m at or above the floor, (A, P).
-
-        If it is below without the floor, it is at the floor with it: the quadratic is convex and the bound is one.
-        """
-        move = np.asarray(-np.linalg.solve(system, gradient[..., None])[..., 0], dtype=float)
-        below = x[:, -1] + move[:, -1] < self.floor.log
-        if not below.any():
-            return move
-        held, right = system.copy(), -gradient
-        held[:, -1] = np.eye(x.shape[1])[-1]
-        right[:, -1] = self.floor.log - x[:, -1]
-        return np.asarray(np.where(below[:, None], np.linalg.solve(held, right[..., None])[..., 0], move))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import Outcome
+from fleetgp.consensus import Outcome, Status
 from fleetgp.training.fit import Start
+from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
 from fleetgp.training.setting import Setting
+from fleetgp.training.starts import best_start
+
+#: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
+#: never to a looser one than this, at which likelihoods of starts can be compared.
+COARSE = 100.0
+LOOSEST = 1e-3
 
 #: report(start, round, thetas, chosen): theta in the units of the data; chosen once the fleet has decided for a start.
 Report = Callable[[int, int, Array, bool], None]
@@ -27,7 +34,7 @@ State = TypeVar("State", bound=HasLocal)
 
 
 class Runner(Protocol[State]):
-    """What follows a start: `Admm`, or `CentralMinimizer`."""
+    """What follows a start: `Admm`, `TreeNewton` or `CentralMinimizer`."""
 
     def begin(self, x: Array) -> State: ...
 
@@ -35,12 +42,22 @@ class Runner(Protocol[State]):
 
 
 class Run(Generic[State]):
-    """Where a start has come to. history: log theta after every round.  jitter: (A,) the largest so far."""
+    """Where a start has come to. history: log theta after every round.  jitter: (A,) the largest so far.
 
-    def __init__(self, setting: Setting, runner: Runner[State], number: int, report: Report | None) -> None:
+    With a history it goes on from where that one ended.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        runner: Runner[State],
+        number: int,
+        report: Report | None,
+        history: Sequence[Array] | None = None,
+    ) -> None:
         self.setting, self.runner, self.number, self.report = setting, runner, number, report
         self.chosen = len(setting.starts) == 1
-        self.history = [setting.start(number)]
+        self.history = [setting.start(number)] if history is None else list(history)
         self.jitter = np.zeros(len(self.history[0]))
         self._outcome: Outcome[State] | None = None
         self._tol = np.inf  # that of the last judgement
@@ -72,8 +89,14 @@ class Run(Generic[State]):
         theta0 = self.setting.thetas(self.history[0][0])
         return Start(theta0, float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
 
+    def settle(self, x: Array, status: Status) -> None:
+        """Take what the fleet has agreed on, (A, P), for where it has come to, and for how it ended."""
+        assert self._outcome is not None, "go first"
+        self.history[-1] = x
+        self._outcome = replace(self._outcome, status=status)
+
     def _begun(self) -> State:
-        state = self.runner.begin(self.history[0])
+        state = self.runner.begin(self.history[-1])
         self.jitter = state.local.values.jitter
         return state
 
@@ -82,3 +105,17 @@ class Run(Generic[State]):
         self.jitter = np.maximum(self.jitter, state.local.values.jitter)
         if self.report is not None:
             self.report(self.number, len(self.history) - 1, self.setting.thetas(state.local.x), self.chosen)
+
+
+def follow(setting: Setting, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
+    """Follow all starts, and the best one to its end; which one that is."""
+    best, network = 0, setting.network
+    with network.phase("training"):
+        if len(runs) > 1:
+            for run in runs:
+                run.go(options.rounds, min(options.tol * COARSE, LOOSEST))
+            with network.phase("choice"):
+                best, _ = best_start(setting.reduction, np.stack([run.nll for run in runs], axis=1))
+            runs[best].chosen = True
+        runs[best].go(options.rounds, options.tol)
+    return best

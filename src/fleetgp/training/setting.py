@@ -29,6 +29,7 @@ from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from fleetgp.training.server import ServerAdmm
 from fleetgp.training.starts import agree_on_magnitudes, default_starts
+from fleetgp.training.tree import TreeNewton
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,13 @@ def minimizer(setting: Setting) -> CentralMinimizer:
     return CentralMinimizer(likelihoods, setting.floor)
 
 
-def admm(setting: Setting, options: TrainingOptions, interlude: Interlude | None = None) -> EdgeAdmm | ServerAdmm:
+def stepwise(
+    setting: Setting, options: TrainingOptions, interlude: Interlude | None = None
+) -> EdgeAdmm | ServerAdmm | TreeNewton:
     """For the methods that go round by round."""
     method, objective, floor = setting.method, setting.objective, setting.floor
+    if method.meet == "tree":
+        return TreeNewton(setting.network, objective, floor, interlude)
     primal: Primal
     if method.step == "nested":
         primal = NestedStep(objective, floor, step_size=options.step_size, iterations=options.nested_limit)

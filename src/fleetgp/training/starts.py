@@ -40,7 +40,7 @@ def agree_on_magnitudes(
         columns.insert(0, np.stack([np.ptp(x, axis=0) for x, _ in shards]))
     if deviation:
         columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for _, y in shards]))
-    powers = reduction.maximum(_power_of_two(np.concatenate(columns, axis=1)))
+    powers = reduction.maximum(power_of_two(np.concatenate(columns, axis=1)))
     found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
     size = float(found[-2] if deviation else found[-1])
     varied = deviation and bool(np.isfinite(powers[-1]))
@@ -59,7 +59,7 @@ def default_starts(magnitudes: Magnitudes, agents: int) -> Array:
     return np.log([[*(span * reach), magnitudes.size, NOISE * magnitudes.size] for span in SPANS])
 
 
-def _power_of_two(x: Array) -> Array:
+def power_of_two(x: Array) -> Array:
     """The exponent of the power of two at or above x; minus infinity for zero."""
     return np.ceil(np.log2(x, out=np.full_like(x, -np.inf), where=x > 0.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,9 @@ from fleetgp.network import Network
 from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.run import Report, Run, Runner
-from fleetgp.training.setting import Setting, admm, minimizer, prepare
-from fleetgp.training.starts import best_start
-
-#: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
-#: never to a looser one than this, at which likelihoods of starts can be compared.
-COARSE = 100.0
-LOOSEST = 1e-3
+from fleetgp.training.run import Report, Run, Runner, follow
+from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
+from fleetgp.training.whole import WholeTraining
 
 
 def train(
@@ -40,27 +36,23 @@ def train(
     the fleet has decided for this start.
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
+    if method.meet == "moments":
+        whole = WholeTraining(method, shards, network, kernel, options, report)
+        whole.run()
+        return replace(_fit(whole.setting, whole.runs, whole.best), moments=whole.moments)
     setting = prepare(method, shards, network, kernel, options)
-    runner: Runner[Any] = admm(setting, options, interlude) if method.stepwise else minimizer(setting)
+    runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
     runs = [Run(setting, runner, number, report) for number in range(len(setting.starts))]
-    best = 0
-    with network.phase("training"):
-        if len(runs) > 1:
-            for run in runs:
-                run.go(options.rounds, min(options.tol * COARSE, LOOSEST))
-            with network.phase("choice"):
-                best, _ = best_start(setting.reduction, np.stack([run.nll for run in runs], axis=1))
-            runs[best].chosen = True
-        runs[best].go(options.rounds, options.tol)
-    return _fit(setting, runs, best)
+    return _fit(setting, runs, follow(setting, runs, options))
 
 
 def _fit(setting: Setting, runs: Sequence[Run[Any]], best: int) -> Fit:
     chosen, hosted = runs[best], len(setting.network.hosted)
     outcome = chosen.outcome
     history = setting.thetas(np.stack(chosen.history))
-    if setting.method.meet == "pool":
+    if setting.method.meet in ("pool", "moments"):  # one expert for all
         history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
+    if setting.method.meet == "pool":
         with setting.network.phase("pool"):
             setting.network.scatter(history[-1, 0], "hyperparameters")
     return Fit(

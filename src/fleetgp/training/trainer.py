@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from fleetgp.arrays import Array
 from fleetgp.consensus import Running, Status, Verdict
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import check_whole
 from fleetgp.network import Ledger
-from fleetgp.training.admm import Admm
+from fleetgp.training.admm import Rounds
 from fleetgp.training.methods import METHODS, TrainingMethod
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.setting import Setting, admm
+from fleetgp.training.setting import Setting, stepwise
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
 #: with time the network goes on in any case.
@@ -29,9 +31,9 @@ class TrainingInfo:
     nll: (A,) each agent's likelihood there, of the scaled observations with normalize.
     jitter: (A,) what its covariance needed; 0 where none was needed.
     engine: (A,) what evaluated its likelihood, "dense" or "moments".
-    rho: (P,) the penalty of the next round.
+    rho: (P,) the penalty of the next round; empty for the methods that have none.
     residual: what the stopping rule said in this round; None if it was not due, which it is every diam(G) rounds over
-        the graph, and every round with a central node.
+        the edges of the graph, and every round over its tree and with a central node.
     status: "converged" and "diverged" as the stopping rule says it in this round; else "round limit".
     """
 
@@ -45,10 +47,11 @@ class TrainingInfo:
 
 
 class Trainer:
-    """One of the six ADMM methods, round by round; `Fleet.trainer` makes it.
+    """One of the methods that go round by round; `Fleet.trainer` makes it.
 
     What the fleet has to agree on first (scaling, samples, starts, the floor) is agreed when it is made. From then on
-    one step is one round on the network, and R steps are `train(rounds=R, tol=0)` to the last bit.
+    one step is one round, and R steps are `train(rounds=R, tol=0)` to the last bit. A round is one on the network; of
+    dec-fact-gp and dec-g-fact-gp it is a reduction, which takes as many as twice the graph's radius.
 
     >>> import fleetgp as fg
     >>> field = fg.synthetic_field(120, seed=1)
@@ -63,8 +66,8 @@ class Trainer:
 
     def __init__(self, setting: Setting, options: TrainingOptions) -> None:
         self._setting = setting
-        self._admm: Admm[Any] = admm(setting, options)
-        self._rounds = self._admm.rounds(options.tol)
+        self._method = stepwise(setting, options)
+        self._rounds: Rounds[Any] = self._method.rounds(options.tol)
 
     @property
     def theta0(self) -> Array:
@@ -82,7 +85,7 @@ class Trainer:
         if number >= len(self._setting.starts):
             raise InputError(f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {number!r}")
         with self._setting.network.phase("training"):
-            return self._rounds.start(self._admm.begin(self._setting.start(number)))
+            return self._rounds.start(self._method.begin(self._setting.start(number)))
 
     def step(self, state: TrainingState) -> tuple[TrainingState, TrainingInfo]:
         """One round. Where the agents find that they have converged, the state is the one that they judged."""
@@ -97,7 +100,7 @@ class Trainer:
             nll=inner.local.values.nll,
             jitter=inner.local.values.jitter,
             engine=tuple(inner.local.values.engine),
-            rho=inner.rho,
+            rho=getattr(inner, "rho", np.empty(0)),
             residual=None if verdict is None else float(verdict.residual[0]),
             status="round limit" if verdict is None else verdict.status,
         )

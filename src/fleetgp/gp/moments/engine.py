@@ -20,13 +20,10 @@ time and changes nothing.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
-from fleetgp.gp.chebyshev import degree_for
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
@@ -35,23 +32,14 @@ from fleetgp.gp.moments.cost import expected_seconds
 from fleetgp.gp.moments.grid import Grid, Moments
 from fleetgp.gp.moments.likelihood import evaluation
 from fleetgp.gp.moments.posterior import MomentsPosterior
+from fleetgp.gp.moments.sizes import axis_error, sizes_for, stepped
 from fleetgp.gp.moments.solution import Solution
-from fleetgp.gp.moments.sums import LARGEST_GRID, ChebyshevSums
+from fleetgp.gp.moments.sums import LARGEST_GRID, ChebyshevSums, DataSums
 
 #: The longest basis: its matrices have 72 MB.
 LONGEST = 3000
 #: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are smaller by far.
 SPARE = 100
-#: Grids are made for h, half the box over the length-scale, at the next of so many steps per octave: neighbouring
-#: theta share them.
-STEPS = 8
-#: No grid is made for an axis of more length-scales than this: its basis would be too long.
-LARGEST_H = 300.0
-#: What the expansion may do to a likelihood, in nats, of data as large as the model says. Larger data feel it more, by
-#: the square of their size, and the certificate must stay below 1e-6.
-EXPANSION = 1e-11
-#: What the other axes may amplify in the expansion error of one, at most, see `expansion_bound`: 4 n^2 of n nodes.
-AMPLIFICATION = 1e5
 #: The search for what may be dropped starts at this part of what is negligible, for data like the model's. They weigh
 #: up to three times as much on what is dropped as is expected, and a start too high costs another solution.
 START = 0.3
@@ -65,26 +53,30 @@ UNCERTAIN_MEAN = 1e-5
 POSTERIOR = 1e-4
 
 
-class MomentsEngine(Engine):
-    """The GP of one agent's data by its moments: the squared exponential, in few dimensions."""
+class SumsEngine(Engine):
+    """The GP of data that are known by their sums: the squared exponential, in few dimensions.
+
+    longest: the longest basis.
+    """
 
     name = "moments"
 
-    def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
-        self.agent = agent
-        self.data = ChebyshevSums(inputs, observations)
-        self._mean_square = float(np.mean(observations**2))
+    def __init__(self, data: DataSums, agent: int, longest: int = LONGEST) -> None:
+        self.agent, self.data = agent, data
+        self._renew(longest)
+
+    def _renew(self, longest: int) -> None:
+        """The data have changed."""
+        self._longest = longest
+        self._mean_square = self.data.squares / self.data.count
         self._latest: Moments | None = None
 
     @property
     def size(self) -> int:
-        return len(self.data.observations)
+        return self.data.count
 
     def append(self, inputs: Array, observations: Array) -> None:
-        """More observations. Inside the box of the old ones, the old ones are not read again."""
-        self.data.append(inputs, observations)
-        self._mean_square = float(np.mean(self.data.observations**2))
-        self._latest = None
+        raise NotImplementedError("sums take no observations: add the sums over them")
 
     def cost(self, theta: Array) -> float:
         """What `evaluate` is expected to cost, in seconds on one core; inf where it cannot answer."""
@@ -128,35 +120,41 @@ class MomentsEngine(Engine):
         used = basis.kept.max(axis=1) + 1.0
         pairs = 0.5 * used * (used + 1.0)
         tables = [pairs.prod(), *(pairs * moments.sizes)] if len(pairs) > 1 else [0.0]
-        if basis.rank > min(2 * self.size + SPARE, LONGEST) or max(tables) > LARGEST_GRID:
+        if basis.rank > self._longest or max(tables) > LARGEST_GRID:
             return None
         return Solution.of(Grid(basis, moments), h.noise)
 
     def prepare(self, h: Hyperparameters) -> Moments | None:
-        """The moments on the grid for these hyperparameters; None where it would be too large."""
-        sizes = _sizes(self._reach(h), self._axis_error(h))
-        if sizes is None:
+        """The moments on the grid for these hyperparameters; None where it would be too large, or is not there."""
+        sizes = self.sizes(h)
+        if sizes is None or not self.data.covers(sizes):
             return None
         if self._latest is None or self._latest.sizes != sizes:
             self._latest = Moments.of(self.data, sizes)
         return self._latest
 
+    def sizes(self, h: Hyperparameters) -> tuple[int, ...] | None:
+        """Those of the grid for these hyperparameters; None where it would be too large."""
+        return sizes_for(self._reach(h), axis_error(len(h.length_scales), self.size, (h.signal / h.noise) ** 2))
+
     def _reach(self, h: Hyperparameters) -> tuple[float, ...]:
         """(D,) half the box over the length-scale, rounded up to the next step."""
-        ratios = (self.data.box.half / np.asarray(h.length_scales)).tolist()
-        return tuple(2.0 ** (np.ceil(STEPS * np.log2(ratio)) / STEPS) if ratio > 0.0 else 0.0 for ratio in ratios)
-
-    def _axis_error(self, h: Hyperparameters) -> float:
-        """The expansion error of an axis that is negligible in the certificate, rounded down to a power of ten."""
-        others = AMPLIFICATION ** (len(h.length_scales) - 1)
-        error = EXPANSION / (others * self.size**2 * (1.0 + (h.signal / h.noise) ** 2))
-        return float(10.0 ** np.floor(np.log10(error)))
+        return stepped(self.data.box.half / np.asarray(h.length_scales))
 
 
-@lru_cache(maxsize=65536)
-def _sizes(reach: tuple[float, ...], error: float) -> tuple[int, ...] | None:
-    """Nodes of the grid along each axis: enough for products of two functions times a square of a coordinate."""
-    if max(reach) > LARGEST_H:
-        return None
-    sizes = tuple(2 * degree_for(r, error) + 1 for r in reach)
-    return sizes if np.prod([float(size) for size in sizes]) <= LARGEST_GRID else None
+class MomentsEngine(SumsEngine):
+    """The GP of one agent's data by its moments."""
+
+    data: ChebyshevSums
+
+    def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
+        super().__init__(ChebyshevSums(inputs, observations), agent, _longest(len(observations)))
+
+    def append(self, inputs: Array, observations: Array) -> None:
+        """More observations. Inside the box of the old ones, the old ones are not read again."""
+        self.data.append(inputs, observations)
+        self._renew(_longest(self.size))
+
+
+def _longest(size: int) -> int:
+    return min(2 * size + SPARE, LONGEST)

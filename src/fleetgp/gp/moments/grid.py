@@ -15,7 +15,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.chebyshev import nodes, to_nodes
-from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.gp.moments.sums import DataSums
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Moments:
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.uniform(0, 3, (500, 1)), rng.standard_normal(500)
+    >>> from fleetgp.gp.moments.sums import ChebyshevSums
     >>> m = Moments.of(ChebyshevSums(x, y), (9,))
     >>> grid = m.box.centre + m.box.half * nodes(9)
     >>> bool(abs(m.weights @ grid**8 - (x**8).sum()) < 1e-9 * (x**8).sum())
@@ -40,12 +41,11 @@ class Moments:
     count: int
 
     @classmethod
-    def of(cls, data: ChebyshevSums, sizes: Sequence[int]) -> Moments:
+    def of(cls, data: DataSums, sizes: Sequence[int]) -> Moments:
         """On a grid of these sizes."""
         maps = [to_nodes(size).T for size in sizes]
         weights, responses = (contract(sums, maps) for sums in data.up_to(sizes))
-        y = data.observations
-        return cls(data.box, weights, responses, float(y @ y), len(y))
+        return cls(data.box, weights, responses, data.squares, data.count)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -11,10 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Protocol
 
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.chebyshev import polynomials
 
@@ -45,23 +47,62 @@ class Sums:
     rows: Array
 
 
-class ChebyshevSums:
-    """Sums over rows of data of Chebyshev polynomials on their box."""
+class DataSums(Protocol):
+    """What the moments engine needs to know of data: sums over them of Chebyshev polynomials on a box that holds them.
 
-    def __init__(self, inputs: Array, observations: Array) -> None:
+    squares: sum_n y_n^2.
+    """
+
+    @property
+    def box(self) -> Box: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def squares(self) -> float: ...
+
+    def covers(self, sizes: Sequence[int]) -> bool:
+        """Whether the sums of all degrees below the sizes are there."""
+        ...
+
+    def up_to(self, sizes: Sequence[int]) -> Array:
+        """(2, *sizes): the sums of all degrees below the sizes, without and with y_n."""
+        ...
+
+
+class ChebyshevSums:
+    """Sums over rows of data of Chebyshev polynomials on their box, or on a given one that holds them."""
+
+    def __init__(self, inputs: Array, observations: Array, box: Box | None = None) -> None:
         self.inputs = inputs
         self.observations = observations
-        self.box = Box.around(inputs)
+        self.box = Box.around(inputs) if box is None else box
         self.passes = 0
         self._tiles: dict[Tile, Sums] = {}
+        self._given = box
+        self._check_inside(inputs)
+
+    @property
+    def count(self) -> int:
+        return len(self.observations)
+
+    @property
+    def squares(self) -> float:
+        return float(self.observations @ self.observations)
+
+    def covers(self, sizes: Sequence[int]) -> bool:
+        """Always: the data are here."""
+        return True
 
     def append(self, inputs: Array, observations: Array) -> None:
-        """More rows: only they are read, unless the box grows, which changes every sum."""
+        """More rows: only they are read, unless the box grows, which changes every sum. A given one does not grow."""
+        self._check_inside(inputs)
         before = len(self.observations)
         self.inputs = np.concatenate([self.inputs, inputs])
         self.observations = np.concatenate([self.observations, observations])
-        box = Box.around(self.inputs)
-        if not np.array_equal([box.centre, box.half], [self.box.centre, self.box.half]):
+        box = self._given or Box.around(self.inputs)
+        if not box.same(self.box):
             self.box = box
             self._tiles.clear()
         self._read(list(self._tiles), before)
@@ -82,6 +123,10 @@ class ChebyshevSums:
             into = found[:, *(slice(first, first + edge) for first, edge in zip(tile.first, shape, strict=True))]
             into[...] = self._tiles[tile].rows.swapaxes(0, 1)[:, *(slice(0, size) for size in into.shape[1:])]
         return found
+
+    def _check_inside(self, inputs: Array) -> None:
+        if self._given is not None and not self._given.holds(inputs):
+            raise InputError("expected inputs inside the given box, got one outside: sums over it need a larger box")
 
     def _read(self, tiles: Iterable[Tile], before: int) -> None:
         """Rows into tiles that know the first `before` of them; those that are new know none."""

@@ -1,0 +1,117 @@
+"""The moments of all data of a fleet, at every agent: a box, and sums over the data on it, each in one reduction.
+
+No observation and no input is sent. What moments tell of them is in docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import DEVIATIONS
+from fleetgp.data.partition import Shard
+from fleetgp.gp.basis import Box
+from fleetgp.gp.fleet_expert import not_certified
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.sizes import sizes_for_all
+from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.network import Merge, Network
+
+#: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
+#: of the fleet's box are nobody's inputs.
+STEP = 2.0**-5
+#: The width of the data of an agent whose inputs do not differ along an axis, against their distance from the origin.
+NARROW, ORIGIN = 2.0**-10, 2.0**-400
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the fleet's data are like, in the units of the data: their box, how many there are, mean and deviation."""
+
+    box: Box
+    count: int
+    mean: float
+    deviation: float
+
+    @classmethod
+    def read(cls, row: Array, dimension: int) -> Frame:
+        """From a row of the reduction."""
+        high, low = row[:dimension], -row[dimension : 2 * dimension]
+        count, mean, squares = row[2 * dimension : 2 * dimension + 3].tolist()
+        return cls(Box.around(np.stack([high, low])), round(count), mean, float(np.sqrt(squares / count)))
+
+
+#: The sizes of the grid that the fleet shall have, from what its data are like; None where there is none.
+Plan = Callable[[Frame], tuple[int, ...] | None]
+
+
+def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tuple[Frame, tuple[int, ...]]:
+    """In one reduction: the fleet's frame, and the sizes of its grid.
+
+    The root makes the plan, for all: a power or a logarithm may differ in its last bit between processors, and sums on
+    grids of different sizes do not add up.
+    """
+    dimension = shards[0][0].shape[1]
+    own = [[*outer_corners(x), float(len(y)), y.mean(), ((y - y.mean()) ** 2).sum()] for x, y in shards]
+
+    def planned(total: Array, _: object) -> Array:
+        sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
+        return np.concatenate([total[0], sizes])[None]
+
+    told = (3 * dimension + 3,)
+    with network.phase("box"):
+        found = network.reduce(np.array(own)[:, None], "statistics", FRAMES, finish=planned, told=told)
+    assert found is not None, "all agents are told"
+    frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
+    if 0 in sizes:
+        raise not_certified(
+            f"data in {dimension} dimensions on a box of widths {(2.0 * frame.box.half).tolist()} have more moments "
+            "than can be sent, at the length-scales to start with"
+        )
+    return frame, sizes
+
+
+def reduce_moments(network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> FleetMoments:
+    """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
+    with network.phase("moments"):
+        rows = side_by_side(lambda shard: FleetMoments.of(ChebyshevSums(*shard, box), sizes).packed, list(shards))
+        total = network.reduce(np.stack(rows), "moments")
+    assert total is not None, "all agents are told"
+    return FleetMoments.unpacked(box, sizes, total)
+
+
+def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array) -> FleetMoments:
+    """The moments for one theta: two reductions."""
+    ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
+
+    def plan(frame: Frame) -> tuple[int, ...] | None:
+        return sizes_for_all([frame.box.half / theta[:-2]], [ratio], frame.count) if np.isfinite(ratio) else None
+
+    frame, sizes = agree_on_frame(network, shards, plan)
+    return reduce_moments(network, shards, frame.box, sizes)
+
+
+def outer_corners(inputs: Array) -> Array:
+    """(2 D,) the highest and minus the lowest coordinates, rounded outwards: never quite an input.
+
+    >>> outer_corners(np.array([[0.0, 5.0], [1.5, 5.0]])).tolist()
+    [1.5625, 5.000244140625, 0.0625, -4.999755859375]
+    """
+    high, low = inputs.max(axis=0), inputs.min(axis=0)
+    width, size = high - low, np.maximum(np.abs(high), np.abs(low))
+    width = np.where(width > 0.0, width, np.maximum(NARROW * size, ORIGIN))
+    step = np.maximum(STEP * np.exp2(np.ceil(np.log2(width))), 4.0 * np.spacing(size))
+    return np.concatenate([(np.floor(high / step) + 1.0) * step, (np.floor(-low / step) + 1.0) * step])
+
+
+def _merged_frames(one: Array, other: Array) -> Array:
+    """Rows (highest, minus lowest, count, mean, squared deviations) of two data sets as those of both."""
+    corners = np.maximum(one[..., :-3], other[..., :-3])
+    return np.concatenate([corners, DEVIATIONS.function(one[..., -3:], other[..., -3:])], axis=-1)
+
+
+FRAMES = Merge(_merged_frames, 0.0, finite=True)

@@ -1,0 +1,249 @@
+"""Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
+
+`Search` is all that the method has to remember between two evaluations, and it is a row of numbers: whoever holds it
+can take the next decision. x is log theta; its last coordinate, log sigma_eps, has a floor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.training.floor import Floor
+
+#: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
+FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 4.0, 3.0
+#: A step that brings less than this share of what its model promised is poor, one that brings more than that is good.
+POOR, GOOD = 0.25, 0.75
+#: After a poor step the radius is this share of its length, at least and at most; the least where nothing is known.
+SHRINK = (0.1, 0.5)
+#: Changes of the sum below this share of its terms' sizes are rounding.
+ROUNDING = 1e-9
+#: Where the sum bends by less than this, in nats per unit of log theta squared, the data say next to nothing: how far
+#: there is to go is judged as if it bent by as much.
+FLAT = 1.0
+#: How far a step goes, at least, along a direction in which the sum is concave.
+ESCAPE = 0.1
+#: A minimum is sought within exp(-12) .. exp(12) of the start.
+REACH = 12.0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum at a point: its value, the sum of its terms' magnitudes, its gradient (P,) and Hessian (P, P).
+
+    An infinite value says that the point is no good; the rest then holds no meaning.
+    """
+
+    value: float
+    size: float
+    gradient: Array
+    hessian: Array
+
+
+@dataclass(frozen=True)
+class Search:
+    """A minimization between two evaluations.
+
+    x: (P,) the point to be evaluated next; of a converged search the minimum.
+    best, value, gradient, hessian: the best point so far, and the sum there; infinite before the first evaluation.
+    radius: how far a step may go in each coordinate.  predicted: how much smaller the model is at x.
+    newton: the length of the step to x if it is Newton's own, on a firm model; else 0.
+    residual: an estimate of how far the minimum is from x, in log theta; infinite if there is none, NaN if there is no
+        minimum within reach.
+    """
+
+    x: Array
+    best: Array
+    value: float
+    gradient: Array
+    hessian: Array
+    radius: float = FIRST_RADIUS
+    predicted: float = 0.0
+    newton: float = 0.0
+    residual: float = np.inf
+
+    @classmethod
+    def at(cls, x: Array) -> Search:
+        """Before the first evaluation.
+
+        >>> search = Search.at(np.array([0.5, -1.0]))
+        >>> search.row.tolist() == Search.of(search.row, 2).row.tolist()
+        True
+        """
+        return cls(x, x, np.inf, np.zeros_like(x), np.zeros((len(x), len(x))))
+
+    @property
+    def row(self) -> Array:
+        """As numbers, none of which is NaN."""
+        told = replace(self, residual=-1.0 if np.isnan(self.residual) else self.residual)
+        return np.concatenate([pack(np.atleast_1d(value)) for value in astuple(told)])
+
+    @classmethod
+    def of(cls, row: Array, width: int) -> Search:
+        """From its row; width: P."""
+        lengths = (width, width, 1, width, width * (width + 1) // 2, 1, 1, 1, 1)
+        x, best, value, gradient, hessian, *rest = np.split(row, np.cumsum(lengths)[:-1])
+        radius, predicted, newton, residual = (float(number[0]) for number in rest)
+        matrix = unpack(hessian, width)
+        left = np.nan if residual < 0.0 else residual
+        return cls(x, best, float(value[0]), gradient, matrix, radius, predicted, newton, left)
+
+
+def pack(value: Array) -> Array:
+    """Of symmetric matrices (.., P, P) the upper triangles, (.., P (P + 1) / 2); vectors as they are."""
+    if value.ndim < 2:
+        return value
+    rows, columns = np.triu_indices(value.shape[-1])
+    return np.asarray(value[..., rows, columns])
+
+
+def unpack(row: Array, width: int) -> Array:
+    """The symmetric matrix of which a row is the upper triangle.
+
+    >>> unpack(pack(np.array([[1.0, 2.0], [2.0, 5.0]])), 2).tolist()
+    [[1.0, 2.0], [2.0, 5.0]]
+    """
+    matrix = np.zeros((width, width))
+    rows, columns = np.triu_indices(width)
+    matrix[rows, columns] = matrix[columns, rows] = row
+    return matrix
+
+
+class Newton:
+    """Minimizes from a start to a tolerance in log theta.
+
+    The model is quadratic, with the magnitudes of the Hessian's eigenvalues: a step leads away from a saddle. Close to
+    a minimum steps shrink ever faster. So, once two of Newton's own steps are known, the second shorter by a factor,
+    what is left after the second is taken to be at most as much shorter again; and the last step needs no evaluation.
+    """
+
+    def __init__(self, start: Array, floor: Floor, tol: float) -> None:
+        self.start, self.floor, self.tol = start, floor, tol
+
+    def decide(self, search: Search, found: Sum) -> Search:
+        """Take in the sum at `search.x`, and say where to look next."""
+        first, rounding = np.isinf(search.value), ROUNDING * found.size
+        if not np.isfinite(found.value):
+            if first:
+                return replace(search, residual=np.nan)
+            return self._ahead(replace(search, radius=SHRINK[0] * _length(search.x - search.best)))
+        gain = search.value - found.value
+        radius = search.radius if first else _radius(search, found, gain, rounding)
+        if gain < -rounding:
+            return self._ahead(replace(search, radius=radius))
+        here = replace(
+            search, best=search.x, value=found.value, gradient=found.gradient, hessian=found.hessian, radius=radius
+        )
+        if _length(here.best - self.start) > REACH:
+            return replace(here, residual=np.nan)
+        return self._ahead(here, search.newton)
+
+    def _ahead(self, search: Search, before: float = 0.0) -> Search:
+        """The next point, from the best one. before: `newton` of the step that led there."""
+        model = Model.of(search, self.floor)
+        judged = model.move(np.maximum(model.magnitudes, FLAT), model.slopes)
+        left, newton = _length(judged), 0.0
+        residual = np.inf if model.concave else left
+        if model.firm and before > 0.0:
+            residual *= min(1.0, left / before)
+        step = judged if residual <= self.tol else model.step(search.radius)
+        if model.firm and _length(step) >= left:
+            newton = left
+        step = np.append(step, np.zeros(len(search.x) - len(step)))  # the floor holds what is not in the model
+        return replace(
+            search,
+            x=self.floor.lifted(search.best + step),
+            predicted=-float(search.gradient @ step + 0.5 * step @ search.hessian @ step),
+            newton=newton,
+            residual=residual,
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """The quadratic model around a point x, in the coordinates in which it can be left: not in log sigma_eps if it
+    stands at the floor and the gradient pushes against it.
+
+    eigenvalues, vectors: of the Hessian.  slopes: the gradient along them.
+    """
+
+    x: Array
+    floor: Floor
+    eigenvalues: Array
+    vectors: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, search: Search, floor: Floor) -> Model:
+        held = len(search.x) > 1 and search.best[-1] <= floor.log and search.gradient[-1] > 0.0
+        free = slice(-1) if held else slice(None)
+        eigenvalues, vectors = np.linalg.eigh(search.hessian[free, free])
+        slopes = vectors.T @ search.gradient[free]
+        return cls(search.best[free], Floor() if held else floor, eigenvalues, vectors, slopes)
+
+    @property
+    def magnitudes(self) -> Array:
+        return np.abs(self.eigenvalues)
+
+    @property
+    def concave(self) -> bool:
+        """In some direction."""
+        return bool((self.eigenvalues < -FLAT).any())
+
+    @property
+    def firm(self) -> bool:
+        """Convex, and flat in no direction."""
+        return bool((self.eigenvalues >= FLAT).all())
+
+    def move(self, curvatures: Array, slopes: Array, stiffening: float = 0.0) -> Array:
+        """To the minimum of a model with other curvatures and slopes along the eigenvectors.
+
+        stiffening: how much larger its diagonal is, relatively.
+        """
+        matrix = (self.vectors * curvatures) @ self.vectors.T
+        matrix += stiffening * np.diag(np.diagonal(matrix))
+        return self.floor.best_move(self.x, matrix, self.vectors @ slopes)
+
+    def step(self, radius: float) -> Array:
+        """Down, and away from a saddle; the model is stiffened until no coordinate goes beyond the radius."""
+        curvatures = np.maximum(self.magnitudes, 1e-12 * max(float(self.magnitudes.max()), FLAT))
+        least = np.where(self.eigenvalues < -FLAT, ESCAPE * curvatures, 0.0)
+        slopes = np.copysign(np.maximum(np.abs(self.slopes), least), self.slopes)
+        if _length(free := self.move(curvatures, slopes)) <= radius:
+            return free
+        low, high = -8.0, 8.0  # powers of ten
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            far = _length(self.move(curvatures, slopes, 10.0**middle)) > radius
+            low, high = (middle, high) if far else (low, middle)
+        return self.move(curvatures, slopes, 10.0**high)
+
+
+def _radius(search: Search, found: Sum, gain: float, rounding: float) -> float:
+    """How far the next step may go."""
+    step = search.x - search.best
+    if max(abs(gain), search.predicted) <= rounding or gain >= GOOD * search.predicted:
+        reached = _length(step) > 0.8 * search.radius
+        return min(GROWTH * search.radius, LARGEST_RADIUS) if reached else search.radius
+    if gain >= POOR * search.predicted:
+        return search.radius
+    return _length(step) * _lowest(-gain, float(search.gradient @ step), float(found.gradient @ step))
+
+
+def _lowest(rise: float, slope: float, slope_there: float) -> float:
+    """Where along a poor step, 0 .. 1, the cubic through both ends' values and slopes is lowest, within `SHRINK`.
+
+    >>> _lowest(1.0, -1.0, 3.0)  # of 2 t^2 - t
+    0.25
+    """
+    cubic, square = slope + slope_there - 2.0 * rise, 3.0 * rise - 2.0 * slope - slope_there
+    root = square**2 - 3.0 * cubic * slope
+    below = square + np.sqrt(root) if root >= 0.0 else 0.0
+    return float(np.clip(-slope / below if below > 0.0 else 0.0, *SHRINK))
+
+
+def _length(step: Array) -> float:
+    return float(np.abs(step).max())

@@ -1,0 +1,196 @@
+"""dec-full-gp: every agent trains alone with the moments of all data, and all agree on the result.
+
+Three reductions: the box of the data and the sizes of a grid; the moments; theta. In between an agent does what full-gp
+does at a central node. Agents on different processors may differ in the last bits of what they find, and so in their
+number of steps: the fleet takes the root's theta, and the worst status. Whoever ended where its grid ends says so with
+its theta; then the moments on a finer grid are reduced, and all go on from where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus import Status
+from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moments
+from fleetgp.consensus.reductions import Alone
+from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
+from fleetgp.gp.fleet_expert import FleetExpert, not_certified, refuse_rough
+from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
+from fleetgp.network import MAXIMUM, Network
+from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
+from fleetgp.training.floor import Floor
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import Objective
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.run import Report, Run, follow
+from fleetgp.training.setting import Setting
+from fleetgp.training.starts import Magnitudes, default_starts, power_of_two
+from fleetgp.training.walls import Walls
+
+#: From the best to the worst.
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What an agent says with its theta. sizes: (D,) of the grid that it needs; zeros if its own will do.
+
+    refused: it has ended where nothing is certified, and no grid helps.
+    """
+
+    sizes: IntArray
+    refused: bool
+    status: Status
+
+
+class WholeTraining:
+    """A training of the hosted agents, who all do the same: it is done once.
+
+    moments: those of the whole fleet.  runs: one for each start.  best: the one that was chosen.
+    """
+
+    def __init__(
+        self,
+        method: TrainingMethod,
+        shards: Sequence[Shard],
+        network: Network,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report | None,
+    ) -> None:
+        refuse_rough(kernel, options.engine)
+        self._method, self._network, self._options, self._report = method, network, options, report
+        self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
+        self._scaling = scaling_of(self._frame, options)
+        self._shards = self._scaling.apply(shards)
+        self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
+        self.setting = self._set()
+        self.runs = self._begun([None] * len(self.setting.starts))
+        self.best, self._refined = 0, False
+
+    def run(self) -> None:
+        """To the end, on grids as fine as anybody needs."""
+        while True:
+            self.best = follow(self.setting, self.runs, self._options)
+            finer = self._agree()
+            if finer is None:
+                return
+            self.moments = reduce_moments(self._network, self._shards, self._frame.box, finer)
+            self.setting, self._refined = self._set(), True
+            self.runs = self._begun([run.history for run in self.runs])
+
+    def _set(self) -> Setting:
+        starts, floor = starts_and_floor(self._frame, self._options, self._scaling)
+        walls = Walls.around(self.moments, floor)
+        objective = Objective([FleetExpert(self.moments)])
+        return Setting(self._method, self._network, Alone(), self._scaling, walls, objective, walls.lifted(starts))
+
+    def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
+        """Every start from where it is, once more: what was optimal takes an evaluation or two."""
+        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor)
+        return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
+
+    def _agree(self) -> tuple[int, ...] | None:
+        """Theta, the same at every agent; or the sizes of the grid with which to go on."""
+        chosen, wish = self.runs[self.best], self._wish()
+        own = np.array([*wish.sizes, float(wish.refused), float(STATUSES.index(wish.status))])
+        hosted, dimension = len(self._network.hosted), len(wish.sizes)
+        ended = chosen.history[-1][0]
+        with self._network.phase("model"):
+            told = self._network.reduce(
+                np.tile(own, (hosted, 1, 1)),
+                "hyperparameters",
+                MAXIMUM,
+                finish=lambda worst, _: np.concatenate([worst[0], ended])[None],
+                told=(len(own) + len(ended),),
+            )
+        assert told is not None, "all agents are told"
+        found = told[0]
+        sizes, refused, status = found[:dimension].astype(int), found[dimension], int(found[dimension + 1])
+        theta = found[dimension + 2 :]
+        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() else []
+        if refused or (finer and not fits(finer)):
+            raise not_certified(
+                f"the training has come to theta = {self.setting.thetas(theta).tolist()}, where no moments that can be "
+                "sent are precise enough"
+            )
+        if finer:
+            return tuple(finer)
+        chosen.settle(theta[None], STATUSES[status])
+        return None
+
+    def _wish(self) -> Wish:
+        """What this agent needs, after it has followed all starts."""
+        expert = self.setting.objective.experts[0]
+        assert isinstance(expert, FleetExpert)
+        walls, chosen = self.setting.floor, self.runs[self.best]
+        assert isinstance(walls, Walls)
+        status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
+        if len(chosen.history) > self._options.rounds:
+            return Wish(none, False, status)
+        at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
+        # A start that is worse where its wall stands may be better behind it: that is tried, but once only.
+        touched = at_wall if self._refined else np.any([walls.touched(run.history[-1][0]) for run in self.runs], axis=0)
+        wanted = finer_sizes(self.moments, touched, expert.beyond if failed else none)
+        if wanted.any() and fits(np.maximum(wanted, self.moments.sizes).tolist()):
+            return Wish(wanted, False, status)
+        stuck = bool(at_wall.any()) or (failed and expert.failing) or not expert.certain(chosen.history[-1][0])
+        return Wish(none, stuck, status)
+
+
+def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | None:
+    """Those of a grid for the starts, and for what is likely to lie on the way from them; None if it is too large.
+
+    The shortest of the default starts are lifted to where the grid ends.
+    """
+    half, count = frame.box.half, frame.count
+    likely = np.full(len(half), planned_reach(len(half), count))
+    if options.starts is None:
+        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), agents=1)[:1]
+    else:
+        starts = options.starts
+    reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
+    ratios = np.maximum(ratios, PLANNED_RATIO)
+    both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
+    return both or sizes_for_all(reaches, ratios, count)
+
+
+def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> IntArray:
+    """(D,) those of a grid for length-scales half as long along the axes whose walls were touched, and along all axes
+    for what failed because of its grid, but no shorter ones; zero where what there is will do.
+    """
+    doubled = np.array(doubled_sizes(moments.sizes, moments.count))
+    wanted = np.maximum(np.where(touched, doubled, 0), np.minimum(beyond, doubled))
+    return np.where(wanted > moments.sizes, wanted, 0)
+
+
+def scaling_of(frame: Frame, options: TrainingOptions) -> Scaling:
+    if not options.normalize:
+        return Scaling()
+    return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
+
+
+def starts_and_floor(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Floor]:
+    """Where to start, (S, P), and the floor, for the scaled observations: those of full-gp, on the fleet's own box."""
+    size = deviation = 1.0
+    if not options.normalize:
+        size, deviation = (
+            float(np.exp2(found)) if np.isfinite(found) else 1.0
+            for found in power_of_two(np.array([np.hypot(frame.mean, frame.deviation), frame.deviation]))
+        )
+        if frame.deviation == 0.0:
+            deviation = size
+    floor = Floor.of(options.noise_floor * deviation)
+    if options.starts is None:
+        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), agents=1)
+    else:
+        starts = options.starts - scaling.shift(options.starts)
+    return floor.lifted(starts), floor

@@ -1,0 +1,129 @@
+"""The moments of several agents' data are those of all data, and an engine has the GP of all data from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.arrays import Array
+from fleetgp.consensus.fleet_moments import agree_on_moments, outer_corners, reduce_moments
+from fleetgp.consensus.pool import pooled
+from fleetgp.gp.basis import Box
+from fleetgp.gp.dense.engine import DenseEngine
+from fleetgp.gp.fleet_expert import FleetExpert
+from fleetgp.gp.moments.engine import SumsEngine
+from fleetgp.gp.moments.fleet import FleetMoments, response_sizes
+from fleetgp.gp.moments.sizes import finest_reach, sizes_for_all
+from fleetgp.gp.moments.sums import ChebyshevSums
+from tests.conftest import paper_shards
+from tests.gp.moments.problems import SE, THETA, places
+
+SHARDS = paper_shards(400, 5)
+POOL = pooled(SHARDS)
+
+
+def moments(theta: Array = THETA) -> FleetMoments:
+    return agree_on_moments(fg.InProcess(fg.Graph.cycle(5)), SHARDS, theta)
+
+
+def test_they_are_the_sums_over_all_data() -> None:
+    """Against cosines of the angles of every row."""
+    found, (x, y) = moments(), POOL
+    assert found.count == 400
+    assert found.squares == pytest.approx(y @ y, rel=1e-12)
+    angles = np.arccos(found.box.positions(x))
+    first, second = (np.cos(np.arange(size)[:, None] * a) for size, a in zip(found.sizes, angles.T, strict=True))
+    np.testing.assert_allclose(found.sums, first @ second.T, atol=1e-9)
+    high, low = response_sizes(found.sizes)
+    np.testing.assert_allclose(found.responses, (first[:high] * y) @ second[:low].T, atol=1e-9)
+
+
+@pytest.mark.parametrize("theta", [THETA, np.array([0.6, 0.5, 2.0, 0.3]), np.array([3.0, 2.0, 1.0, 0.05])])
+def test_likelihood_and_posterior_are_those_of_the_pooled_data(theta: Array) -> None:
+    dense, whole = DenseEngine(*POOL, SE, 0), SumsEngine(moments(theta), 0)
+    expected, found = dense.evaluate(np.log(theta)), whole.evaluate(np.log(theta))
+    assert found is not None
+    assert found.nll == pytest.approx(expected.nll, abs=1e-6)
+    np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-4)
+    queries = np.random.default_rng(0).uniform(-0.3, 2.3, (40, 2))  # some outside the box
+    posterior = whole.condition(theta)
+    assert posterior is not None
+    for one, other in zip(
+        posterior.mean_and_variance(queries), dense.condition(theta).mean_and_variance(queries), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_degrees_with_observations_that_are_not_sent_are_not_needed() -> None:
+    """The same answers, to rounding, as with all of them."""
+    few = moments()
+    data = ChebyshevSums(*POOL, few.box)
+    evaluations = [SumsEngine(known, 0).evaluate(np.log(THETA)) for known in (few, data)]
+    assert evaluations[0] is not None
+    assert evaluations[1] is not None
+    assert evaluations[0].nll == pytest.approx(evaluations[1].nll, abs=1e-7)
+    np.testing.assert_allclose(evaluations[0].gradient, evaluations[1].gradient, atol=1e-5)
+
+
+def test_new_observations_are_differences() -> None:
+    """Reduced alone and added, they are as if they had been there from the beginning."""
+    network, whole = fg.InProcess(fg.Graph.path(5)), moments()
+    old = reduce_moments(network, [(x[:60], y[:60]) for x, y in SHARDS], whole.box, whole.sizes)
+    new = reduce_moments(network, [(x[60:], y[60:]) for x, y in SHARDS], whole.box, whole.sizes)
+    both = old.plus(new)
+    assert (old.count, new.count, both.count) == (300, 100, 400)
+    for name in ("sums", "responses", "squares"):
+        np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-11, atol=1e-9)
+    stored = FleetMoments.unpacked(both.box, both.sizes, both.packed)
+    assert all(np.array_equal(getattr(stored, name), getattr(both, name)) for name in ("sums", "responses", "squares"))
+
+
+def test_rows_outside_the_box_and_other_boxes_are_refused() -> None:
+    whole = moments()
+    outside = whole.box.centre + 1.01 * whole.box.half
+    assert not whole.box.holds(outside[None])
+    with pytest.raises(fg.InputError, match="expected inputs inside the given box"):
+        ChebyshevSums(outside[None], np.ones(1), whole.box)
+    inside = ChebyshevSums(*POOL, whole.box)
+    with pytest.raises(fg.InputError, match="inside the given box"):
+        inside.append(outside[None], np.ones(1))
+    x, y = SHARDS[0]
+    with pytest.raises(fg.InputError, match="on the same box"):
+        whole.plus(FleetMoments.of(ChebyshevSums(x, y), whole.sizes))
+    with pytest.raises(fg.InputError, match="a grid of"):
+        whole.plus(FleetMoments.of(ChebyshevSums(x, y, whole.box), (9, 9)))
+
+
+@pytest.mark.parametrize("kind", ["anywhere", "clusters", "line", "diagonal", "repeats", "far"])
+def test_the_faces_of_the_box_are_nobodys_inputs_but_close(kind: str) -> None:
+    x = places(kind, 40, 2, np.random.default_rng(1))
+    high, low = np.split(outer_corners(x), 2)
+    assert (high > x.max(axis=0)).all()
+    assert (-low < x.min(axis=0)).all()
+    width = np.ptp(x, axis=0)
+    spare = np.where(width > 0, width, np.abs(x).max(axis=0)) / 8
+    assert (high - x.max(axis=0) <= spare).all()
+    assert Box.around(np.stack([high, -low])).holds(x)
+
+
+def test_a_theta_beyond_the_grid_is_a_failure_that_tells_which_grid() -> None:
+    expert = FleetExpert(moments())
+    assert expert.covers(THETA)
+    fine = np.array([1.2, 0.1, 1.3, 0.1])
+    assert not expert.covers(fine)
+    with pytest.raises(fg.NumericalError, match=r"moments on a grid of \(\d+, \d+\) are needed.*dec-nn-grbcm"):
+        expert.evaluate(np.log(fine))
+    assert expert.failing
+    assert expert.beyond[1] > expert.moments.sizes[1]
+    assert expert.evaluate(np.log(THETA)).engine == "moments"
+    assert not expert.failing
+
+
+def test_the_finest_length_scales_of_a_grid_are_those_it_was_made_for() -> None:
+    reach = np.array([1.0, 5.0])
+    sizes = sizes_for_all([reach], [1e6], 1000)
+    assert sizes is not None
+    found = np.array(finest_reach(sizes, 1000))
+    assert (found >= reach).all()
+    assert (found <= reach * 2.0**0.26).all(), "two steps at most"

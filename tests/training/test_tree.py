@@ -1,0 +1,163 @@
+"""dec-fact-gp and dec-g-fact-gp: the optimum of fact-gp and g-fact-gp, by sums over the spanning tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.network import Network
+from fleetgp.training import TrainingOptions, train, training_method
+from fleetgp.training.floor import Floor
+from fleetgp.training.objective import Objective, Values
+from fleetgp.training.tree import TreeNewton, TreeState
+from tests.conftest import paper_shards
+from tests.training.problems import THETA0, X0, fleet
+
+METHODS = {"dec-fact-gp": "fact-gp", "dec-g-fact-gp": "g-fact-gp"}
+
+
+def experts(network: Network, n: int = 90) -> list[Expert]:
+    shards = paper_shards(n, network.agents)
+    return [Expert(*shards[i], KERNELS["se"], i) for i in network.hosted]
+
+
+def followed(trainer: TreeNewton, x: Array, rounds: int = 40) -> tuple[TreeState, str, list[Array]]:
+    history: list[Array] = []
+    start = np.tile(x, (len(trainer.network.hosted), 1))
+    outcome = trainer.run(
+        trainer.begin(start), rounds=rounds, tol=1e-5, record=lambda _, state: history.append(state.local.x)
+    )
+    return outcome.state, outcome.status, history
+
+
+@pytest.mark.parametrize("starts", ["one", "several"])
+@pytest.mark.parametrize("method", METHODS)
+def test_it_ends_where_the_servers_minimizer_does(method: str, starts: str) -> None:
+    f = fleet(400, 5, "geometric")
+    fit = f.train(method, theta0=THETA0 if starts == "one" else None)
+    assert fit.status == "converged"
+    assert all(start.rounds <= 12 for start in fit.starts)
+    # From close by, so that L-BFGS has no reason to end early.
+    server = f.train(METHODS[method], theta0=1.001 * fit.theta, tol=1e-7)
+    assert server.status == "converged"
+    np.testing.assert_allclose(np.log(fit.theta), np.log(server.theta), atol=1e-6)
+    assert fit.nll == pytest.approx(server.nll, abs=1e-6)
+    assert fit.disagreement == 0.0
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52"])
+def test_other_kernels(kernel: str) -> None:
+    f = fleet(240, 4, kernel=kernel)
+    fit = f.train("dec-fact-gp", theta0=THETA0)
+    assert fit.status == "converged"
+    server = f.train("fact-gp", theta0=1.001 * fit.theta, tol=1e-7)
+    np.testing.assert_allclose(np.log(fit.theta), np.log(server.theta), atol=1e-6)
+
+
+def test_it_sends_a_fraction_of_dec_apx_gp_and_statistics_alone() -> None:
+    f = fleet(300, 10)
+    new, old = (f.train(method, theta0=THETA0) for method in ("dec-fact-gp", "dec-apx-gp"))
+    assert new.status == old.status == "converged"
+    assert 5 * new.ledger.bytes < old.ledger.bytes
+    assert new.ledger.kinds == ("statistics",)
+
+
+def test_an_evaluation_is_one_reduction_and_nothing_else_is_sent() -> None:
+    fit = fleet(200, 5).train("dec-fact-gp", theta0=THETA0, noise_floor=0)
+    # Two numbers of l_i, 4 of its gradient, 10 of its Hessian and two counts go up each of the four edges; the next and
+    # the best x with its likelihood and derivatives, four numbers and a count come down.
+    assert fit.ledger.total(kind="statistics").scalars == fit.rounds * 4 * (18 + 28)
+    assert fit.ledger.rounds_by_phase == {"training": fit.rounds * 2 * 2}
+
+
+def test_a_start_that_was_followed_far_enough_is_not_followed_again() -> None:
+    f = fleet(200, 3)
+    fit = f.train("dec-fact-gp", tol=1e-3)
+    evaluations = sum(start.rounds for start in fit.starts)
+    assert fit.ledger.rounds_by_phase == {"starts": 2, "training": 2 * evaluations, "choice": 2}
+
+
+class Fragile(Objective):
+    """One agent, by its id, has no likelihood where log sigma_eps is below a limit."""
+
+    def __init__(self, experts: Sequence[Expert], agent: int, limit: float) -> None:
+        super().__init__(experts)
+        self.weak = np.array([expert.agent == agent for expert in experts])
+        self.limit, self.failures = limit, 0
+
+    def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
+        values = super().__call__(log_thetas, where)
+        failed = self.weak & (log_thetas[:, -1] < self.limit)
+        self.failures += int(failed.sum())
+        values.nll[failed], values.gradient[failed] = np.inf, np.nan
+        return values
+
+
+def test_a_likelihood_that_fails_at_one_agent_is_survived() -> None:
+    network = fg.InProcess(fg.Graph.path(3))
+    whole, status, _ = followed(TreeNewton(network, Objective(experts(network)), Floor()), X0)
+    assert status == "converged"
+    best = float(whole.local.x[0, -1])
+    fragile = Fragile(experts(network), 1, best - 0.05)
+    start = np.append(X0[:-1], 1.5)  # far above, so that a first step overshoots
+    found, status, _ = followed(TreeNewton(network, fragile, Floor()), start)
+    assert fragile.failures > 0, "the example must fail somewhere"
+    assert status == "converged"
+    np.testing.assert_allclose(found.local.x, whole.local.x, atol=1e-6)
+    nowhere = Fragile(experts(network), 1, 100.0)
+    found, status, history = followed(TreeNewton(network, nowhere, Floor()), X0)
+    assert (status, len(history)) == ("diverged", 1)
+
+
+class Eager:
+    """An interlude that one agent wants before its second evaluation."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.asked = network, 0
+        self.played: list[int] = []
+
+    def wanted(self) -> bool:
+        self.asked += 1
+        return self.asked == 2 and 2 in self.network.hosted
+
+    def play(self) -> None:
+        self.played.append(self.network.round)
+        self.network.neighbour_sum(np.ones(len(self.network.hosted)), "statistics")
+
+
+@pytest.mark.parametrize("hosting", [[[0, 1, 2]], [[0], [1], [2]]])
+def test_all_agents_pause_after_the_same_evaluation(hosting: list[list[int]]) -> None:
+    shards, options = paper_shards(60, 3), TrainingOptions(starts=X0[None], noise_floor=0.0)
+
+    def work(network: Network) -> tuple[fg.Fit, list[int]]:
+        eager = Eager(network)
+        mine = [shards[i] for i in network.hosted]
+        fit = train(training_method("dec-fact-gp"), mine, network, KERNELS["se"], options, interlude=eager)
+        return fit, eager.played
+
+    found = fg.Loopback(fg.Graph.path(3), hosting).run(work)
+    plain = fg.Fleet(shards).train("dec-fact-gp", theta0=THETA0, noise_floor=0.0)
+    for group, (fit, played) in zip(hosting, found, strict=True):
+        assert played == [4], "after two evaluations of two rounds each"
+        assert np.array_equal(fit.history, plain.history[:, group])
+
+
+def test_agents_whose_processors_round_differently_hold_the_same_bits() -> None:
+    """Each knows the start as its own logarithm of it."""
+
+    def work(network: Network) -> tuple[TreeState, str, list[Array]]:
+        own = X0 + 1e-15 * np.arange(4) * network.hosted[0]
+        return followed(TreeNewton(network, Objective(experts(network)), Floor(-6.0)), own)
+
+    found = fg.Loopback(fg.Graph.path(3), [[0], [1], [2]]).run(work)
+    for state, status, history in found:
+        assert status == "converged"
+        assert np.array_equal(history, found[0][2])
+        assert np.array_equal(state.search.row, found[0][0].search.row)
+        assert np.isfinite(state.local.values.nll).all()
