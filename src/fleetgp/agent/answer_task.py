@@ -92,8 +92,10 @@ class AnswerTask:
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless data or model have changed since."""
-        theta, engine = np.array([model.theta]), self._description.prediction.engine
-        return self._conditioner.condition([self._data.shard], self._kernel, theta, model.scaling, engine)
+        theta, part = np.array([model.theta]), self._description.prediction
+        return self._conditioner.condition(
+            [self._data.shard], self._kernel, theta, model.scaling, part.engine, part.neighbours
+        )
 
 
 class CannotAnswerError(NetworkError):

@@ -96,7 +96,12 @@ ETA = Annotated[
 ]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
-ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]
+ENGINE = Annotated[str, typer.Option(help="auto, dense, moments or vecchia.")]
+NEIGHBOURS_HELP = "Engine vecchia: how many of its nearest earlier observations each one is given."
+NEIGHBOURS = Annotated[int, typer.Option(help=NEIGHBOURS_HELP, min=1)]
+NEIGHBOURS_ASKED = Annotated[int | None, typer.Option(help="Engine vecchia, as in fit. (default: 30)", min=1)]
+    int | None, typer.Option(help="Engine vecchia: half the observations of a query. (30)", min=1)
+]
 
 # ---- what files do not say of themselves -------------------------------------------------------------------
 
@@ -160,6 +165,7 @@ class Training:
     nested_iterations: NESTED_ITERATIONS = None
     noise_floor: NOISE_FLOOR = 1e-3
     engine: ENGINE = "auto"
+    neighbours: NEIGHBOURS = 30
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,7 @@ class Asking:
     rounds: ROUNDS = None
     tol: TOL = None
     engine: ENGINE = "auto"
+    neighbours: NEIGHBOURS_ASKED = None
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -184,6 +191,7 @@ class Asking:
             "rounds": self.rounds,
             "tol": self.tol,
             "engine": self.engine,
+            "neighbours": self.neighbours,
         }
         refuse_foreign(prediction_method(self.method), given, prefix="--")
         return {"noisy": self.noisy, **given}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction.methods import METHODS, PredictionMethod
 
 Consensus = Literal["tree", "average"]
@@ -27,7 +28,8 @@ class PredictionOptions:
         or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
     eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
-    engine: "auto", "dense" or "moments", as in training.
+    engine: "auto", "dense", "moments" or "vecchia", as in training.
+    neighbours: of "vecchia", as in training; each query has the 2 neighbours observations nearest to it.
     """
 
     consensus: Consensus = "tree"
@@ -36,12 +38,13 @@ class PredictionOptions:
     eta: float = 1e-3
     seed: int = 0
     engine: str = "auto"
+    neighbours: int = NEIGHBOURS
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
         """These options with what was given (what is not None) in their place, checked.
 
         >>> PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
-        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto')
+        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto', neighbours=30)
         """
         options = replace(self, **{name: value for name, value in given.items() if value is not None})
         if options.consensus not in CONSENSUS:
@@ -51,12 +54,14 @@ class PredictionOptions:
         check_number("eta", options.eta, least=0.0, most=1.0)
         check_whole("seed", options.seed, least=0)
         check_engine_name(options.engine)
+        check_whole("neighbours", options.neighbours, least=1)
         return replace(
             options,
             rounds=int(options.rounds),
             tol=float(options.tol),
             eta=float(options.eta),
             seed=int(options.seed),
+            neighbours=int(options.neighbours),
         )
 
 
@@ -67,7 +72,7 @@ def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix
 
     >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
     Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine; methods with eta: dec-nn-poe, ...
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
     """
     for name, value in given.items():
         if value is not None and name not in method.options:

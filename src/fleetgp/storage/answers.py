@@ -64,13 +64,13 @@ def ask(
         raise unknown_name("agent", asked, model.agents)
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
-    engine = given.pop("engine", "auto")
+    engine, neighbours = given.pop("engine", "auto"), given.pop("neighbours", None)
     size = block_size(row, InProcess(fleet.graph))
     kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
-    blocks = fleet.condition(engine=engine).predict_in_blocks(
+    blocks = fleet.condition(engine=engine, neighbours=neighbours).predict_in_blocks(
         queries, method, agent=position, done=tuple(pieces), **given
     )
     sent = 0

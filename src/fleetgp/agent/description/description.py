@@ -103,4 +103,11 @@ class Description:
 
     def prediction_options(self) -> PredictionOptions:
         part = self.prediction
-        return PredictionOptions(rounds=part.rounds, tol=part.tol, eta=part.eta, seed=self.seed, engine=part.engine)
+        return PredictionOptions(
+            rounds=part.rounds,
+            tol=part.tol,
+            eta=part.eta,
+            seed=self.seed,
+            engine=part.engine,
+            neighbours=part.neighbours,
+        )

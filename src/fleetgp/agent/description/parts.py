@@ -62,7 +62,8 @@ class TrainingPart(_Part):
     step: Positive = 1e-5
     nested_iterations: Count | None = None
     noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
-    engine: Literal["auto", "dense", "moments"] = "auto"
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+    neighbours: Count = 30
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
@@ -74,7 +75,8 @@ class PredictionPart(_Part):
     rounds: Count = 20_000
     tol: Positive = 1e-6
     eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
-    engine: Literal["auto", "dense", "moments"] = "auto"
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+    neighbours: Count = 30
 
 
 class TimeoutsPart(_Part):
