@@ -100,8 +100,6 @@ ENGINE = Annotated[str, typer.Option(help="auto, dense, moments or vecchia.")]
 NEIGHBOURS_HELP = "Engine vecchia: how many of its nearest earlier observations each one is given."
 NEIGHBOURS = Annotated[int, typer.Option(help=NEIGHBOURS_HELP, min=1)]
 NEIGHBOURS_ASKED = Annotated[int | None, typer.Option(help="Engine vecchia, as in fit. (default: 30)", min=1)]
-    int | None, typer.Option(help="Engine vecchia: half the observations of a query. (30)", min=1)
-]
 
 # ---- what files do not say of themselves -------------------------------------------------------------------
 
