@@ -18,7 +18,7 @@ def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.Captu
     printed = capsys.readouterr().out
     for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
         assert re.search(rf"^ *{method} ", printed, re.MULTILINE), method
-    assert "and none with dec-apx-gp" in printed
+    assert "and none with the others" in printed
     assert max(len(line) for line in printed.splitlines()) <= 80
     for name in ("training.png", "map.png"):
         check_picture(tmp_path / "new" / name)

@@ -177,29 +177,25 @@ def test_training_ends_at_the_same_place_with_both_engines(method: str) -> None:
 @pytest.mark.parametrize("method", [m for m in fg.PREDICTION_METHODS if m != "dec-full-gp"])  # it has one engine
 def test_predictions_are_the_same_with_both_engines(method: str) -> None:
     shards = paper_shards(600, 3)
-    queries = np.random.default_rng(0).uniform(0, 2, (1 if method == "dec-nn-npae" else 6, 2))
+    queries = np.random.default_rng(0).uniform(0, 2, (6, 2))
     fleet = fg.Fleet(shards, "complete", theta=[1.2, 0.3, 1.3, 0.3])
-    few = 1000 if method == "dec-nn-npae" else None  # it would use 20,000, to say no more
-    dense, moments = (fleet.predict(queries, method, engine=e, rounds=few) for e in ("dense", "moments"))
+    dense, moments = (fleet.predict(queries, method, engine=e) for e in ("dense", "moments"))
     assert moments.status == dense.status
     assert np.allclose(dense.mean, moments.mean, atol=2e-5)
     assert np.allclose(dense.variance, moments.variance, atol=2e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
 @pytest.mark.parametrize("method", ["npae", "dec-npae", "dec-npae-star", "dec-nn-npae"])
 def test_npae_by_vectors_sends_no_input_and_less(method: str) -> None:
     shards = paper_shards(2400, 3)
     fleet = fg.Fleet(shards, "complete", theta=[1.2, 0.3, 1.3, 0.3])
     queries = np.random.default_rng(0).uniform(0, 2, (5, 2))
-    few = None if method == "npae" else 200
-    by_weights = fleet.predict(queries, method, engine="dense", rounds=few).ledger
-    by_vectors = fleet.predict(queries, method, rounds=few).ledger
+    by_weights = fleet.predict(queries, method, engine="dense").ledger
+    by_vectors = fleet.predict(queries, method).ledger
     assert "inputs" in by_weights.kinds
     assert "inputs" not in by_vectors.kinds
     assert "observations" not in by_vectors.kinds
-    phase = "aggregate" if method == "npae" else "rows"
-    assert by_vectors.total(phase=phase).scalars < 0.7 * by_weights.total(phase=phase).scalars
+    assert by_vectors.total(phase="aggregate").scalars < 0.7 * by_weights.total(phase="aggregate").scalars
 
 
 @pytest.mark.parametrize(("engine", "largest"), [("dense", 300), ("moments", 0)])

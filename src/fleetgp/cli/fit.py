@@ -37,7 +37,7 @@ def fit(
     by: options.PARTITION = None,
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
-    training: options.TRAINING = "dec-gapx-gp",
+    training: options.TRAINING = "dec-g-fact-gp",
     kernel: options.KERNEL = "se",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,

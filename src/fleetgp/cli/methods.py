@@ -29,10 +29,10 @@ TRAINING_NOTES = {
         "sums of l_i, gradient, Hessian per step",
         "no observation may leave an agent: exact, cheap",
     ),
-    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "the same, and accurate with many agents"),
+    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "the default: the same, accurate with many agents"),
     "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
     "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
-    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the default: accurate with many agents"),
+    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
 }
 RULE_NOTES = {
     "full-gp": ("all its data", "the exact reference"),
@@ -41,8 +41,9 @@ RULE_NOTES = {
     "bcm": ("2 numbers", "to compare; rbcm is better"),
     "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
     "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
-    "npae": ("1 vector", "the most accurate where it converges; dear"),
+    "npae": ("1 vector", "accurate where agents are few; dear"),
 }
+NEAREST_NPAE = "as dec-npae, but the correlated agents only"
 WHOLE_NOTES = (
     "once, the moments of its data, summed",
     "exact as full-gp, and no round: smooth fields, two inputs or so",
@@ -58,14 +59,11 @@ def _prediction_row(row: PredictionMethod) -> dict[str, str]:
     sends, use = WHOLE_NOTES if row.name == "dec-full-gp" else RULE_NOTES[row.rule]
     graph = _CONNECTED if row.decentralized else _SERVER
     if row.decentralized and row.rule not in ("npae", "full-gp"):
-        sends = sends.replace("numbers", "numbers per point, round and neighbour", 1)
+        sends = sends.replace("numbers", "numbers per point, up a tree; 2 down", 1)
         use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
-    elif row.rule == "npae" and row.solver in ("jor", "jor-star"):
-        graph = "connected (best: complete; else a flood an iteration)"
-        sends = "1 vector, flooded; 1 number per iteration, flooded"
-        use = "to compare; dec-npae-star needs fewer iterations" if row.solver == "jor" else use
-    elif row.solver == "dale":
-        sends, use = "1 vector, flooded; the whole unknown per round", "to compare: slow, rarely converges"
+    elif row.rule == "npae" and row.decentralized:
+        sends = "1 vector per point, to all others"
+        use = {"jor": use, "jor-star": "the same: only the paper's recursions differ"}.get(row.solver, NEAREST_NPAE)
     elif row.rule != "full-gp":
         sends = sends.replace("numbers", "numbers per point").replace("vector", "vector per point")
     if row.name == "dec-nn-grbcm":
@@ -94,5 +92,7 @@ def methods(as_json: Json = False) -> None:
         {"training": training, "prediction": prediction},
         *tables,
         "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
+        "dec- predictions are exact sums along a spanning tree. --consensus average takes the paper's recursions "
+        "instead: to compare with the paper, or where agents know their neighbours but not the whole graph.",
         as_json=as_json,
     )

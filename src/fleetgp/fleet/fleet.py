@@ -89,7 +89,7 @@ class Fleet:
 
     def train(
         self,
-        method: str = "dec-gapx-gp",
+        method: str = "dec-g-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
@@ -145,7 +145,7 @@ class Fleet:
 
     def trainer(
         self,
-        method: str = "dec-gapx-gp",
+        method: str = "dec-g-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         seed: int | None = None,

@@ -47,10 +47,10 @@ class PredictionMethod:
 AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 
 _ROWS = (
+    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
     PredictionMethod("full-gp", "full-gp"),
     *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
     PredictionMethod("npae", "npae"),
-    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
     *(PredictionMethod(f"dec-{rule}", rule, decentralized=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-npae", "npae", decentralized=True, solver="jor"),
     PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),

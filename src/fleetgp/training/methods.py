@@ -37,15 +37,15 @@ class TrainingMethod:
 
 _NESTED = ("rho", "nested", "step", "nested_iterations")
 _ROWS = (
+    TrainingMethod("dec-full-gp", "moments"),
+    TrainingMethod("dec-fact-gp", "tree"),
+    TrainingMethod("dec-g-fact-gp", "tree", augmented=True),
     TrainingMethod("full-gp", "pool"),
     TrainingMethod("fact-gp", "minimize"),
     TrainingMethod("g-fact-gp", "minimize", augmented=True),
     TrainingMethod("c-gp", "server", "nested", _NESTED),
     TrainingMethod("apx-gp", "server", "linearized", ("rho", "lipschitz")),
     TrainingMethod("gapx-gp", "server", "linearized", ("rho", "lipschitz"), augmented=True),
-    TrainingMethod("dec-full-gp", "moments"),
-    TrainingMethod("dec-fact-gp", "tree"),
-    TrainingMethod("dec-g-fact-gp", "tree", augmented=True),
     TrainingMethod("dec-c-gp", "edges", "nested", _NESTED),
     TrainingMethod("dec-apx-gp", "edges", "linearized", ("rho", "kappa")),
     TrainingMethod("dec-gapx-gp", "edges", "linearized", ("rho", "kappa"), augmented=True),
