@@ -100,7 +100,7 @@ def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) 
 def test_what_is_too_much_for_dense_and_not_certified_is_approximated(
     size: int, kernel: str, theta: list[float], engine: str
 ) -> None:
-    inputs, y = spread_out(size, 2)
+    inputs, y = paper_shards(size, 1)[0]
     expert = Expert(inputs, y, KERNELS[kernel], 0)
     assert expert.preferred(np.asarray(theta))[-1].name == ("dense" if size <= MOST_DENSE else "vecchia")
     assert expert.evaluate(np.log(theta)).engine == engine
@@ -127,8 +127,9 @@ def test_predictions_with_all_observations_near_are_the_dense_ones(method: str, 
 @pytest.mark.parametrize("method", ["dec-nn-grbcm", "dec-grbcm"])
 def test_small_and_large_agents_of_one_fleet(method: str) -> None:
     """Some by dense, extended from the samples, some by Vecchia: each as if it were alone."""
-    small, large = paper_shards(400, 2), paper_shards(3400, 2)
-    fleet = fg.Fleet([*small, large[0]], "path", theta=[0.8, 0.3, 1.3, 0.3], kernel="matern32")
+    x, y = paper_shards(2400, 1)[0]
+    shards = [(x[rows], y[rows]) for rows in (slice(0, 200), slice(200, 400), slice(400, None))]
+    fleet = fg.Fleet(shards, "path", theta=[0.8, 0.3, 1.3, 0.3], kernel="matern32")
     queries = np.random.default_rng(0).uniform(0, 2, (20, 2))
     found, dense = (fleet.predict(queries, method, engine=engine) for engine in ("auto", "dense"))
     assert found.engine == ("dense", "dense", "vecchia")

@@ -73,7 +73,8 @@ class Conditioned:
         data = [pooled(samples)] * len(distinct)
         found = self._of("common", data, [0] * len(distinct), distinct).at(queries)
         rows = which.ravel()
-        return Marginals(found.mean[rows], found.variance[rows], found.engine, found.jitter)
+        engine = tuple(found.engine[row] for row in rows)
+        return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
 
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""

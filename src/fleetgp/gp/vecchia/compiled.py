@@ -134,6 +134,27 @@ def _last_row(a: Array, row: Array) -> None:
 
 
 @kept
+def _solve(
+    kind: int,
+    z: Array,
+    values: Array,
+    diagonal: float,
+    slope: Array,
+    a: Array,
+    scales: Array,
+    alpha: Array,
+    left: Array,
+    weighted: Array,
+) -> None:
+    """C^-1 k into `weighted`, L^-1 y into `alpha`, and the rest as above."""
+    _distances(z, slope)
+    _profile(kind, slope, a)
+    _factorize(a, values, diagonal, scales, alpha, left)
+    _last_row(a, weighted)
+    _back(a, scales, weighted)
+
+
+@kept
 def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
     """total (D, LANES): the sum over all pairs, both ways, of u_p t_q dC_pq / d log l_d. slope (P, LANES) is lost."""
     dimension, size, _ = z.shape
@@ -152,6 +173,22 @@ def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
 
 
 @kept
+def _room(dimension: int, size: int) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
+    """Arrays for a batch: places, values, -phi', the factor, its diagonal, C^-1 y, what is left, and C^-1 k."""
+    pairs = size * (size + 1) // 2
+    return (
+        np.empty((dimension, size + 1, LANES)),
+        np.empty((size + 1, LANES)),
+        np.empty((pairs, LANES)),
+        np.empty((pairs, LANES)),
+        np.empty((size, LANES)),
+        np.empty((size, LANES)),
+        np.empty((2, LANES)),
+        np.empty((size, LANES)),
+    )
+
+
+@kept
 def conditionals(
     kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, found: Array
 ) -> None:
@@ -161,11 +198,8 @@ def conditionals(
     """
     count, size = near.shape
     dimension = places.shape[1]
-    pairs = size * (size + 1) // 2
-    z, values = np.empty((dimension, size + 1, LANES)), np.empty((size + 1, LANES))
-    slope, a = np.empty((pairs, LANES)), np.empty((pairs, LANES))
-    scales, alpha, left = np.empty((size, LANES)), np.empty((size, LANES)), np.empty((2, LANES))
-    weights, u, t = np.empty((size, LANES)), np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
+    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
+    u, t = np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
     total, trace = np.empty((dimension, LANES)), np.empty(LANES)
     for start in range(0, count, LANES):
         for w in range(LANES):
@@ -175,20 +209,16 @@ def conditionals(
                 values[p, w] = y[j]
                 for d in range(dimension):
                     z[d, p, w] = places[j, d]
-        _distances(z, slope)
-        _profile(kind, slope, a)
-        _factorize(a, values, 1.0 + ratio, scales, alpha, left)
+        _solve(kind, z, values, 1.0 + ratio, slope, a, scales, alpha, left, weighted)
         _back(a, scales, alpha)
-        _last_row(a, weights)
-        _back(a, scales, weights)
         for w in range(LANES):
             t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
             u[size, w] = 1.0
             trace[w] = t[size, w]
         for p in range(size):
             for w in range(LANES):
-                u[p, w] = -weights[p, w]
-                t[p, w] = -t[size, w] * weights[p, w] - left[1, w] / left[0, w] * alpha[p, w]
+                u[p, w] = -weighted[p, w]
+                t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
                 trace[w] += u[p, w] * t[p, w]
         _slopes(z, slope, u, t, total)
         for w in range(min(LANES, count - start)):
@@ -210,11 +240,7 @@ def means(
     """
     count, size = near.shape
     dimension = places.shape[1]
-    pairs = size * (size + 1) // 2
-    z, values = np.empty((dimension, size + 1, LANES)), np.empty((size + 1, LANES))
-    slope, a = np.empty((pairs, LANES)), np.empty((pairs, LANES))
-    scales, alpha, left = np.empty((size, LANES)), np.empty((size, LANES)), np.empty((2, LANES))
-    solved = np.empty((size, LANES))
+    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
     for start in range(0, count, LANES):
         for w in range(LANES):
             row = min(start + w, count - 1)
@@ -225,13 +251,9 @@ def means(
                 for p in range(size):
                     z[d, p, w] = places[near[row, p], d]
                 z[d, size, w] = queries[row, d]
-        _distances(z, slope)
-        _profile(kind, slope, a)
-        _factorize(a, values, 1.0 + ratio, scales, alpha, left)
-        _last_row(a, solved)
-        _back(a, scales, solved)
+        _solve(kind, z, values, 1.0 + ratio, slope, a, scales, alpha, left, weighted)
         for w in range(min(LANES, count - start)):
             found[start + w, 0] = -left[1, w]
             found[start + w, 1] = 1.0 + ratio - left[0, w]
             for p in range(size):
-                weights[start + w, p] = solved[p, w]
+                weights[start + w, p] = weighted[p, w]
