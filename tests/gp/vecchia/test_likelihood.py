@@ -67,6 +67,18 @@ class TestLikelihood:
         assert np.allclose(engine.evaluate(log_theta).gradient, slopes, rtol=1e-6, atol=1e-5)
 
 
+def test_from_some_neighbours_to_others_it_goes_smoothly(rng: np.random.Generator) -> None:
+    """Along the ratio of the length-scales: no step is larger than what the slopes at its ends say."""
+    inputs, y, _ = problem(rng, 400)
+    engine = VecchiaEngine(inputs, y, KERNELS["matern32"], 0, 6)
+    steps = np.linspace(0.0, np.log(2.0), 400)
+    found = [engine.evaluate(np.log([0.4, 0.4, 1.3, 0.4]) + np.array([0.0, step, 0.0, 0.0])) for step in steps]
+    nll, slope = np.array([f.nll for f in found]), np.array([f.gradient[1] for f in found])
+    expected = 0.5 * (slope[1:] + slope[:-1]) * np.diff(steps)
+    assert np.abs(np.diff(nll) - expected).max() < 1e-4 * np.ptp(nll)
+    assert len(engine.evaluate(np.log([0.4, 0.4 * 2.0**0.45, 1.3, 0.4])).gradient) == 4
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_both_loops_say_the_same(kernel: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, y, log_theta = problem(rng, 3000)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.gp.vecchia.neighbours import nearest_earlier, rounded_shape
+from fleetgp.gp.vecchia.neighbours import nearest_earlier
 from fleetgp.gp.vecchia.ordering import coarse_to_fine
+from fleetgp.gp.vecchia.shapes import shapes
 
 
 def places(kind: str, rng: np.random.Generator) -> Array:
@@ -66,8 +67,22 @@ def test_every_beginning_of_the_order_covers_the_data(rng: np.random.Generator) 
 
 
 def test_only_ratios_of_length_scales_count_and_those_in_steps() -> None:
-    assert rounded_shape(np.array([1.3])) == (0.0,)
-    for factor in (1e-9, 0.7, 1e9):
-        assert rounded_shape(factor * np.array([1.1, 4.0, 0.3])) == rounded_shape(np.array([1.1, 4.0, 0.3]))
-    assert len({rounded_shape(np.array([1.0, ratio])) for ratio in np.geomspace(1.0, 1.4, 20)}) == 1
-    assert len({rounded_shape(np.array([1.0, ratio])) for ratio in np.geomspace(1.0, 64.0, 200)}) == 7
+    assert [(shape.powers, shape.weight) for shape in shapes(np.array([1.3]))] == [((0,), 1.0)]
+    for factor in (2.0**-30, 0.5, 2.0**30):
+        scaled, plain = shapes(factor * np.array([1.1, 4.0, 0.3])), shapes(np.array([1.1, 4.0, 0.3]))
+        assert [(s.powers, s.weight) for s in scaled] == [(s.powers, s.weight) for s in plain]
+    ways = [shapes(np.array([1.0, ratio])) for ratio in np.geomspace(1.0, 64.0, 200)]
+    assert {shape.powers[1] for way in ways for shape in way} == set(range(7))
+    assert sum(len(way) == 2 for way in ways) < 60  # mostly one
+
+
+@pytest.mark.parametrize("ratios", [(1.4, 0.7), (1.45, 1.0), (3.0, 1.39), (1.0, 1.0)])
+def test_weights_sum_to_one_and_have_their_slopes(ratios: tuple[float, float]) -> None:
+    logs = np.log([0.5, *(0.5 * np.array(ratios))])
+    here = shapes(np.exp(logs))
+    assert sum(shape.weight for shape in here) == pytest.approx(1.0, rel=1e-12)
+    for shape in here:
+        for d, step in enumerate(1e-6 * np.eye(3)):
+            near = [{s.powers: s.weight for s in shapes(np.exp(logs + sign * step))} for sign in (1.0, -1.0)]
+            change = (near[0][shape.powers] - near[1][shape.powers]) / 2e-6
+            assert shape.slope[d] == pytest.approx(change, abs=1e-6)

@@ -6,11 +6,14 @@ Linear in the number of points, for every kernel. It is an approximation, the be
 between a point and those farther away hides them. With all earlier points as neighbours it is exact.
 
 What is computed at a theta depends on the data, the order in which batches came, and that theta alone, to the bit.
-Neighbours are those at length-scales rounded to steps of a factor of two relative to each other: theta on its way keeps
+Neighbours are those at length-scales rounded to powers of two relative to each other (`shapes`): theta on its way keeps
 them for long, and what is kept between calls only saves time.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,9 +25,10 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia.cost import expected_seconds
 from fleetgp.gp.vecchia.likelihood import Ordered, conditionals, evaluation
-from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier, rounded_shape
+from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier
 from fleetgp.gp.vecchia.ordering import coarse_to_fine
 from fleetgp.gp.vecchia.posterior import VecchiaPosterior
+from fleetgp.gp.vecchia.shapes import Shape, shapes
 from fleetgp.linalg.threads import blas_threads
 
 #: Neighbours of a point, unless the caller says otherwise.
@@ -34,7 +38,7 @@ AROUND = 2
 #: Points whose conditional density is computed with twice the neighbours, for an estimate of the error.
 SAMPLE = 500
 #: Sets of neighbours that are kept.
-KEPT = 2
+KEPT = 4
 
 
 class VecchiaEngine(Engine):
@@ -51,7 +55,7 @@ class VecchiaEngine(Engine):
         #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
         self._ordered = len(observations)
         self._order: IntArray | None = None
-        self._near: dict[tuple[float, ...], Neighbours] = {}
+        self._near: dict[tuple[int, ...], Neighbours] = {}
 
     @property
     def size(self) -> int:
@@ -71,12 +75,13 @@ class VecchiaEngine(Engine):
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
         h = self._checked(log_theta)
-        near = self._neighbours(h)
+        data, parts = self._in_order(h), shapes(np.asarray(h.length_scales))
         with blas_threads(1):
-            found = evaluation(self._in_order(h), near, h)
-        if found is None:
+            found = [evaluation(data, self._neighbours(shape), h) for shape in parts]
+        sound = [each for each in found if each is not None]
+        if len(sound) < len(found):
             raise self.failure(h)
-        return found
+        return _blended(parts, sound)
 
     def condition(self, theta: Array) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
@@ -93,6 +98,7 @@ class VecchiaEngine(Engine):
         """
         h = self._checked(log_theta)
         data, size, more = self._in_order(h), self.size, 2 * self.neighbours
+        shape = shapes(np.asarray(h.length_scales))[0]
         if size <= more:
             rows = np.arange(min(self.neighbours, size), size)
             twice = [
@@ -100,11 +106,10 @@ class VecchiaEngine(Engine):
             ]
         else:
             rows = np.unique(np.linspace(more, size - 1, SAMPLE).astype(np.int64))
-            places = self._places(rounded_shape(np.asarray(h.length_scales)))
-            twice = [conditionals(data, rows, nearest_earlier(places, more, more, rows))]
+            twice = [conditionals(data, rows, nearest_earlier(self._places(shape), more, more, rows))]
         if not len(rows):
             return 0.0
-        fewer, _ = conditionals(data, rows, self._neighbours(h)[rows - self.neighbours])
+        fewer, _ = conditionals(data, rows, self._neighbours(shape)[rows - self.neighbours])
         # (log v + e^2 / v) / 2 without its second half
         halves = [values[:, 0] - 0.5 * values[:, -2] for values in (fewer, np.concatenate([part for part, _ in twice]))]
         return float(np.mean(halves[0] - halves[1]) * (size - self.neighbours))
@@ -134,21 +139,20 @@ class VecchiaEngine(Engine):
             self._order = np.concatenate([base, np.arange(self._ordered, self.size)])
         return self._order
 
-    def _places(self, shape: tuple[float, ...]) -> Array:
-        return np.asarray(self.inputs[self._ordering()] / 2.0 ** np.array(shape))
+    def _places(self, shape: Shape) -> Array:
+        return shape.places(self.inputs[self._ordering()])
 
-    def _neighbours(self, h: Hyperparameters) -> Neighbours:
+    def _neighbours(self, shape: Shape) -> Neighbours:
         """(N - m, m) those of all points but the first m."""
-        shape = rounded_shape(np.asarray(h.length_scales))
         count = min(self.neighbours, self.size)
-        found = self._near.pop(shape, np.empty((0, count), dtype=np.int32))
+        found = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
         missing = self.size - count - len(found)
         if found.shape[1] != count:
             found, missing = np.empty((0, count), dtype=np.int32), self.size - count
         if missing:
             new = nearest_earlier(self._places(shape), count, self.size - missing)
             found = np.concatenate([found, new])
-        self._near[shape] = found  # the latest one last
+        self._near[shape.powers] = found  # the latest one last
         if len(self._near) > KEPT:
             del self._near[next(iter(self._near))]
         return found
@@ -156,3 +160,14 @@ class VecchiaEngine(Engine):
 
 def _all_finite(*arrays: Array) -> bool:
     return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def _blended(parts: Sequence[Shape], found: Sequence[Evaluation]) -> Evaluation:
+    """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other."""
+    first = found[0]
+    nll, gradient = first.nll, np.zeros_like(first.gradient)
+    for shape, each in zip(parts, found, strict=True):
+        nll += shape.weight * (each.nll - first.nll)
+        gradient += shape.weight * each.gradient
+        gradient[:-2] += shape.slope * (each.nll - first.nll)
+    return replace(first, nll=nll, gradient=gradient, jitter=max(each.jitter for each in found))

@@ -1,4 +1,4 @@
-"""The nearest earlier points of every point, in coordinates scaled by the length-scales, rounded."""
+"""The nearest earlier points of every point."""
 
 from __future__ import annotations
 
@@ -11,28 +11,12 @@ from fleetgp.linalg.threads import cores
 
 Neighbours = NDArray[np.int32]
 
-#: Ratios of length-scales are rounded to steps of a factor of two: theta on its way has the same neighbours for long.
-STEP = 0.5
 #: Trees grow by this factor: of what a tree finds, few are later points.
 GROWTH = 1.25
 #: Neighbours that are asked for beyond those that are expected to be needed.
 SPARE = 1.15
 #: Points that are asked for at a time.
 CHUNK = 1 << 15
-
-
-def rounded_shape(scales: Array) -> tuple[float, ...]:
-    """(D,) the length-scales relative to each other, as powers of two: what decides who is near whom.
-
-    Multiples of STEP, so that ratios are in steps of a factor of two, equal length-scales in the middle of one. All
-    length-scales larger by the same factor have the same shape.
-
-    >>> rounded_shape(np.array([3.0, 3.0])), rounded_shape(np.array([1.0, 4.0])), rounded_shape(np.array([1.1, 4.0]))
-    ((0.0, 0.0), (-1.0, 1.0), (-1.0, 1.0))
-    """
-    logs = np.log2(scales)
-    steps = np.round((logs - logs.mean()) / STEP) * STEP
-    return tuple((steps + 0.0).tolist())
 
 
 def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int64] | None = None) -> Neighbours:
