@@ -126,6 +126,7 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("tcp/127.0.0.1:7403", "tls/10.0.0.3:7403", 32, "needs certificates: add a table"),
         ("round = 5", 'round = 5\n[tls]\nfolder = "keys"', 19, "must begin with tls/ or quic/"),
         ("round = 5", "round = 5\n[tls]", 18, "must begin with tls/"),
+        ("round = 5", 'round = 5\n[prediction]\nconsensus = "mean"', 15, "must be 'tree' or 'average', got 'mean'"),
         ('data = "auv3.csv"', "", 30, "agent.data is missing"),
         ('target = "sst"', 'traget = "sst"', 3, "traget is unknown: is it misspelt? (and 1 more)"),
         ('data = "auv3.csv"', 'data = "auv3.csv"\nmetrics = 0', 34, "agent.metrics"),
@@ -166,6 +167,18 @@ def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> Non
         ('neighbours = ["auv2"]', 'neighbours = ["auv2", "auv3"]'),
     ):
         assert digest(GOOD.replace(old, new, 1)) != same
+
+
+def test_the_kind_of_consensus_is_the_fleets(tmp_path: Path) -> None:
+    """It is common to all agents, and an option of every prediction; the tree, if nothing is said."""
+    file, digests = tmp_path / "fleet.toml", set()
+    for said, expected in (("", "tree"), ('\n[prediction]\nconsensus = "average"\nrounds = 7\n', "average")):
+        file.write_text(GOOD.replace("\n[[agent]]", said + "\n[[agent]]", 1))
+        description = read_description(file)
+        options = description.prediction_options()
+        assert (options.consensus, options.rounds) == (expected, 7 if said else 20_000)
+        digests.add(description.digest)
+    assert len(digests) == 2
 
 
 def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> None:

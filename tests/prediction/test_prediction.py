@@ -462,7 +462,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
+        ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of dec-full-gp, .*dec-nn-npae"),
         ({"queries": [[1.0, 2.0, 3.0]]}, r"expected shape \(T, 2\), got \(1, 3\)"),
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),

@@ -37,22 +37,32 @@ def answer(
     *,
     noisy: bool = False,
     to: int | None = None,
+    agreed: Agreed | None = None,
     moments: FleetMoments | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
 
     to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
+    agreed: what all agents hold already. Without it, everything that the method needs from other agents is sent over
+        the network, however often it was sent before: agents that joined later, or were started again, can take part.
     moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
-
-    Everything that the method needs from other agents is sent over the network, however often it was sent before:
-    agents that joined later, or were started again, can take part.
     """
-    h = Hyperparameters.from_theta(conditioned.thetas[0])  # for NPAE, where all agents have the same
-    agreed = Agreed()
-    if len(queries):
-        agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
+    if agreed is None:
+        agreed = agree_on(conditioned, network, method, options, moments) if len(queries) else Agreed()
     blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
     return joined([found for _, found in blocks])
+
+
+def agree_on(
+    conditioned: Conditioned,
+    network: Network,
+    method: PredictionMethod,
+    options: PredictionOptions,
+    moments: FleetMoments | None = None,
+) -> Agreed:
+    """What the method needs from other agents, whatever is asked; see `agree`."""
+    h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
+    return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
 
 
 def answer_in_blocks(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.prediction import PREDICTION_METHODS
+from fleetgp.prediction.options import Consensus
 from fleetgp.training import TRAINING_METHODS
 
 #: The methods that need no server.
@@ -69,9 +70,10 @@ class TrainingPart(_Part):
 
 
 class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them."""
+    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
 
     method: str = "dec-nn-grbcm"
+    consensus: Consensus = "tree"
     rounds: Count = 20_000
     tol: Positive = 1e-6
     eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
