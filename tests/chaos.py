@@ -5,7 +5,8 @@ lets random faults happen to them: kill -9 and restarts, one after the other and
 that are cut and healed, lost packets, full disks. New rows are told to them, and told again. Then it leaves the fleet
 alone. Within a stated time every part that is left must serve and its agents must agree to 1e-6. Every row that was
 acknowledged must be there once, and no other: the agents' theta must be that of an in-process fleet of exactly these
-agents and rows. Whoever is asked must answer and name the members.
+agents and rows. Whoever is asked, by some method along the tree or by averages, must answer as that fleet does and name
+the members.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class Trial:
         family = str(self.rng.choice(["path", "cycle", "star", "complete", "geometric"]))
         self.graph = as_topology(family, self.agents, seed=seed).union
         self.transport = str(self.rng.choice(["tls", "tls", "quic"])) if hosts else "tcp"
+        self.consensus: Any = "average" if seed % 3 == 2 else "tree"
         self.shards = _shards(self.agents, seed)
         self.alive, self.frozen = set(range(self.agents)), set[int]()
         self.cuts: set[tuple[int, int]] = set()
-        self.story: list[str] = [f"{self.agents} agents on a {family} graph over {self.transport}"]
+        self.story: list[str] = [f"{self.agents} agents on a {family} graph over {self.transport}, {self.consensus}"]
         self.answers = self.refusals = 0
         self.recovery = 0.0
         self.told = Told(self.agents)
@@ -182,7 +184,9 @@ class Trial:
         """An answer or a clear error, within the time that was stated."""
         began = time.monotonic()
         try:
-            self.fleet.request(self.fleet.names[agent], "ask", seconds + 1.0, queries=QUERIES, seconds=seconds)
+            method = str(self.rng.choice(METHODS))
+            content = {"queries": QUERIES, "seconds": seconds, "method": method}
+            self.fleet.request(self.fleet.names[agent], "ask", seconds + 1.0, **content)
             self.answers += 1
             said = "(answered)"
         except NetworkError:
@@ -216,12 +220,16 @@ class Trial:
                 assert rows == expected, f"{name} has {rows} rows instead of {expected}"
             thetas = np.log([list(states[name]["theta"].values()) for name in names])
             assert np.ptp(thetas, axis=0).max() <= AGREE, f"{names} differ by {np.ptp(thetas, axis=0).max():.1e}"
-            expected = np.log(self._expected(part))
-            apart = float(np.abs(thetas - expected).max())
+            simulated = self._simulated(part)
+            apart = float(np.abs(thetas - np.log(simulated.theta)).max())
             assert apart <= EQUAL, f"{names} are {apart:.1e} away from the in-process fleet of these agents"
-            asked = str(self.rng.choice(names))
-            answer = self.fleet.request(asked, "ask", 100.0, queries=QUERIES, seconds=90.0)
-            assert answer["members"] == names, f"{asked} answers with {answer['members']} instead of {names}"
+            for method in METHODS:
+                asked = str(self.rng.choice(names))
+                answer = self.fleet.request(asked, "ask", 100.0, queries=QUERIES, seconds=90.0, method=method)
+                assert answer["members"] == names, f"{asked} answers with {answer['members']} instead of {names}"
+                found = simulated.predict(QUERIES, method, consensus=self.consensus, agent=names.index(asked))
+                for name, value in (("mean", found.mean), ("variance", found.variance)):
+                    assert np.allclose(answer[name], value, rtol=1e-4), f"{method}: {name} {answer[name]}, not {value}"
             self.story.append(f"part {'+'.join(names)} equal to {apart:.0e}")
 
     def _trained_anew(self, names: list[str]) -> Any:
@@ -244,7 +252,8 @@ class Trial:
         rows = np.array([row for told in self.told.requests[agent].values() for row in told]).reshape(-1, 3)
         return np.concatenate([inputs, rows[:, :2]]), np.concatenate([observations, rows[:, 2]])
 
-    def _expected(self, part: Sequence[int]) -> Any:
+    def _simulated(self, part: Sequence[int]) -> Any:
+        """An in-process fleet of exactly these agents and rows, trained."""
         position = {agent: k for k, agent in enumerate(part)}
         edges = [
             (position[int(a)], position[int(b)])
@@ -254,7 +263,7 @@ class Trial:
         fleet = fg.Fleet([self._shard(agent) for agent in part], Graph(len(part), edges), normalize=True)
         fit = fleet.train("dec-apx-gp", theta0=THETA0, tol=TOL)
         assert fit.status == "converged", f"the in-process fleet of {part} ended by {fit.status}"
-        return fit.theta
+        return fleet
 
     # ---- the fleet --------------------------------------------------------------------------------------------
 
@@ -264,6 +273,7 @@ class Trial:
             "training": "dec-apx-gp",
             "training_options": f"theta0 = {THETA0}\ntol = {TOL}\n",
             "prediction": "dec-rbcm",
+            "prediction_options": f'consensus = "{self.consensus}"\n',
             "connect": 10,
             "round": 6,
             "lease": 2,
@@ -332,6 +342,8 @@ class Disks:
             subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
 
+#: By which questions are answered: without and with samples, by all and by those who know something.
+METHODS = ("dec-rbcm", "dec-grbcm", "dec-nn-grbcm", "dec-nn-gpoe")
 THETA0 = [1.0, 0.5, 1.0, 0.3]
 QUERIES = [[0.5, 0.5], [1.5, 1.0]]
 

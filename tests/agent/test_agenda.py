@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.agenda import Agenda, Item, Trained, agree_on_agenda, item_of, parts_of
+from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, agree_on_agenda, item_of, parts_of
 from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
 from fleetgp.agent.questions import MOST_POINTS, Question, Wish
-from fleetgp.agent.records import packed, unpacked
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
 from tests.agent.fleets import MODEL
@@ -44,13 +43,13 @@ def an_item(draw: st.DrawFn) -> Item:
     )
     wish = draw(st.none() | st.builds(Wish, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
     estimates = np.array(rows) if rows else np.zeros((0, 0))
-    return Item(
-        trained, estimates, draw(st.booleans()), draw(st.booleans()), draw(st.integers(0, 10**6)), wish, question
-    )
+    new, version = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
+    held = tuple(draw(st.lists(st.integers(0, 2**48 - 1), max_size=2)))
+    return Item(trained, estimates, draw(st.booleans()), draw(st.booleans()), new, wish, question, version, held)
 
 
 def assert_same(one: Item, other: Item) -> None:
-    for name in ("trained", "chosen", "failed", "new", "wish"):
+    for name in ("trained", "chosen", "failed", "new", "wish", "data"):
         assert getattr(one, name) == getattr(other, name)
     np.testing.assert_array_equal(one.estimates.reshape(-1), other.estimates.reshape(-1))
     assert (one.question is None) == (other.question is None)
@@ -59,16 +58,48 @@ def assert_same(one: Item, other: Item) -> None:
         np.testing.assert_array_equal(one.question.queries, other.question.queries)
 
 
-@given(st.lists(an_item(), min_size=3, max_size=3))
-@settings(max_examples=60, deadline=None)
-def test_every_member_has_the_whole_agenda(items: list[Item]) -> None:
+def told(items: list[Item], before: list[Agenda | None]) -> tuple[list[Agenda], Any]:
+    """What three members on a path have of an agenda, each with its own last one; and what was sent for it."""
     fleet = Loopback(Graph.path(3), [[0], [1], [2]])
-    agendas = fleet.run(lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9), 100, 2))
-    for agenda in agendas:
-        assert agenda.members == (4, 5, 9)
-        for told, item in zip(agenda.items, items, strict=True):
-            assert_same(told, item)
-        assert agenda.model == agendas[0].model
+    agendas = fleet.run(
+        lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9), 100, 2, before[network.hosted[0]])
+    )
+    return agendas, fleet.ledger
+
+
+@given(st.lists(an_item(), min_size=3, max_size=3), st.lists(an_item(), min_size=3, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_every_member_has_the_whole_agenda(items: list[Item], later: list[Item]) -> None:
+    """The first of a view, and one that adds to it."""
+    first, _ = told(items, [None] * 3)
+    second, _ = told([later[0], items[1].standing, replace(items[2], new=7)], [*first])
+    assert [agenda.members for agenda in (*first, *second)] == [(4, 5, 9)] * 6
+    for agenda in first:
+        for found, item in zip(agenda.items, items, strict=True):
+            assert_same(found, item)
+            assert found.agreed == item.agreed
+        assert agenda.model == first[0].model
+    for agenda in second:
+        assert_same(agenda.items[0], later[0])
+        assert_same(agenda.items[1], items[1].standing)
+        assert_same(agenda.items[2], replace(items[2], new=7))
+        assert [item.agreed for item in agenda.items] == [item.agreed for item in items]  # of before this view
+
+
+def test_nobody_repeats_itself() -> None:
+    question = Question(np.zeros((4, 2)), "dec-nn-grbcm")
+    items = [Item(MODEL, np.zeros((2, 4)), data=5)] * 3
+    first, all_told = told(items, [None] * 3)
+    asked = [items[0], replace(items[1], question=question), items[2]]
+    second, ledger = told(asked, [*first])
+    assert [item.question is not None for item in second[0].items] == [False, True, False]
+    assert ledger.total(kind="agenda").messages == 2  # the words of one, over both links
+    assert ledger.total(kind="hyperparameters").scalars == 0
+    assert ledger.total(kind="agenda").bytes < 2 * 120 < all_told.total(kind="agenda").bytes / 2
+    _, nothing = told(items, [*second])
+    assert nothing.scalars == 0
+    _, news = told([*items[:2], replace(items[2], data=6)], [*second])
+    assert 0 < news.total(kind="agenda").bytes < 2 * 40
 
 
 def test_the_common_model_is_that_of_most_and_the_mean_of_its_holders() -> None:
@@ -141,18 +172,27 @@ ABSURD: list[tuple[str, Any]] = [
     ("question.method", "rbcm"),
     ("question.noisy", None),
     ("question", []),
+    ("data", -1),
+    ("data", 0.5),
+    ("agreed", 7),
+    ("agreed", [-1]),
+    ("agreed", [1] * 9),
     ("more", 1),
 ]
 
 
+def as_bytes(record: bytes) -> Any:
+    return np.frombuffer(record, dtype=np.uint8)
+
+
 @pytest.mark.parametrize(("place", "value"), ABSURD, ids=[f"{n}-{place}" for n, (place, _) in enumerate(ABSURD)])
 def test_an_item_with_one_absurd_value_is_refused(place: str, value: Any) -> None:
-    parts = parts_of(GOOD)
-    facts = json.loads(unpacked(parts["agenda"]))
+    parts = parts_of(GOOD, Item())
+    facts = json.loads(parts["agenda"].tobytes())
 
     def told() -> Item:
-        record = packed(json.dumps(facts).encode())
-        return item_of(record, parts["hyperparameters"], parts["queries"], fleet=5, dimension=2)
+        record = as_bytes(json.dumps(facts).encode())
+        return item_of(record, parts["hyperparameters"], parts["queries"], fleet=5, dimension=2, before=Item())
 
     assert_same(told(), GOOD)
     *outer, last = place.split(".")
@@ -162,16 +202,15 @@ def test_an_item_with_one_absurd_value_is_refused(place: str, value: Any) -> Non
 
 
 def test_arrays_that_no_item_has_are_refused() -> None:
-    record, rows, queries = parts_of(GOOD).values()
+    record, rows, queries = parts_of(GOOD, Item()).values()
 
     def refused(*parts: Any) -> None:
         with pytest.raises(ValueError, match=r"\w"):
-            item_of(parts[0], parts[1], parts[2], fleet=5, dimension=2)
+            item_of(parts[0], parts[1], parts[2], fleet=5, dimension=2, before=Item())
 
-    for spoilt in (record[:-1], record[None], np.array(7.0), record[:0], record + 0.5, record * np.nan, -record):
+    for spoilt in (record[:-1], as_bytes(b"7"), as_bytes(b"[]"), as_bytes(b"[" * 5000), record + np.uint8(1)):
         refused(spoilt, rows, queries)
-    refused(np.where(np.arange(len(record)) == 3, 2.0**48, record), rows, queries)
-    refused(packed(b" " * 2**16 + unpacked(record)), rows, queries)
+    refused(as_bytes(b" " * 2**16 + record.tobytes()), rows, queries)
     for absurd in (rows[:, :3], rows[:0], np.zeros((1, 9)), rows[0], np.where(rows == 0.3, 800.0, rows), rows * np.nan):
         refused(record, absurd, queries)
     refused(record, np.zeros((MOST_STARTS + 2, 4)), queries)
@@ -179,8 +218,16 @@ def test_arrays_that_no_item_has_are_refused() -> None:
         refused(record, rows, asked)
 
 
-@given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
+@given(
+    st.binary(max_size=60)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)
+    | st.dictionaries(st.sampled_from([*json.loads(_CODEC.encode(Item())), "x"]), st.integers()).map(json.dumps)
+)
 @settings(max_examples=100, deadline=None)
 def test_whatever_is_told_is_an_item_or_an_error(told: bytes | str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        item_of(packed(told if isinstance(told, bytes) else told.encode()), np.zeros((0, 0)), np.zeros((0, 0)), 5, 2)
+    record = as_bytes(told if isinstance(told, bytes) else told.encode())
+    try:
+        item = item_of(record, np.zeros((0, 0)), np.zeros((0, 0)), 5, 2, Item())
+    except ValueError:
+        return
+    assert isinstance(item, Item)

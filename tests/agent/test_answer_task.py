@@ -90,7 +90,7 @@ def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
 
 
 def test_a_question_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
-    slow = "rounds = 20000\ntol = 1e-300\n"
+    slow = 'consensus = "average"\nrounds = 20000\ntol = 1e-300\n'
     description, _ = describe(tmp_path, 3, prediction="dec-npae", prediction_options=slow)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
@@ -148,7 +148,10 @@ def test_a_posterior_is_kept_until_data_or_model_change(tmp_path: Path) -> None:
     answers = AnswerTask(description, 0, data, Requests(log), Activity(), log)
     first = answers.conditioned(MODEL)
     assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
+    before = answers.look()
     data.append([[0.1, 0.2, 0.3]])
+    assert answers.conditioned(MODEL) is first  # the data of the agenda, whatever comes in the meantime
+    assert answers.look() != before
     grown = answers.conditioned(MODEL)
     assert grown is not first
     assert answers.conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown

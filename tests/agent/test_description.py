@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fleetgp.agent.description import MOST_STARTS, read_description
 from fleetgp.agent.description.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
+from fleetgp.prediction import PredictionOptions
 
 GOOD = """\
 name = "bay"
@@ -73,6 +74,21 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert (found.timeouts.round, found.timeouts.connect) == (5, 30.0)
     assert found.data_of(1) == tmp_path.resolve() / "auv2.csv"
     assert not found.secured
+    assert found.prediction_options() == PredictionOptions()
+
+
+def test_options_of_prediction(tmp_path: Path) -> None:
+    part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nneighbours = 12\ntol = 1e-3\n'
+    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{part}[timeouts]"))
+    found = read_description(tmp_path / "fleet.toml")
+    assert found.prediction_options() == PredictionOptions(eta="auto", neighbours=12, tol=1e-3)
+    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", "[prediction]\neta = 1\n[timeouts]"))
+    assert read_description(tmp_path / "fleet.toml").prediction_options().eta == 1.0
+
+
+def test_starts_and_names(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(GOOD)
+    found = read_description(tmp_path / "fleet.toml")
     starts = found.starts()
     assert starts is not None
     np.testing.assert_allclose(np.exp(starts), [[2.0, 0.5, 1.0, 1.0]])
@@ -93,6 +109,9 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("round = 5", 'round = "5"', 13, "timeouts.round"),
         ("round = 5", "round = -5", 13, "timeouts.round"),
         ("round = 5", "rounds = 5", 13, "timeouts.rounds is unknown"),
+        ("[timeouts]", '[prediction]\neta = "some"\n[timeouts]', 13, "or \"auto\", got 'some'"),
+        ("[timeouts]", "[prediction]\neta = 1.5\n[timeouts]", 13, "prediction.eta: eta must be a number"),
+        ("[timeouts]", "[prediction]\nneighbours = 0\n[timeouts]", 13, "prediction.neighbours should be"),
         ('  "auv3",', '  "auv7",', 27, "neighbour 'auv7' is no agent of this fleet"),
         ('  "auv3",', '  "auv2",', 27, "cannot be its own neighbour"),
         ('  "auv3",\n', "", 29, "auv3 cannot be reached from 'auv1'"),
@@ -126,6 +145,7 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("tcp/127.0.0.1:7403", "tls/10.0.0.3:7403", 32, "needs certificates: add a table"),
         ("round = 5", 'round = 5\n[tls]\nfolder = "keys"', 19, "must begin with tls/ or quic/"),
         ("round = 5", "round = 5\n[tls]", 18, "must begin with tls/"),
+        ("round = 5", 'round = 5\n[prediction]\nconsensus = "mean"', 15, "must be 'tree' or 'average', got 'mean'"),
         ('data = "auv3.csv"', "", 30, "agent.data is missing"),
         ('target = "sst"', 'traget = "sst"', 3, "traget is unknown: is it misspelt? (and 1 more)"),
         ('data = "auv3.csv"', 'data = "auv3.csv"\nmetrics = 0', 34, "agent.metrics"),
@@ -166,6 +186,18 @@ def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> Non
         ('neighbours = ["auv2"]', 'neighbours = ["auv2", "auv3"]'),
     ):
         assert digest(GOOD.replace(old, new, 1)) != same
+
+
+def test_the_kind_of_consensus_is_the_fleets(tmp_path: Path) -> None:
+    """It is common to all agents, and an option of every prediction; the tree, if nothing is said."""
+    file, digests = tmp_path / "fleet.toml", set()
+    for said, expected in (("", "tree"), ('\n[prediction]\nconsensus = "average"\nrounds = 7\n', "average")):
+        file.write_text(GOOD.replace("\n[[agent]]", said + "\n[[agent]]", 1))
+        description = read_description(file)
+        options = description.prediction_options()
+        assert (options.consensus, options.rounds) == (expected, 7 if said else 20_000)
+        digests.add(description.digest)
+    assert len(digests) == 2
 
 
 def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fleetgp.agent.records import Codec, Count, Ids, IdSet, LogTheta, Matrix, Strict, Value, Whole, packed, unpacked
+from fleetgp.agent.records import Codec, Count, Ids, IdSet, LogTheta, Matrix, Strict, Value, Whole
 from fleetgp.gp.hyperparameters import LOG_RANGE
 
 
@@ -100,14 +100,6 @@ def test_what_is_missing_or_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="expected at most 2000 bytes, got 2001"):
         CODEC.decode(CODEC.encode(GOOD).ljust(2001))
     assert CODEC.decode(CODEC.encode(GOOD).ljust(2000)).name == "a"
-
-
-@given(st.binary(max_size=100))
-def test_bytes_travel_as_numbers_that_no_network_minds(data: bytes) -> None:
-    numbers = packed(data)
-    assert np.isfinite(numbers).all()
-    assert unpacked(numbers) == data + b" " * (-len(data) % 6)
-    assert unpacked(numbers.astype("<f8")) == unpacked(numbers)
 
 
 def test_a_list_that_is_wrong_everywhere_is_refused_at_its_first_place() -> None:

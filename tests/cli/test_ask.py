@@ -39,7 +39,12 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
         done = run(*ask)
         assert done.exit_code == 0, done.output
         assert "warning: a0 took no part" in done.stderr
-        assert json.loads(done.stdout)["missing"] == ["a0"]
+        facts = json.loads(done.stdout)
+        assert facts["missing"] == ["a0"]
+        # On two agents: an agenda and a sum, up and down one link each.
+        assert (facts["consensus"], facts["status"], facts["rounds"]) == ("tree", "converged", 4)
+        assert 0 < facts["bytes_sent"] < 1000
+        assert "points by dec-rbcm, asked of a1: exact after 4 rounds" in " ".join(run(*ask[:-2]).stdout.split())
         with (tmp_path / "answer.csv").open() as file:
             assert [row["missing_agents"] for row in csv.DictReader(file)] == ["a0", "a0"]
         shown = run("status", "fleet.toml")

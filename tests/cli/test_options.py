@@ -33,7 +33,7 @@ def test_training_has_one_default_everywhere(place: Any) -> None:
 def test_predictions_leave_their_defaults_to_one_place(place: Any) -> None:
     """None means not given; the engine is the only one that is asked for by name."""
     shared = {name: value for name, value in defaults(place).items() if name in defaults(PredictionOptions)}
-    assert {"consensus", "rounds", "tol", "eta"} <= set(shared)
+    assert {"consensus", "rounds", "tol", "eta", "neighbours"} <= set(shared)
     assert shared.pop("engine", "auto") == PredictionOptions().engine
     assert set(shared.values()) == {None}
 

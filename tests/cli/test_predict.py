@@ -56,6 +56,18 @@ def test_the_answer_says_whose_deviation_it_has(modelled: Path) -> None:
     assert (told["standard_deviation_of"], told["uninformed"]) == ("observation", 0)
 
 
+def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
+    fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
+    for asked, options in (
+        (("--method", "dec-nearest", "--neighbours", "3"), {"method": "dec-nearest", "neighbours": 3}),
+        (("--eta", "auto"), {"eta": "auto"}),
+        (("--eta", "0.5"), {"eta": 0.5}),
+    ):
+        run("predict", "m", "points.csv", "--out", "a.csv", *asked)
+        expected = fleet.condition().predict(points, **options)
+        np.testing.assert_allclose(pd.read_csv("a.csv")["mean"], expected.mean, rtol=1e-6)
+
+
 def test_points_that_nobody_knows_anything_about_are_told_of(modelled: Path) -> None:
     pd.DataFrame({"lat": [40.5, 41.5], "lon": [288.5, 289.5]}).to_csv("east.csv", index=False)
     result = run("predict", "m", "east.csv", "--out", "a.csv")
@@ -91,5 +103,9 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     Path("none.csv").write_text("lon,lat\n")
     assert "none.csv: expected points, got a file without rows" in wrong("predict", "m", "none.csv", "--out", "a.csv")
     assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
+    assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
+    nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
+    assert "neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--neighbours", "0")
+    assert "dec-nearest has no option --engine: expected one of --neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")

@@ -45,7 +45,7 @@ def test_bad_shards(shards: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "dec-gp"}, "unknown training method 'dec-gp': choose one of full-gp, fact-gp, .*dec-gapx-gp"),
+        ({"method": "dec-gp"}, "unknown training method 'dec-gp': choose one of dec-full-gp, .*dec-gapx-gp"),
         ({"theta0": [1, 1, 1]}, r"theta0 must be 4 positive numbers \(l_1, l_2, sigma_f, sigma_eps\)"),
         ({"theta0": [1, 1, 1, -1]}, "theta0 must be positive and finite, got sigma_eps = -1"),
         ({"theta0": [[1, 1, 1, 1], [1, 1, 0, 1]]}, "got sigma_f = 0"),

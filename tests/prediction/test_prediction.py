@@ -462,7 +462,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of full-gp, poe, .*dec-nn-npae"),
+        ({"method": "dec-gp"}, "unknown prediction method 'dec-gp': choose one of dec-full-gp, .*dec-nn-npae"),
         ({"queries": [[1.0, 2.0, 3.0]]}, r"expected shape \(T, 2\), got \(1, 3\)"),
         ({"queries": [[np.nan, 0.0]]}, "NaN"),
         ({"queries": "here"}, "queries"),
@@ -475,6 +475,13 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"rounds": 0, "consensus": "average"}, "rounds must be a whole number"),
         ({"rounds": True, "consensus": "average"}, "rounds must be a whole number"),
         ({"eta": "a"}, "eta must be a number"),
+        ({"eta": "some"}, "eta must be a number of at least 0 and at most 1, or \"auto\", got 'some'"),
+        ({"method": "dec-nearest", "neighbours": 0}, "neighbours must be a whole number of at least 1, got 0"),
+        ({"method": "dec-nearest", "neighbours": 2.5}, "neighbours must be a whole number of at least 1"),
+        ({"method": "dec-nearest", "eta": 0.1}, "dec-nearest has no option eta: expected one of neighbours"),
+        ({"method": "dec-nearest", "consensus": "average"}, "dec-nearest has no option consensus"),
+        ({"method": "dec-nearest", "engine": "dense"}, "dec-nearest has no option engine"),
+        ({"neighbours": 5}, "dec-nn-grbcm has no option neighbours: .*; methods with neighbours: dec-nearest"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"theta": [1, 1, 1, -1]}, "got sigma_eps = -1"),

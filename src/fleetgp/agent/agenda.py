@@ -1,17 +1,22 @@
-"""What there is to do: every member of a view tells what it has and wants, and all draw the same conclusions."""
+"""What there is to do: every member of a view tells what it has and wants, and all draw the same conclusions.
+
+Within a view nobody repeats itself: who says nothing has what it had when it last spoke, and wants nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import FailFast, Field
+from pydantic_core import from_json, to_json
 
 from fleetgp.agent.description import MOST_STARTS
 from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
-from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value, packed, unpacked
+from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
@@ -22,6 +27,8 @@ from fleetgp.network.peer_checks import LARGEST
 
 #: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
 MOST_BYTES = 2**16
+#: Agreements that an agent may hold.
+MOST_AGREED = 8
 
 NOTHING = np.zeros((0, 0))
 
@@ -58,7 +65,9 @@ class Item(Strict):
 
     estimates: (S, P) log theta of a training that did not end, one row for each start; chosen: the best start is.
     failed: training failed in this view, so that nobody tries again without being told.
-    new: rows that came since the model was trained.
+    new: rows that came since the model was trained.  data: the version of its data, which stays as they are until the
+    questions of this agenda are answered.
+    agreed: what it holds of earlier views, as `answer_task` numbers it.
     """
 
     trained: Trained | None = None
@@ -68,6 +77,13 @@ class Item(Strict):
     new: Count = 0
     wish: Wish | None = None
     question: Question | None = None
+    data: Count = 0
+    agreed: Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_AGREED)] = ()
+
+    @property
+    def standing(self) -> Item:
+        """What is still true when nothing more is said."""
+        return replace(self, wish=None, question=None)
 
 
 @dataclass(frozen=True)
@@ -133,47 +149,71 @@ class Agenda:
 # ---- over the network ---------------------------------------------------------------------------------------
 
 
-def agree_on_agenda(network: Network, item: Item, members: tuple[int, ...], fleet: int, dimension: int) -> Agenda:
-    """Everybody's item at everybody: one flood. fleet: the number of agents there may be; dimension: of the inputs.
+def agree_on_agenda(
+    network: Network, item: Item, members: tuple[int, ...], fleet: int, dimension: int, before: Agenda | None = None
+) -> Agenda:
+    """Everybody's item at everybody: one collection. fleet: how many agents there may be; dimension: of the inputs.
 
+    before: the last agenda of this view, to which items are added; None: there was none.
     Whatever an item says is checked here, where it comes in; a NonsenseError names whose item says what cannot be.
     """
-    told = network.flood_parts({kind: [part] for kind, part in parts_of(item).items()})
+    (own,) = network.hosted
+    known = [Item()] * len(members) if before is None else [item.standing for item in before.items]
+    if before is not None:  # what the members agreed on since then all of them hold: nobody needs to say so
+        item = replace(item, agreed=known[own].agreed)
+    told = network.collect({kind: [part] for kind, part in parts_of(item, known[own]).items()})
+    assert told is not None, "all agents are told"
     items = []
     for position, parts in enumerate(zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)):
         try:
-            items.append(item_of(*parts, fleet, dimension))
+            items.append(item_of(*parts, fleet, dimension, known[position]))
         except ValueError as error:
             raise NonsenseError(position, f"not an agenda: {error}") from error
     return Agenda(items, members)
 
 
-def parts_of(item: Item) -> dict[str, Array]:
-    """An item as arrays, each with the content that its kind names: a record, (S, P) log theta, and (T, D) queries."""
-    trained, question = item.trained, item.question
-    bare = replace(
-        item,
-        trained=None if trained is None else replace(trained, log_theta=()),
-        estimates=NOTHING,
-        question=None if question is None else replace(question, queries=NOTHING),
-    )
-    rows = [*([] if trained is None else [trained.log_theta]), *item.estimates.tolist()]
+def parts_of(item: Item, before: Item) -> dict[str, NDArray[Any]]:
+    """What an item says more than an earlier one, as arrays, each with the content that its kind names.
+
+    The fields that have changed, in JSON; (S, P) log theta, of the model and the estimates; and (T, D) queries.
+    """
+    facts, known = _facts(item), _facts(before)
+    told = {name: value for name, value in facts.items() if value != known[name]}
+    rows = _rows(item)
+    if "trained" in told or not np.array_equal(rows, _rows(before)):
+        told["trained"] = facts["trained"]  # the model and the estimates are told together
+    else:
+        rows = NOTHING
     return {
-        "agenda": packed(_CODEC.encode(bare)),
-        "hyperparameters": np.array(rows) if rows else NOTHING,
-        "queries": NOTHING if question is None else question.queries,
+        "agenda": np.frombuffer(to_json(told) if told else b"", dtype=np.uint8),
+        "hyperparameters": rows,
+        "queries": NOTHING if item.question is None else item.question.queries,
     }
 
 
-def item_of(record: Array, rows: Array, queries: Array, fleet: int, dimension: int) -> Item:
+def item_of(record: NDArray[Any], rows: Array, queries: Array, fleet: int, dimension: int, before: Item) -> Item:
     """The converse of `parts_of`, or a ValueError that says what is wrong."""
-    item = _CODEC.decode(unpacked(record))
-    trained, question = item.trained, item.question
+    if len(record) > MOST_BYTES:
+        raise ValueError(f"expected at most {MOST_BYTES} bytes, got {len(record)}")
+    told = from_json(record.tobytes()) if record.size else {}
+    if not isinstance(told, dict):
+        raise ValueError("expected fields of an item")
+    item = _CODEC.of_facts({**_facts(before), **told})
+    if item.question is not None:
+        check_queries(queries, dimension)
+        item = replace(item, question=replace(item.question, queries=queries))
+    if "trained" not in told:
+        return replace(item, trained=before.trained, estimates=before.estimates)
+    return _with_rows(item, rows, fleet, dimension)
+
+
+def _with_rows(item: Item, rows: Array, fleet: int, dimension: int) -> Item:
+    """An item with the hyperparameters that belong to it."""
+    trained, estimates = item.trained, rows if rows.size else NOTHING
     if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, dimension)):
         raise ValueError(
             f"expected hyperparameters of shape (S, {dimension + 2}) within exp(+-{LOG_RANGE:g}), got {rows.shape}"
         )
-    estimates = rows if rows.size else NOTHING
     if trained is not None:
         if not len(estimates):
             raise ValueError("expected a model with hyperparameters, got none")
@@ -184,10 +224,24 @@ def item_of(record: Array, rows: Array, queries: Array, fleet: int, dimension: i
         trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
     if len(estimates) > MOST_STARTS:
         raise ValueError(f"expected at most {MOST_STARTS} estimates, got {len(estimates)}")
-    if question is not None:
-        check_queries(queries, dimension)
-        question = replace(question, queries=queries)
-    return replace(item, trained=trained, estimates=estimates if len(estimates) else NOTHING, question=question)
+    return replace(item, trained=trained, estimates=estimates if len(estimates) else NOTHING)
+
+
+def _facts(item: Item) -> Any:
+    """An item as plain values, without the arrays that travel beside it."""
+    trained, question = item.trained, item.question
+    bare = replace(
+        item,
+        trained=None if trained is None else replace(trained, log_theta=()),
+        estimates=NOTHING,
+        question=None if question is None else replace(question, queries=NOTHING),
+    )
+    return _CODEC.facts_of(bare)
+
+
+def _rows(item: Item) -> Array:
+    rows = [*([] if item.trained is None else [item.trained.log_theta]), *item.estimates.tolist()]
+    return np.array(rows) if rows else NOTHING
 
 
 _CODEC = Codec(Item, MOST_BYTES)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.activity import Activity
-from fleetgp.agent.agenda import Agenda, Item, Trained
+from fleetgp.agent.agenda import NOTHING, Agenda, Item, Trained
+from fleetgp.agent.agreements import Agreements, number_of, version_of
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
-from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.tasks import Cost, Tasks
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.gp.kernels import as_kernel
-from fleetgp.prediction import Conditioned, Conditioner, Prediction, answer, prediction_method
+from fleetgp.prediction import Conditioned, Conditioner, Prediction, agree_on, answer, prediction_method
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -42,7 +45,14 @@ class AnswerTask:
         self._requests, self._activity, self._log = requests, activity, log
         self._kernel = as_kernel(description.kernel)
         self._conditioner = Conditioner()
+        self._shard = data.shard
+        self.agreements = Agreements()
         self.under_way: Asked | None = None
+
+    def look(self) -> int:
+        """Take the data as they are now, for the questions of the next agenda. Their version."""
+        self._shard = self._data.shard
+        return version_of(self._shard)
 
     def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
         """All questions, in the members' order. asked: the one that this agent put on the agenda."""
@@ -52,16 +62,16 @@ class AnswerTask:
         for position, question in agenda.questions:
             self._activity.phase = "predicting"
             if tasks.view.members[position] != self._id:
-                self._compute(tasks, model, question)
+                self._compute(tasks, agenda, model, question, position)
             elif asked is not None:
-                self._answer(tasks, model, asked)
+                self._answer(tasks, agenda, model, asked, position)
 
-    def _answer(self, tasks: Tasks, model: Trained, asked: Asked) -> None:
+    def _answer(self, tasks: Tasks, agenda: Agenda, model: Trained, asked: Asked, position: int) -> None:
         """The own question: however it ends, the asker is told, or the question stays for the next view."""
         asked.tries += 1
         self.under_way = asked
         try:
-            found = self._compute(tasks, model, asked.question)
+            found = self._compute(tasks, agenda, model, asked.question, position)
         except CannotAnswerError as error:
             self._requests.finish(asked, error=f"it cannot be computed: {error.why}")
             raise
@@ -71,15 +81,26 @@ class AnswerTask:
             raise
         finally:
             self.under_way = None
-        self._log("answered", queries=found.means.shape[1], method=found.method, status=found.status)
-        self._requests.finish(asked, answer=told_answer(found, model, tasks, self._description))
+        told = told_answer(found, model, tasks, self._description)
+        facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent")}
+        self._log("answered", queries=found.means.shape[1], **facts)
+        self._requests.finish(asked, answer=told)
 
-    def _compute(self, tasks: Tasks, model: Trained, question: Question) -> Prediction:
+    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Prediction:
+        """Together with the others; only the member at this position, which was asked, needs the answer."""
         method, options = prediction_method(question.method), self._description.prediction_options()
+        number = number_of(agenda, model, method, options)
         with tasks.next() as network:
             try:
                 conditioned = self.conditioned(model)
-                found = answer(conditioned, network, method, question.queries, options, noisy=question.noisy)
+                agreed = self.agreements.find(method.rule, number, agenda, tasks.agreed)
+                if agreed is None or agreed.moments is not None:  # moments may not be enough for another theta
+                    moments = None if agreed is None else agreed.moments
+                    agreed = agree_on(conditioned, network, method, options, moments)
+                    if network.round:  # else nothing was sent for it
+                        self.agreements.keep(method.rule, number, agreed, tasks.agreed)
+                queries, noisy = question.queries, question.noisy
+                found = answer(conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -91,9 +112,9 @@ class AnswerTask:
         return found
 
     def conditioned(self, model: Trained) -> Conditioned:
-        """This agent's posterior: that of the last question, unless data or model have changed since."""
+        """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, engine = np.array([model.theta]), self._description.prediction.engine
-        return self._conditioner.condition([self._data.shard], self._kernel, theta, model.scaling, engine)
+        return self._conditioner.condition([self._shard], self._kernel, theta, model.scaling, engine)
 
 
 class CannotAnswerError(NetworkError):
@@ -105,25 +126,40 @@ class CannotAnswerError(NetworkError):
 
 
 class Asides:
-    """Questions that come while the fleet trains: answered with the model from before, as an `Interlude`."""
+    """Questions that come while the fleet trains: answered with the model from before, as an `Interlude`.
 
-    def __init__(self, answers: AnswerTask, requests: Requests, memory: Memory, activity: Activity, tasks: Tasks):
+    item(asked): what this agent has and wants.
+    """
+
+    def __init__(
+        self,
+        answers: AnswerTask,
+        requests: Requests,
+        memory: Memory,
+        activity: Activity,
+        tasks: Tasks,
+        item: Callable[[Asked | None], Item],
+    ) -> None:
         self._answers, self._requests, self._memory = answers, requests, memory
-        self._activity, self._tasks = activity, tasks
+        self._activity, self._tasks, self._item = activity, tasks, item
 
     def wanted(self) -> bool:
         return self._memory.trained is not None and self._requests.question() is not None
 
     def play(self) -> None:
         asked = self._requests.question()
-        item = Item(self._memory.trained, question=None if asked is None else asked.question)
+        # What matters for the training that is under way was told before it.
+        item = replace(self._item(asked), estimates=NOTHING, chosen=False, wish=None)
         self._answers.run(self._tasks, self._tasks.agree(item), asked)
         self._activity.phase = "training"
 
 
 def told_answer(found: Prediction, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
-    """The answer of the agent that was asked, and how it came about."""
-    names = tasks.names
+    """The answer of the agent that was asked, and how it came about.
+
+    rounds, bytes_sent: of the whole question, from its agenda on: of the fleet, and what this agent sent in them.
+    """
+    names, cost = tasks.names, tasks.telling + Cost.of(found.ledger)
     return {
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),
@@ -134,10 +170,10 @@ def told_answer(found: Prediction, model: Trained, tasks: Tasks, description: De
         "missing": [name for name in description.names if name not in names],
         "method": found.method,
         "status": found.status,
-        "rounds": found.rounds,
+        "rounds": cost.rounds,
         "iterations": int(found.solver_rounds.max(initial=0)),
         "jitter": found.jitter,
-        "bytes": found.ledger.bytes,
+        "bytes_sent": cost.sent,
         "theta": model.theta,
         "trained": {
             "by": [description.names[member] for member in model.members],

@@ -64,6 +64,10 @@ class Heart:
         """Have something done by the heart's thread."""
         self._inbox.put(action)
 
+    def wake_others(self) -> None:
+        """Tell neighbours that have not begun it what this agent works on."""
+        self._inbox.put(self._greet_idle, source="greet", most=1)
+
     def close(self) -> None:
         """End `run`."""
         self._closed = True
@@ -156,6 +160,12 @@ class Heart:
         self._presence.news = False
         for j in self._presence.neighbours.linked:
             if self._presence.gossip.news(j):
+                self._greet(j)
+
+    def _greet_idle(self) -> None:
+        network, neighbours = self._presence.network, self._presence.neighbours
+        for j in neighbours.linked:
+            if network is not None and neighbours[j].hello.epoch != network.epoch:
                 self._greet(j)
 
     def _greet(self, j: int) -> None:

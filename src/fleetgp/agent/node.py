@@ -69,8 +69,11 @@ class Node:
                 self._wait(0.05)
 
     @contextmanager
-    def epoch(self, view: View, task: int) -> Iterator[ZenohNetwork]:
-        """The network for one task of a view, among its members only. Tasks may be nested."""
+    def epoch(self, view: View, task: int, *, waking: bool = False) -> Iterator[ZenohNetwork]:
+        """The network for one task of a view, among its members only. Tasks may be nested.
+
+        waking: neighbours that idle hear of it at once, and need not wait for the next hello.
+        """
         with self._acting() as presence:
             self._check_running(view)
             network = ZenohNetwork(
@@ -83,6 +86,8 @@ class Node:
                 heard_waiting=lambda j: presence.heard_waiting(j, time.monotonic()),
             )
             presence.networks.append(network)
+        if waking:
+            self._heart.wake_others()
         try:
             yield network
         finally:

@@ -30,8 +30,6 @@ from fleetgp.network.peer_checks import LARGEST
 
 #: No value is converted to a field's type, and no field is unknown.
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-#: Bytes in one number of `packed`: as a float it is whole and exact, never NaN, and in range.
-CHUNK = 6
 
 T = TypeVar("T")
 
@@ -131,22 +129,3 @@ class Codec(Generic[T]):
     def of_facts(self, facts: Any) -> T:
         """The converse of `facts_of`; or a ValueError."""
         return self.decode(to_json(facts, inf_nan_mode="constants"))
-
-
-def packed(data: bytes) -> Array:
-    """JSON as numbers, for a network that carries arrays: six bytes in each.
-
-    >>> packed(b'{"a":1}').tolist()
-    [54125754655355.0, 35322350018685.0]
-    >>> unpacked(packed(b'{"a":1}'))
-    b'{"a":1}     '
-    """
-    chunks = np.frombuffer(data + b" " * (-len(data) % CHUNK), dtype=np.uint8).reshape(-1, CHUNK)
-    return np.pad(chunks, ((0, 0), (0, 8 - CHUNK))).view("<u8")[:, 0].astype(float)
-
-
-def unpacked(numbers: Array) -> bytes:
-    """The converse of `packed`, up to spaces at the end; or a ValueError."""
-    if numbers.ndim != 1 or not ((numbers >= 0.0) & (numbers < 256.0**CHUNK) & (np.floor(numbers) == numbers)).all():
-        raise ValueError(f"expected a list of whole numbers of {CHUNK} bytes")
-    return numbers.astype("<u8")[:, None].view(np.uint8)[:, :CHUNK].tobytes()

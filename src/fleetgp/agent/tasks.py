@@ -4,26 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import Agenda, Item, agree_on_agenda
 from fleetgp.agent.membership.membership import View
 from fleetgp.agent.node import Node
+from fleetgp.network import Ledger
 from fleetgp.network.zenoh.network import ZenohNetwork
 
 
+@dataclass(frozen=True)
+class Cost:
+    """rounds: of the fleet.  sent: bytes that this agent sent in them."""
+
+    rounds: int = 0
+    sent: int = 0
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Cost:
+        """From the ledger of this agent, which holds what it sent alone."""
+        return cls(ledger.rounds, ledger.bytes)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.rounds + other.rounds, self.sent + other.sent)
+
+
 class Tasks:
-    """count: how many have begun."""
+    """count: how many have begun.  agreed: numbers of what all members have agreed on, see `agreements`.
+
+    telling: what the last agenda cost this agent.
+    """
 
     def __init__(self, node: Node, view: View, activity: Activity) -> None:
         self.node, self.view, self._activity = node, view, activity
         self.count = 0
+        self.agreed: dict[str, int] = {}
+        self.telling = Cost()
+        self._agenda: Agenda | None = None
 
     @contextmanager
-    def next(self) -> Iterator[ZenohNetwork]:
-        """The network of the next task; its rounds count, however it ends. Tasks may be nested."""
+    def next(self, *, waking: bool = False) -> Iterator[ZenohNetwork]:
+        """The network of the next task; its rounds count, however it ends. Tasks may be nested.
+
+        waking: other members may idle, and are told at once that it begins.
+        """
         self.count += 1
-        with self.node.epoch(self.view, self.count - 1) as network:
+        with self.node.epoch(self.view, self.count - 1, waking=waking) as network:
             try:
                 yield network
             finally:
@@ -32,8 +59,11 @@ class Tasks:
     def agree(self, item: Item) -> Agenda:
         """Everybody's item, at everybody."""
         fleet = self.node.description
-        with self.next() as network:
-            return agree_on_agenda(network, item, self.view.members, len(fleet.names), fleet.dimension)
+        with self.next(waking=True) as network:
+            members, names = self.view.members, fleet.names
+            self._agenda = agree_on_agenda(network, item, members, len(names), fleet.dimension, self._agenda)
+            self.telling = Cost.of(network.ledger)
+        return self._agenda
 
     @property
     def names(self) -> list[str]:

@@ -94,7 +94,8 @@ class ViewLoop:
             wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
             if wish is not None:
                 self._train(tasks, agenda, wish)
-            elif agenda.model is None:
+                continue  # all tell each other what came of it, before anybody asks
+            if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
             else:
                 self._stand_by()
@@ -114,6 +115,8 @@ class ViewLoop:
             self._told_new,
             self.requests.wish(),
             None if asked is None else asked.question,
+            self.answers.look(),
+            self.answers.agreements.held,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -127,7 +130,9 @@ class ViewLoop:
     def _train(self, tasks: Tasks, agenda: Agenda, wish: Wish) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before."""
         self._failed_in = 0
-        asides = Asides(self.answers, self.requests, self.memory, self.activity, tasks)
+        asides = Asides(
+            self.answers, self.requests, self.memory, self.activity, tasks, lambda asked: self._item(tasks.view, asked)
+        )
         try:
             outcome = self.trainer.run(tasks, agenda, wish, asides)
         except BaseException:  # interrupted or failed: what there is of it is not thrown away

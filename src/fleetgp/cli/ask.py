@@ -19,6 +19,7 @@ from fleetgp.gp.hyperparameters import names
 from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
+from fleetgp.units import readable_bytes
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
@@ -104,14 +105,15 @@ def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, o
         "agent": agent,
         "points": points,
         "method": last["method"],
+        "consensus": description.prediction.consensus,
         "status": worst(block["status"] for block in blocks),
-        "rounds": max(block["rounds"] for block in blocks),
+        "rounds": sum(block["rounds"] for block in blocks),
         "members": last["members"],
         "missing": sorted({name for block in blocks for name in block["missing"]}, key=description.names.index),
         "models": len({tuple(block["theta"]) for block in blocks}),
         "took_part": {name: count / points for name, count in said.items()},
         "jitter": max(block["jitter"] for block in blocks),
-        "bytes": sum(block["bytes"] for block in blocks),
+        "bytes_sent": sum(block["bytes_sent"] for block in blocks),
         "theta": dict(zip(names(description.inputs), last["theta"], strict=True)),
         "trained": last["trained"],
     }
@@ -139,11 +141,13 @@ def _report(facts: dict[str, Any], out: Path, as_json: bool) -> None:
     table = plain_table("Who took part", "agent", "of the points")
     for name, share in facts["took_part"].items():
         table.add_row(name, "[red]not there[/red]" if name in facts["missing"] else f"{share:.0%}")
-    trained = facts["trained"]
+    trained, tree = facts["trained"], facts["consensus"] == "tree"
+    # Sums along the tree are exact: there is no tolerance at which they could end or not.
+    ended = "exact" if tree and facts["status"] == "converged" else facts["status"]
     emit(
         facts,
-        f"{facts['points']:,} points by {facts['method']}, asked of {facts['agent']}: {facts['status']} "
-        f"after {facts['rounds']} rounds.",
+        f"{facts['points']:,} points by {facts['method']}, asked of {facts['agent']}: {ended} after {facts['rounds']} "
+        f"rounds, in which {facts['agent']} sent {readable_bytes(facts['bytes_sent'])}.",
         table,
         f"The model was trained by {', '.join(trained['by'])} ({trained['method']}, {trained['status']}).",
         f"The answer is in {bold(out)}.",

@@ -42,6 +42,7 @@ RULE_NOTES = {
     "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
     "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
     "npae": ("1 vector", "accurate where agents are few; dear"),
+    "nearest": ("distances; its rows among the nearest", "rows may be sent: as one agent with all data; rough fields"),
 }
 NEAREST_NPAE = "as dec-npae, but the correlated agents only"
 WHOLE_NOTES = (

@@ -16,7 +16,7 @@ from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.options import CONSENSUS as CONSENSUS_KINDS
-from fleetgp.prediction.options import refuse_foreign
+from fleetgp.prediction.options import Eta, checked_eta, refuse_foreign
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -91,8 +91,14 @@ TOL = Annotated[
     typer.Option(help="With --consensus average: until the agents differ by less, relatively. (default: 1e-6)"),
 ]
 ETA = Annotated[
-    float | None,
-    typer.Option(help="With dec-nn-: the share of the variance an agent must explain to take part. (default: 0.001)"),
+    str | None,
+    typer.Option(
+        help="With dec-nn-: the share of the variance an agent must explain to take part, "
+        "or auto: half of what the best agent knows. (default: 0.001)"
+    ),
+]
+NEIGHBOURS = Annotated[
+    int | None, typer.Option(help="With dec-nearest: how many observations answer a point. (default: 30)")
 ]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
@@ -170,6 +176,7 @@ class Asking:
     agent: ASKED = None
     noisy: NOISY = False
     eta: ETA = None
+    neighbours: NEIGHBOURS = None
     consensus: CONSENSUS = None
     rounds: ROUNDS = None
     tol: TOL = None
@@ -179,11 +186,12 @@ class Asking:
     def chosen(self) -> dict[str, Any]:
         """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
         given = {
-            "eta": self.eta,
+            "eta": None if self.eta is None else _eta_of(self.eta),
+            "neighbours": self.neighbours,
             "consensus": None if self.consensus is None else one_of("--consensus", self.consensus, CONSENSUS_KINDS),
             "rounds": self.rounds,
             "tol": self.tol,
-            "engine": self.engine,
+            "engine": None if self.engine == "auto" else self.engine,
         }
         refuse_foreign(prediction_method(self.method), given, prefix="--")
         return {"noisy": self.noisy, **given}
@@ -206,6 +214,15 @@ def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float]
         raise InputError(f"--box: expected four numbers (west south east north), got {len(box)}: {told}")
     west, south, east, north = box
     return west, south, east, north
+
+
+def _eta_of(text: str) -> Eta:
+    """--eta as a number, or auto."""
+    try:
+        number = float(text)
+    except ValueError:
+        return checked_eta(text)
+    return checked_eta(number)
 
 
 def fills_of(fill: Sequence[str] | None) -> list[float] | None:

@@ -89,7 +89,7 @@ _TABLE: dict[int, dict[str, dict[int, Trained]]] = {
 #: The training methods that the paper has.
 TRAINERS = ("full-gp", *_TABLE[4])
 #: The prediction methods that it has.
-PREDICTORS = tuple(name for name in PREDICTION_METHODS if name != "dec-full-gp")
+PREDICTORS = tuple(name for name in PREDICTION_METHODS if name not in ("dec-full-gp", "dec-nearest"))
 FULL_GP = {8_100: Trained(2114.2, None), 32_400: Trained(None, None, _NOT_RUN)}
 
 

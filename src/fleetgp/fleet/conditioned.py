@@ -31,7 +31,7 @@ from fleetgp.prediction import (
     prediction_method,
 )
 from fleetgp.prediction.agreed import Agreed, agree, agreement_key
-from fleetgp.prediction.options import Consensus, refuse_foreign
+from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.prediction.predict import answer_in_blocks
 from fleetgp.prediction.prediction import joined
 
@@ -103,12 +103,14 @@ class ConditionedFleet:
         consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
-        eta: float | None = None,
+        eta: Eta | None = None,
+        neighbours: int | None = None,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
         points = check_queries(queries, self.source)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
+        given["neighbours"] = neighbours
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         told = told_of_outside(points, answer.uninformed, self.source.shards, self.source.inputs)

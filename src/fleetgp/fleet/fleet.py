@@ -19,8 +19,8 @@ from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
-from fleetgp.prediction import Prediction
-from fleetgp.prediction.options import Consensus
+from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
 from fleetgp.training.fit import about_floor
@@ -203,7 +203,8 @@ class Fleet:
         consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
-        eta: float | None = None,
+        eta: Eta | None = None,
+        neighbours: int | None = None,
         seed: int | None = None,
         noisy: bool = False,
         agent: int | None = None,
@@ -218,7 +219,10 @@ class Fleet:
         rounds, tol: with consensus="average", every query averages until its agents differ by less than tol (1e-6),
             relatively, or for this many rounds (20,000); `status` says which. For NPAE tol is relative to what the
             agents explain.
-        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3).
+        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3);
+            with "auto", if it tells at least half as much as the best agent (in nats): few agents, also where
+            length-scales are long and everybody is correlated.
+        neighbours: with dec-nearest, how many observations of the whole fleet answer a query (30).
         noisy: the variance of an observation instead of that of f.
         agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
             every agent gets the answer: `means` and `variances` have them all.
@@ -231,21 +235,14 @@ class Fleet:
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
+        refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
         source = self._source(theta)
         if self._conditioned is None or self._conditioned.engine != engine or not self._conditioned.source.same(source):
             self._conditioned = None  # before the next one needs the memory
             self._conditioned = ConditionedFleet(source, engine)
-        return self._conditioned.predict(
-            queries,
-            method,
-            consensus=consensus,
-            rounds=rounds,
-            tol=tol,
-            eta=eta,
-            noisy=noisy,
-            agent=agent,
-            seed=seed,
-        )
+        given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
+        given["neighbours"] = neighbours
+        return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
 
     def condition(self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto") -> ConditionedFleet:
         """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.

@@ -168,7 +168,7 @@ class Network(Lifetime):
 
         finish(total, None): what the root makes of the total, rows of shape `told`, which goes down in its place.
             It may use what all agents know.
-        to: the only agent that is told; None is returned where it is not hosted.
+        to: the only agent that is told; None is returned where it is not hosted. The others hear that it is over.
         """
         task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, told), to)
         return self._reduced(task).value
@@ -209,16 +209,16 @@ class Network(Lifetime):
         """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
 
         Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
-        arrays (0,) stand for what was not heard. to: the only agent that is told; None where it is not hosted.
+        arrays (0,) stand for what was not heard. to: the only agent that is told, as in `reduce`; None where it is not
+        hosted. Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
         tree = self.tree
-        hears = np.zeros(self.agents, dtype=np.int64)
-        hears[slice(None) if to is None else tree.way_to(to)] = 1
+        hears = np.ones(self.agents, dtype=np.int64)
         hears[tree.root] = 0
         schedule = Schedule.of(self.topology, self.round, 1, hears)
         with self._in_use():
-            found = self._collect(items, tree, schedule)
+            found = self._collect(items, tree, schedule, to)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return found if to is None or to in self.hosted else None
@@ -246,7 +246,9 @@ class Network(Lifetime):
         """Reduce along the tree, and write the traffic into the ledger."""
 
     @abc.abstractmethod
-    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
+    def _collect(
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+    ) -> dict[str, list[Array]]:
         """Collect along the tree, and write the traffic into the ledger."""
 
     def _check_own(self, task: Reducing) -> None:
@@ -255,7 +257,7 @@ class Network(Lifetime):
             task.merge.check(agent, task.x[i] if task.present is None else task.x[i][task.present[i]])
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
-        items = {check_kind(kind): [np.asarray(v, dtype=float) for v in x] for kind, x in parts.items()}
+        items = {check_kind(kind): [_numbers(v) for v in x] for kind, x in parts.items()}
         for kind, values in items.items():
             if len(values) != len(self.hosted):
                 raise NetworkError(
@@ -271,6 +273,12 @@ class Network(Lifetime):
                 f"got shape {array.shape}"
             )
         return array
+
+
+def _numbers(value: Array) -> Array:
+    """Doubles, or bytes as they are."""
+    array = np.asarray(value)
+    return array if array.dtype == np.uint8 else np.asarray(array, dtype=float)
 
 
 def _row(x: Array, told: tuple[int, ...] | None) -> tuple[int, ...]:

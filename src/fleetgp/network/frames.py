@@ -100,8 +100,11 @@ class FrameNetwork(Network):
         walk.run(schedule, self._step)
         return walk.reduced()
 
-    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
-        walk = CollectionWalk(items, tree, self.hosted, self._check_relayed)
+    def _collect(
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+    ) -> dict[str, list[Array]]:
+        told = tree.below(tree.root).tolist() if to is None else tree.way_to(to)
+        walk = CollectionWalk(items, tree, told, self.hosted, self._check_relayed)
         walk.run(schedule, self._step)
         fullest = max(walk.known.values(), key=len)  # of the hosted agents that were told, all have heard everything
         return {kind: self._everyones(fullest, kind) for kind in items}

@@ -103,22 +103,24 @@ class InProcess(Network):
         price_reduction(self.ledger, self._phase, task, Way.of(self.topology.union, tree, task.to), counts)
         return Reduced(task.finished(totals[tree.root], task.present), task.present, absent)
 
-    def _collect(self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule) -> dict[str, list[Array]]:
+    def _collect(
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+    ) -> dict[str, list[Array]]:
         """Everything is here already; only the price of the messages is computed."""
         prices = [price_values(values) for values in items.values()]
         speaking = np.asarray(sum(scalars for scalars, _ in prices)) > 0
         amounts = np.stack([np.ones(self.agents, dtype=np.int64), *(c for price in prices for c in price)], axis=1)
         below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
-        way = Way.of(self.topology.union, tree, None)
-        told = np.flatnonzero((schedule.downs >= 0).any(axis=0))
+        way = Way.of(self.topology.union, tree, to)
         for edges, carried in (
             (way.upward[way.agents], below[way.agents]),
-            (way.downward[told], (below[tree.root] - below)[told]),
+            (way.downward[way.told], (below[tree.root] - below)[way.told]),
         ):
             some = carried[:, 0] > 0
             for k, kind in enumerate(items):
                 self.ledger.record(self._phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
             price_headers(self.ledger, self._phase, edges)
+        price_headers(self.ledger, self._phase, way.downward[way.others])
         return _spoken(items, set(np.flatnonzero(speaking).tolist()))
 
     def _wake(self) -> None:

@@ -33,11 +33,13 @@ def is_sound(kind: str, value: NDArray[Any]) -> bool:
     """
     if kind == "participants":
         return value.dtype.kind == "u" and value.ndim == 1
+    if kind == "agenda":
+        return value.dtype == np.uint8 and value.ndim == 1
     if value.dtype != np.float64:
         return False
     if kind == "hyperparameters":
         return bool((np.abs(value) <= LOG_RANGE).all())
-    if kind in ("inputs", "observations", "queries", "agenda"):
+    if kind in ("inputs", "observations", "queries"):
         return bool((np.abs(value) <= LARGEST).all())
     if kind == "moments":
         return bool(np.isfinite(value).all())

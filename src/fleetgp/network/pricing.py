@@ -53,6 +53,7 @@ def price_reduction(ledger: Ledger, phase: str, task: Reducing, way: Way, counts
     if counts is None:
         price_rows(ledger, phase, task.kind, way.upward[agents], task.pieces(row), row)
         price_rows(ledger, phase, task.kind, way.downward[told], task.pieces(task.told), task.told)
+        price_headers(ledger, phase, way.downward[way.others])
         return
     price_present(ledger, phase, task, way, (way.upward[agents], row), counts[agents], way.below[agents])
     total, everyone = np.repeat(counts[way.root][None], len(told), axis=0), np.full(len(told), len(counts))

@@ -156,10 +156,10 @@ def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, h
 def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
     """(M,) how many pieces come down to each agent.
 
-    All to all who are told, and on the way to them. Where agents may be absent, the others hear in one in which rows
-    nobody was present.
+    All to all who are told, and on the way to them. The others hear one word: that it is over, so that nobody runs
+    ahead of the fleet by more than one reduction, and where agents may be absent, in which rows nobody was present.
     """
-    hears = np.full(len(tree.parents), pieces if task.to is None else int(task.present is not None), dtype=np.int64)
+    hears = np.full(len(tree.parents), pieces if task.to is None else 1, dtype=np.int64)
     if task.to is not None:
         hears[tree.way_to(task.to)] = pieces
     hears[tree.root] = 0

@@ -175,13 +175,21 @@ class ReductionWalk(Walk):
 
 
 class CollectionWalk(Walk):
-    """check(part, sender): raises where a part makes no sense."""
+    """told: to whom everything comes down; the others hear that it is over.
+
+    check(part, sender): raises where a part makes no sense.
+    """
 
     def __init__(
-        self, items: dict[str, list[Array]], tree: Tree, hosted: Sequence[int], check: Callable[[Part, int], None]
+        self,
+        items: dict[str, list[Array]],
+        tree: Tree,
+        told: Sequence[int],
+        hosted: Sequence[int],
+        check: Callable[[Part, int], None],
     ) -> None:
         super().__init__(tree, hosted)
-        self.kinds, self._check = tuple(items), check
+        self.kinds, self.told, self._check = tuple(items), set(told), check
         self.known: dict[int, dict[int, tuple[Part, ...]]] = {
             agent: {agent: tuple(Part(kind, agent, values[i]) for kind, values in items.items())}
             if any(values[i].size for values in items.values())
@@ -193,6 +201,8 @@ class CollectionWalk(Walk):
         return self._parts(agent, set())
 
     def down(self, piece: int, agent: int) -> tuple[Part, ...]:
+        if agent not in self.told:
+            return ()
         return self._parts(int(self.tree.parents[agent]), set(self.tree.below(agent).tolist()))
 
     def heard_from_below(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:

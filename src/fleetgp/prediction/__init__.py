@@ -1,9 +1,9 @@
-"""The prediction methods: six aggregations, thirteen decentralized, and the exact GP."""
+"""The prediction methods: six aggregations, fifteen decentralized, and the exact GP."""
 
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.options import PredictionOptions
-from fleetgp.prediction.predict import answer
+from fleetgp.prediction.predict import agree_on, answer
 from fleetgp.prediction.prediction import Prediction
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Prediction",
     "PredictionMethod",
     "PredictionOptions",
+    "agree_on",
     "answer",
     "prediction_method",
 ]

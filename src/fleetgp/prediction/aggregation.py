@@ -6,10 +6,11 @@ import numpy as np
 
 from fleetgp.consensus import average_items
 from fleetgp.prediction.beliefs import beliefs_of, first_of
+from fleetgp.prediction.choice import choose
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
-from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
+from fleetgp.prediction.selection import Selection, agree_on_participants
 from fleetgp.prediction.task import Answer, Task
 from fleetgp.prediction.tree import sum_over_everyone, sum_over_participants
 
@@ -34,22 +35,18 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
 
     Selection uses each agent's own data only, also for grBCM: with the samples everyone would be correlated everywhere.
     """
-    rule, own = RULES[task.method.rule], conditioned.own(task.network.hosted)
-    prior = task.prior[:, None]
-    threshold = task.options.eta * prior
-    least, most = conditioned.reach.bounds(task.queries)
-    possible = most >= threshold
-    # grBCM has no use for the own posterior of an agent that certainly takes part.
-    asked = possible & (least < threshold) if rule.augmented else possible
-    known = own.at(task.queries, asked)
-    chosen = np.where(asked, takes_part(prior - known.variance, task.prior, task.options.eta), possible)
+    rule, own, before = RULES[task.method.rule], conditioned.own(task.network.hosted), task.network.round
+    choice = choose(task, conditioned, only_who=rule.augmented)
+    known, prior = choice.known, task.prior[:, None]
     if task.along_tree:
-        return sum_over_participants(task, conditioned, chosen, known)
+        return sum_over_participants(task, conditioned, choice.chosen, known, before)
     with task.network.phase("select"):
-        participants = agree_on_participants(task.network, chosen, lambda t: prior - own.at(task.queries[t]).variance)
+        participants = agree_on_participants(
+            task.network, choice.chosen, lambda t: prior - own.at(task.queries[t]).variance
+        )
     selection, takes = Selection(task.network.topology, participants), participants[list(task.network.hosted)]
     if not rule.augmented:
-        alone = takes & ~asked  # whoever answers where nobody is correlated
+        alone = takes & ~choice.asked  # whoever answers where nobody is correlated
         known = known.completed(own.at(task.queries, alone), alone)
     beliefs, believed = beliefs_of(task, rule, conditioned, takes, known, first_of(task, participants))
     return _averaged(task, rule, beliefs, believed, selection)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fleetgp.consensus.fleet_moments import agree_on_moments
 from fleetgp.consensus.pool import pool_at_server
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.reductions import ByServer, ByTree, total
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
 from fleetgp.gp.basis import Basis
@@ -27,12 +29,14 @@ class Agreed:
 
     samples: every agent's, for grBCM.  basis: on the box of the whole fleet, for NPAE without inputs that travel.
     pool: all data at the central node, for the exact GP.  moments: of all data, for the exact GP at every agent.
+    size: how many observations there are, for dec-nearest.
     """
 
     samples: tuple[Shard, ...] = ()
     basis: Basis | None = None
     pool: Shard | None = None
     moments: FleetMoments | None = None
+    size: int = 0
 
 
 def agree(
@@ -55,6 +59,9 @@ def agree(
         return Agreed(moments=moments)
     if method.rule == "full-gp":
         return Agreed(pool=pool_at_server(network, shards))
+    if method.rule == "nearest":
+        with network.phase("size"):
+            return Agreed(size=int(total(network, np.array([float(len(y)) for _, y in shards]))))
     if method.rule == "grbcm":
         with network.phase("augment"):
             samples = communication_data(network, shards, options.seed, central=not method.decentralized)

@@ -12,8 +12,9 @@ Solver = Literal["direct", "jor", "jor-star", "dale"]
 
 @dataclass(frozen=True)
 class PredictionMethod:
-    """rule: "full-gp", "npae" or an aggregation rule.  nearest: only the correlated agents take part (CBNN).
+    """rule: "full-gp", "npae", "nearest" (observations) or an aggregation rule.
 
+    nearest: only the correlated agents take part (CBNN).
     full-gp is of all data at a central node; decentralized, of their moments at every agent.
     """
 
@@ -30,6 +31,8 @@ class PredictionMethod:
         >>> prediction_method("dec-nn-poe").options
         ('engine', 'consensus', 'rounds', 'tol', 'eta')
         """
+        if self.rule == "nearest":
+            return ("neighbours",)
         agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
@@ -56,6 +59,7 @@ _ROWS = (
     PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),
     *(PredictionMethod(f"dec-nn-{rule}", rule, decentralized=True, nearest=True) for rule in AGGREGATIONS),
     PredictionMethod("dec-nn-npae", "npae", decentralized=True, nearest=True, solver="dale"),
+    PredictionMethod("dec-nearest", "nearest", decentralized=True),
 )
 METHODS = {row.name: row for row in _ROWS}
 PREDICTION_METHODS: tuple[str, ...] = tuple(METHODS)

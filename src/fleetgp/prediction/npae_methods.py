@@ -9,10 +9,11 @@ import numpy as np
 from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.prediction import npae
+from fleetgp.prediction.choice import takes_part
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
 from fleetgp.prediction.posteriors import Marginals
-from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
+from fleetgp.prediction.selection import Selection, agree_on_participants
 from fleetgp.prediction.task import Answer, Task
 from fleetgp.prediction.tree import participants_along_tree
 
@@ -29,7 +30,7 @@ def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
             outcome = npae.central(nested, network)
     elif task.method.solver == "dale":
         with network.phase("select"):
-            chosen = takes_part(nested.explained, prior, options.eta)
+            chosen = takes_part(network, nested.explained, prior, options.eta)
             participants = agree_on_participants(network, chosen, lambda t: nested.explained[:, t])
         selection = Selection(network.topology, participants)
         outcome = npae.over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
@@ -53,7 +54,7 @@ def _along_tree(task: Task, nested: npae.NpaeInputs, known: Marginals) -> Answer
     """Who takes part is agreed first, if not all do; then all that they have to say travels, and is solved directly."""
     network, before, participants = task.network, task.network.round, task.everyone
     if task.method.nearest:
-        chosen = takes_part(nested.explained, task.prior, task.options.eta)
+        chosen = takes_part(network, nested.explained, task.prior, task.options.eta)
         participants = participants_along_tree(network, chosen, nested.explained)
     with network.phase("aggregate"):
         answers, jitter = npae.along_tree(nested, network, participants, task.to)

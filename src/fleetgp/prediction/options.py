@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction.methods import METHODS, PredictionMethod
 
 Consensus = Literal["tree", "average"]
 CONSENSUS = ("tree", "average")
+Eta = float | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
 #: The options of the paper's recursions alone.
 RECURSIVE = ("rounds", "tol")
+#: How many of the nearest observations tell all that the others would, nearly.
+NEIGHBOURS = 30
 
 
 @dataclass(frozen=True)
@@ -25,39 +29,53 @@ class PredictionOptions:
         consensus, JOR, the power method, DALE), which end at a tolerance.
     rounds, tol: of the paper's recursions: every query averages until its agents differ by less than tol, relatively,
         or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
-    eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2.
+    eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; "auto":
+        if it tells at least half as much as the best agent, in nats.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
     engine: "auto", "dense" or "moments", as in training.
+    neighbours: with dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
     """
 
     consensus: Consensus = "tree"
     rounds: int = 20_000
     tol: float = 1e-6
-    eta: float = 1e-3
+    eta: Eta = 1e-3
     seed: int = 0
     engine: str = "auto"
+    neighbours: int = NEIGHBOURS
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
         """These options with what was given (what is not None) in their place, checked.
 
         >>> PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
-        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto')
+        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto', neighbours=30)
         """
         options = replace(self, **{name: value for name, value in given.items() if value is not None})
         if options.consensus not in CONSENSUS:
             raise unknown_name("consensus", options.consensus, CONSENSUS)
         check_whole("rounds", options.rounds, least=1)
         check_number("tol", options.tol, above=0.0)
-        check_number("eta", options.eta, least=0.0, most=1.0)
         check_whole("seed", options.seed, least=0)
         check_engine_name(options.engine)
+        check_whole("neighbours", options.neighbours, least=1)
         return replace(
             options,
             rounds=int(options.rounds),
             tol=float(options.tol),
-            eta=float(options.eta),
+            eta=checked_eta(options.eta),
             seed=int(options.seed),
+            neighbours=int(options.neighbours),
         )
+
+
+def checked_eta(eta: object) -> Eta:
+    """A number from 0 to 1, or "auto", or one clear error."""
+    if isinstance(eta, str):
+        if eta == AUTO:
+            return AUTO
+        raise InputError(f'eta must be a number of at least 0 and at most 1, or "auto", got {shortened(eta)}')
+    check_number("eta", eta, least=0.0, most=1.0)
+    return float(cast(float, eta))
 
 
 def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix: str = "") -> None:

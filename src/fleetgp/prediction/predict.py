@@ -16,8 +16,9 @@ from fleetgp.prediction.agreed import Agreed, agree
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
-from fleetgp.prediction.options import PredictionOptions
+from fleetgp.prediction.options import NEIGHBOURS, PredictionOptions
 from fleetgp.prediction.prediction import Prediction, joined, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task
@@ -37,22 +38,32 @@ def answer(
     *,
     noisy: bool = False,
     to: int | None = None,
+    agreed: Agreed | None = None,
     moments: FleetMoments | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
 
     to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
+    agreed: what all agents hold already. Without it, everything that the method needs from other agents is sent over
+        the network, however often it was sent before: agents that joined later, or were started again, can take part.
     moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
-
-    Everything that the method needs from other agents is sent over the network, however often it was sent before:
-    agents that joined later, or were started again, can take part.
     """
-    h = Hyperparameters.from_theta(conditioned.thetas[0])  # for NPAE, where all agents have the same
-    agreed = Agreed()
-    if len(queries):
-        agreed = agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
+    if agreed is None:
+        agreed = agree_on(conditioned, network, method, options, moments) if len(queries) else Agreed()
     blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
     return joined([found for _, found in blocks])
+
+
+def agree_on(
+    conditioned: Conditioned,
+    network: Network,
+    method: PredictionMethod,
+    options: PredictionOptions,
+    moments: FleetMoments | None = None,
+) -> Agreed:
+    """What the method needs from other agents, whatever is asked; see `agree`."""
+    h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
+    return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
 
 
 def answer_in_blocks(
@@ -71,20 +82,22 @@ def answer_in_blocks(
 
     agreed: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
     """
-    size = block_size(method, network)
+    size = block_size(method, network, options.neighbours)
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
             task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
             yield number, _prediction(task, _answer(task, conditioned), conditioned, noisy)
 
 
-def block_size(method: PredictionMethod, network: Network) -> int:
+def block_size(method: PredictionMethod, network: Network, neighbours: int = NEIGHBOURS) -> int:
     """Queries per block: the same at every agent, so it depends on what all agents know alone."""
     agents, links = network.agents, len(network.topology.union.directed)
     # Doubles per query: of an agent's sums and verdicts, and of what crosses a link, which only selected agents use.
     doubles = 12 * agents + (2 if method.nearest else 16) * links
     if method.rule == "npae":
         doubles += agents * (4 * agents + LONGEST)  # rows of C_A, and what they are computed from
+    if method.rule == "nearest":
+        doubles += agents * 6 * neighbours  # every agent's nearest, and what they are merged in
     return int(np.clip(BLOCK_BYTES // (8 * doubles), 1, BLOCK))
 
 
@@ -98,6 +111,8 @@ def _answer(task: Task, conditioned: Conditioned) -> Answer:
         return _exact(task, conditioned)
     if task.method.rule == "npae":
         return aggregate_nested(task, conditioned)
+    if task.method.rule == "nearest":
+        return predict_from_nearest(task, conditioned)
     return aggregate(task, conditioned)
 
 

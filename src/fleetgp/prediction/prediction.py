@@ -25,14 +25,16 @@ class Prediction:
 
     means, variances: (A, T) each agent's own answer; of f, or of y where noisy. NaN at agents that were not told, since
         another one asked.
-    participants: (M, T) who had a say in which query; nobody, where no hosted agent was told.
+    participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest:
+        whose observations are among the nearest.
     query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
         central node.
     solver_rounds: (T,) iterations of JOR before that; a flood each.
     residual: (T,) the relative disagreement that was left when it was last judged; infinite if never.
     status: "converged", "round limit" or "diverged", of the worst query.
     jitter: the largest that any covariance needed; 0 if none.
-    engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior.
+    engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior, for
+        dec-nearest those of the nearest observations.
         "unused": with dec-nn-, of an agent that is too far from all queries for its posterior to be needed.
     explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior.
     asked: position of the agent whose answer `mean` and `variance` are.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.prediction.local import nearest
 
 #: What rounding and jitter (at most 1e-6 of the diagonal) may do to the bounds, relatively, with a margin of ten.
 SLACK = 1e-5
@@ -30,6 +31,15 @@ class Reach:
         self._kernel = kernel
         self._falls = kernel in KERNELS.values()
         self._trees = [cKDTree(x / np.asarray(h.length_scales)) for x, h in zip(inputs, self._models, strict=True)]
+
+    def nearest(self, queries: Array, count: int) -> tuple[Array, IntArray]:
+        """Scaled distances and rows of each agent's observations nearest to the queries, (A, T, count) each."""
+
+        def of_agent(i: int) -> tuple[Array, IntArray]:
+            return nearest(self._trees[i], queries / np.asarray(self._models[i].length_scales), count)
+
+        distances, rows = zip(*side_by_side(of_agent, range(len(self._trees))), strict=True)
+        return np.stack(distances), np.stack(rows)
 
     def bounds(self, queries: Array) -> tuple[Array, Array]:
         """The least and the most that each agent explains at the queries, (A, T) each."""

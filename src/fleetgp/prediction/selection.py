@@ -1,7 +1,7 @@
-"""CBNN: which agents take part in a query, and who relays between them.
+"""CBNN: who of the agents that chose themselves takes part in a query, and who relays between them.
 
-Every agent knows its own correlation with a query, [k_mu*]_i = k_i*' C_i^-1 k_i*, and takes part if it is at
-least eta sigma_f^2. Who takes part is flooded, so every agent knows it. Agents that are needed as bridges
+Every agent knows its own correlation with a query, [k_mu*]_i = k_i*' C_i^-1 k_i*, and takes part if that is large
+enough (`choice`). Who takes part is flooded, so every agent knows it. Agents that are needed as bridges
 between the participants relay with zero weight.
 """
 
@@ -21,11 +21,6 @@ from fleetgp.network.peer_checks import check_from_peers
 
 #: Among so many agents the diameter is found by products of small dense matrices, which is faster than by searches.
 FEW = 200
-
-
-def takes_part(explained: Array, prior: Array, eta: float) -> BoolArray:
-    """CBNN's choice, (A, T): an agent takes part if its own data explain at least eta of the prior variance (A,)."""
-    return np.asarray(explained >= eta * prior[:, None])
 
 
 def agree_on_participants(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:

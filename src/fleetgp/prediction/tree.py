@@ -33,25 +33,30 @@ def sum_over_everyone(task: Task, rule: Rule, beliefs: Beliefs, believed: Margin
     return Answer.told(task, told, who, rounds, engine=believed.engine, jitter=believed.jitter)
 
 
-def sum_over_participants(task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals) -> Answer:
+def sum_over_participants(
+    task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals, began: int
+) -> Answer:
     """CBNN: the totals over the agents that take part, chosen (A, T), from what they know of the queries.
 
     Where nobody does, the most correlated agent answers alone: all hear of such queries, and find it out.
+    began: the round in which the agents began to choose.
     """
-    answer, absent = _summed(task, conditioned, chosen, known)
+    answer, absent = _summed(task, conditioned, chosen, known, began)
     if not absent.any():
         return answer
     where = np.flatnonzero(absent)
     before, part = task.network.round, replace(task, queries=task.queries[where])
     alone = most_correlated(task, conditioned, where)
     known = conditioned.own(task.network.hosted).at(part.queries, alone)
-    found, _ = _summed(part, conditioned, alone, known)
+    found, _ = _summed(part, conditioned, alone, known, before)
     return _completed(answer, found, where, task.network.round - before)
 
 
-def _summed(task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals) -> tuple[Answer, BoolArray]:
+def _summed(
+    task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals, began: int
+) -> tuple[Answer, BoolArray]:
     """The answer, and the queries in which nobody takes part."""
-    network, before, rule = task.network, task.network.round, RULES[task.method.rule]
+    network, rule = task.network, RULES[task.method.rule]
     nobody = np.zeros_like(chosen)
     beliefs, believed = beliefs_of(task, rule, conditioned, chosen, known, first=nobody)
     x, merge = rule.summands(beliefs), SUM
@@ -68,7 +73,7 @@ def _summed(task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marg
 
     with network.phase("aggregate"):
         found = network.reduce_present(x, chosen, "predictions", merge, finish=finish, told=(2,), to=task.to)
-    rounds = np.full(len(task.queries), network.round - before)
+    rounds = np.full(len(task.queries), network.round - began)
     who = np.zeros((network.agents, len(task.queries)), dtype=bool) if found.who is None else found.who
     told = Answer.told(task, found.value, who, rounds, engine=believed.engine, jitter=believed.jitter)
     return told, found.absent

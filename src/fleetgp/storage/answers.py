@@ -14,6 +14,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import unknown_name
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction.options import NEIGHBOURS
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
@@ -65,7 +66,7 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    size = block_size(row, InProcess(fleet.graph))
+    size = block_size(row, InProcess(fleet.graph), given.get("neighbours", NEIGHBOURS))
     kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}

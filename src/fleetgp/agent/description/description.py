@@ -17,8 +17,8 @@ from fleetgp.prediction import PredictionOptions
 from fleetgp.training import TrainingOptions
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
-#: refuse each other. 2: an agenda's record is JSON.
-PROTOCOL = 2
+#: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
+PROTOCOL = 3
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
 #: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
 LANGUAGE = 1
@@ -102,5 +102,4 @@ class Description:
         return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
 
     def prediction_options(self) -> PredictionOptions:
-        part = self.prediction
-        return PredictionOptions(rounds=part.rounds, tol=part.tol, eta=part.eta, seed=self.seed, engine=part.engine)
+        return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))

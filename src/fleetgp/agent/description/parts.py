@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.prediction import PREDICTION_METHODS
+from fleetgp.prediction.options import NEIGHBOURS, Consensus, Eta, checked_eta
 from fleetgp.training import TRAINING_METHODS
 
 #: The methods that need no server.
@@ -68,12 +69,14 @@ class TrainingPart(_Part):
 
 
 class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them."""
+    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
 
     method: str = "dec-nn-grbcm"
+    consensus: Consensus = "tree"
     rounds: Count = 20_000
     tol: Positive = 1e-6
-    eta: Annotated[float, Field(ge=0.0, le=1.0)] = 1e-3
+    eta: Annotated[Eta, PlainValidator(checked_eta)] = 1e-3
+    neighbours: Count = NEIGHBOURS
     engine: Literal["auto", "dense", "moments"] = "auto"
 
 

@@ -75,6 +75,8 @@ def _said(problem: Any, loc: tuple[str | int, ...]) -> str:
         return f"{name} is unknown: is it misspelt?"
     if kind == "literal_error":
         return f"{name} must be {problem['ctx']['expected']}, got {shortened(came)}"
+    if kind == "value_error":
+        return f"{name}: {problem['ctx']['error']}"
     if kind == "string_pattern_mismatch" and name.endswith("name"):
         return f"{name} must be {NAMED}, got {shortened(came)}"
     if kind == "string_pattern_mismatch":

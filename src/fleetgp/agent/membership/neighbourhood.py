@@ -87,9 +87,10 @@ class Neighbourhood:
     def link(self, j: int, up: bool, now: float) -> None:
         """A link came up or went down. A neighbour that keeps falling is let in again only after a while."""
         neighbour = self._neighbours[j]
-        neighbour.linked, neighbour.greeted, neighbour.refused = up, False, ""
+        neighbour.linked, neighbour.greeted = up, False
         neighbour.since, neighbour.hello = now, Hello()
         if not up:
+            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was refused aloud
             neighbour.falls.append(now)
         falls = sum(now - fall < STEADY_SECONDS for fall in neighbour.falls)
         if up and falls >= STEADY_FALLS:
@@ -132,13 +133,13 @@ class Neighbourhood:
 
     # ---- what neighbours said -------------------------------------------------------------------------------
 
-    def word(self, j: int, epoch: int, now: float) -> tuple[int, frozenset[int]] | None:
-        """In which round a neighbour waits, and for whom, if it has just said so and works in this epoch."""
+    def word(self, j: int, now: float) -> tuple[int, int, frozenset[int]] | None:
+        """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
         neighbour = self._neighbours[j]
         hello = neighbour.hello
-        if now - neighbour.heard >= 4 * HEARTBEAT or hello.epoch != epoch or not hello.waiting:
+        if now - neighbour.heard >= 4 * HEARTBEAT or not hello.waiting:
             return None
-        return hello.round, hello.waiting
+        return hello.epoch, hello.round, hello.waiting
 
     def begun(self, epoch: int) -> bool:
         """Whether a neighbour works in an epoch."""

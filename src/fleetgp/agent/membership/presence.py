@@ -187,8 +187,8 @@ class Presence:
             raise NetworkError(f"expected that it waits for agents 0 .. {agents - 1}, got {sorted(hello.waiting)}")
 
     def heard_waiting(self, j: int, now: float) -> Waiting | None:
-        """What a neighbour has lately said of its waiting in the task that is under way here."""
-        return None if self.network is None else self.neighbours.word(j, self.network.epoch, now)
+        """What a neighbour has lately said of its waiting, in whatever task."""
+        return self.neighbours.word(j, now)
 
     # ---- what to tell them ----------------------------------------------------------------------------------
 

@@ -19,15 +19,15 @@ from fleetgp.network.wire import Frame, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.mail import Arrived
 
-#: A neighbour that says it waits itself is given this many deadlines, then it counts as lost all the same.
+#: Neighbours that wait themselves are given this many deadlines, then they count as lost all the same.
 PATIENCE = 4
 #: Frames of later rounds that may wait, for each neighbour.
 AHEAD = 64
-#: Seconds after which an agent that waits looks whether a neighbour waits for it in turn, and sends again.
+#: Seconds after which an agent that waits looks which neighbours wait, too, and sends again to those who wait for it.
 AGAIN = 1.0
 
-#: What a neighbour that waits says of it: the round it is in, and the neighbours it waits for.
-Waiting = tuple[int, frozenset[int]]
+#: What a neighbour that waits says of it: the epoch and the round it is in, and the neighbours it waits for.
+Waiting = tuple[int, int, frozenset[int]]
 
 
 class EpochOverError(Cancelled):
@@ -39,10 +39,10 @@ class ZenohNetwork(FrameNetwork):
 
     members: the ids by which the links know the topology's agents 0, 1, ...; without it these are the ids.
     epoch: tells these rounds' frames from those of other work over the same links; all agents must give the same.
-    timeout: seconds that a round may take.
-    heard_waiting(neighbour): what the neighbour has lately said of its own waiting in this epoch; None if it said
-        nothing or does not wait. Such a neighbour is alive, and gets more time. If it waits for us, the frame that
-        it lacks is sent to it again.
+    timeout: seconds that a neighbour may take from when it has all it needs.
+    heard_waiting(neighbour): what the neighbour has lately said of its own waiting, also in an epoch that is over here;
+        None if it said nothing or does not wait. Its time begins when it waits no more: it cannot compute before. If it
+        waits for us, the frame that it lacks is sent to it again.
     waiting_for, exchanging: the neighbours that the hosted agents wait for, by the links' ids, and in which round.
     """
 
@@ -99,21 +99,21 @@ class ZenohNetwork(FrameNetwork):
 
     def _wait_for(self, missing: set[Edge], round: int) -> None:
         began = time.monotonic()
-        deadline, last = began + self.timeout, began + PATIENCE * self.timeout
-        again = began + AGAIN
+        last, again = began + PATIENCE * self.timeout, began + min(AGAIN, self.timeout)
+        deadlines = dict.fromkeys((self._members[sender] for sender, _ in missing), began + self.timeout)
         while missing:
             self.waiting_for = frozenset(self._members[sender] for sender, _ in missing)
-            arrived = self._mail.get(min(deadline, again) - time.monotonic())
+            arrived = self._mail.get(again - time.monotonic())
             self._check_open()
             now = time.monotonic()
             if now >= again:
-                self._send_again(missing)
-                again = now + AGAIN
-            if now >= deadline:
-                blamed = {neighbour for neighbour in self.waiting_for if self._heard_waiting(neighbour) is None}
-                if blamed or now >= last:
-                    raise NeighbourLostError(round, blamed or self.waiting_for, now - began)
-                deadline = min(last, now + AGAIN)
+                self._send_again()
+                waiting = {neighbour for neighbour in self.waiting_for if self._heard_waiting(neighbour) is not None}
+                deadlines.update(dict.fromkeys(waiting, now + self.timeout))
+                late = {neighbour for neighbour in self.waiting_for if now >= deadlines[neighbour]}
+                if late or now >= last:
+                    raise NeighbourLostError(round, late or self.waiting_for, now - began)
+                again = min(now + AGAIN, last, *(deadlines[neighbour] for neighbour in self.waiting_for))
             if arrived is None:
                 continue
             self._links.arrivals.consumed(arrived)
@@ -123,13 +123,13 @@ class ZenohNetwork(FrameNetwork):
                 if frame.round == round:
                     missing.discard((frame.sender, frame.receiver))
 
-    def _send_again(self, missing: set[Edge]) -> None:
-        """To neighbours who wait for us while we wait for them: what we sent did not arrive."""
-        for sender, receiver in missing:
+    def _send_again(self) -> None:
+        """To neighbours who wait for us, whomever we wait for: what we sent to them did not arrive."""
+        for sender, receiver in self._known:
             neighbour, own = self._members[sender], self._members[receiver]
-            round, waiting_for = self._heard_waiting(neighbour) or (-1, frozenset())
-            if own in waiting_for:
-                self._links.send_again(own, neighbour, self.epoch, round)
+            epoch, round, waiting_for = self._heard_waiting(neighbour) or (-1, -1, frozenset())
+            if own in waiting_for and epoch == self.epoch:
+                self._links.send_again(own, neighbour, epoch, round)
 
     def _accepted(self, arrived: Arrived, round: int) -> bool:
         """Whether a frame is one that may come now, over the link it came over; else it is counted."""

@@ -1,0 +1,79 @@
+"""A small exact GP for each query, of the observations nearest to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.data.partition import Shard
+from fleetgp.gp.dense.engine import DenseEngine
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
+from fleetgp.linalg.cholesky import factorize
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.prediction.posteriors import CHUNK, Posteriors, Room
+from fleetgp.prediction.rules import SMALLEST
+
+
+def nearest(tree: cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
+    """Distances and rows (T, count) of each point's nearest, in this order; infinity and tree.n if there are fewer.
+
+    Of equally near ones the first rows count, as on grids: one agent then chooses what many would. Only of more than
+    as many equals again the tree takes those that it finds.
+    """
+    distance, row = tree.query(points, k=np.arange(1, count + 2))
+    tied = np.flatnonzero((distance[:, -1] == distance[:, -2]) & np.isfinite(distance[:, -1]))
+    distance, row = distance[:, :count], row[:, :count]
+    if tied.size:
+        wide, rows = tree.query(points[tied], k=np.arange(1, 2 * count + 1))
+        order = np.lexsort((rows, wide))[:, :count]
+        row[tied] = np.take_along_axis(rows, order, axis=1)
+    return distance, row
+
+
+def local_answers(
+    pool: Shard, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
+) -> tuple[Array, IntArray]:
+    """Mean and variance of f at each query, and the jitter that they needed, (T, 3), given its nearest in the pool.
+
+    And which rows these are, (T, m).  agent: who computes, for error messages.
+    """
+    h, size = Hyperparameters.from_theta(theta), len(pool[1])
+    scales = np.asarray(h.length_scales)
+    if size <= count:
+        known = Posteriors([pool], [agent], theta[None], kernel, "dense", Room()).at(queries)
+        rows = np.tile(np.arange(size), (len(queries), 1))
+        found = np.stack([known.mean[0], known.variance[0], np.full(len(queries), known.jitter)], axis=1)
+    else:
+        _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
+        found = _of_each(pool, queries, rows, kernel, h, agent)
+    found[:, 1] = np.maximum(found[:, 1], SMALLEST * h.signal**2)
+    return found, rows
+
+
+def _of_each(pool: Shard, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int) -> Array:
+    """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
+    inputs, observations = pool[0] / np.asarray(h.length_scales), pool[1]
+    points, signal = queries / np.asarray(h.length_scales), h.signal**2
+    found = np.empty((len(queries), 3))
+
+    def answer(part: IntArray) -> None:
+        # Seen from the query: no digits are lost far from the origin.
+        seen = inputs[rows[part]] - points[part][:, None]
+        cross = np.einsum("tmd,tmd->tm", seen, seen)
+        pairs = np.zeros((*cross.shape, cross.shape[1]))
+        for axis in np.moveaxis(seen, -1, 0):
+            pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
+        kernel.profile_in_place(cross)
+        kernel.profile_in_place(pairs)
+        for t, near, k, covariance in zip(part, rows[part], signal * cross, signal * pairs, strict=True):
+            factor = factorize(covariance, h.noise**2)
+            if factor is None:
+                raise DenseEngine(pool[0][near], observations[near], kernel, agent).failure(h)
+            half_k, half_y = factor.half_solve(np.stack([k, observations[near]], axis=1)).T
+            found[t] = half_k @ half_y, signal - half_k @ half_k, factor.jitter
+
+    step = max(1, CHUNK // rows.shape[1] ** 2)
+    side_by_side(answer, [np.arange(start, min(start + step, len(found))) for start in range(0, len(found), step)])
+    return found
