@@ -19,14 +19,17 @@ from fleetgp.experiments.report import STYLE, Report
 from fleetgp.units import readable_bytes, readable_seconds
 
 
-def write(plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path) -> Report:
-    """The whole page; results.csv and results.json beside it."""
+def write(
+    plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path, remark: str = ""
+) -> Report:
+    """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
     rows = [dict(row) for row in results]
     report = Report("The paper's prediction experiment, reproduced", folder)
     found = found_in(rows)
     product = sea(plan.sst).product
     report.facts |= {"product": product, "training": dict(fit)}
     _introduce(report, plan, product)
+    report.remark(remark)
     report.heading("Where we agree with the paper, and where not")
     report.findings(prediction_findings(plan, found))
     report.heading("Hyperparameters")

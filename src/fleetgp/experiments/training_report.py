@@ -20,8 +20,8 @@ from fleetgp.experiments.training_findings import training_findings
 from fleetgp.units import readable_bytes, readable_seconds
 
 
-def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path) -> Report:
-    """The whole page; results.csv and results.json beside it."""
+def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path, remark: str = "") -> Report:
+    """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
     rows = [dict(row) for row in results]
     report = Report("The paper's training experiment, reproduced", folder)
     blocks = {block: groups(rows, block) for block in BLOCKS}
@@ -34,6 +34,7 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
         "paper's are of MATLAB on another machine with dense covariances; ours use the moments engine where it "
         "is certified. They show what is possible, not that one machine is faster than another.",
     )
+    report.remark(remark)
     report.heading("Where we agree with the paper, and where not")
     with mpl.rc_context(STYLE):
         report.findings(training_findings(plan, blocks))
