@@ -34,9 +34,11 @@ class Box:
 
     @classmethod
     def around(cls, inputs: Array) -> Box:
+        """No position is beyond 1, whatever the centre is rounded to."""
         low, high = inputs.min(axis=0), inputs.max(axis=0)
         centre = 0.5 * low + 0.5 * high
-        return cls(centre, np.maximum(0.5 * high - 0.5 * low, np.maximum(NARROWEST * np.abs(centre), SMALLEST)))
+        half = np.maximum(high - centre, centre - low)
+        return cls(centre, np.maximum(half, np.maximum(NARROWEST * np.abs(centre), SMALLEST)))
 
     def positions(self, inputs: Array) -> Array:
         """Inputs as positions in [-1, 1], (N, D); queries may be anywhere."""

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+
 import numpy as np
+import pytest
 
 from fleetgp.arrays import Array
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.gp.moments import transform
 from tests.conftest import paper_shards
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])
+#: Transforms of more nodes take too long here.
+SLOW = 2e6
+#: The ways to read the data.
+WAYS = [
+    "tiles",
+    pytest.param("transform", marks=pytest.mark.skipif(transform.library() is None, reason="needs finufft")),
+]
+
+
+@contextmanager
+def summed_by(way: str) -> Iterator[pytest.MonkeyPatch]:
+    """Sums over data in one of the two ways, though it may not be the faster one. The largest grids stay with tiles."""
+
+    def chosen(sizes: tuple[int, ...], _: int) -> bool:
+        return way == "transform" and len(sizes) < 4 and prod(4 * size for size in sizes) < SLOW
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transform, "worthwhile", chosen)
+        yield patch
 
 
 def exact_nll(inputs: Array, observations: Array, theta: Array) -> float:

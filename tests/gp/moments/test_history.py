@@ -14,12 +14,12 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import tolerance
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.moments import sums
+from fleetgp.gp.moments import tiles, transform
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import blas_threads
 from tests.conftest import paper_shards
-from tests.gp.moments.problems import SE, THETA
+from tests.gp.moments.problems import SE, THETA, WAYS, summed_by
 
 ROWS = 300
 #: Length-scales at which grids in so many dimensions are small, also those of half the length.
@@ -39,9 +39,12 @@ def bits(found: Evaluation | None) -> tuple[float, ...] | None:
     return None if found is None else (found.nll, *found.gradient.tolist(), found.error)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.permutations(range(4)), st.lists(st.integers(1, ROWS - 1)))
-def test_neither_order_nor_batches_change_a_bit(seed: int, dimension: int, order: list[int], cuts: list[int]) -> None:
+def test_neither_order_nor_batches_change_a_bit(
+    way: str, seed: int, dimension: int, order: list[int], cuts: list[int]
+) -> None:
     """The same thetas in another order, on data that came in batches with questions in between."""
     x, y = data(dimension, seed)
     rng = np.random.default_rng(seed + 1)
@@ -49,8 +52,9 @@ def test_neither_order_nor_batches_change_a_bit(seed: int, dimension: int, order
     thetas = np.column_stack([scales, rng.uniform(0.5, 2.0, 4), 10.0 ** rng.uniform(-0.7, 0.3, 4)])
     queries = rng.uniform(0, 2, (4, dimension))
     ends = [0, *sorted(set(cuts))[:4], ROWS]
-    with blas_threads(1), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums, "CHUNK", 128)  # two whole chunks of rows, and part of another
+    with blas_threads(1), summed_by(way) as patch:
+        patch.setattr(tiles, "CHUNK", 128)  # two whole chunks of rows, and part of another
+        patch.setattr(transform, "chunk_for", lambda _: 128)
         whole, expert = MomentsEngine(x, y, 0), MomentsEngine(x[: ends[1]], y[: ends[1]], 0)
         expected = {i: bits(whole.evaluate(np.log(thetas[i]))) for i in range(4)}
         for low, high in pairwise(ends[1:]):
@@ -75,12 +79,13 @@ def test_four_dimensions_have_tiles_of_whole_grids() -> None:
 
 
 def test_no_tile_is_read_twice_and_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sums.TILES, 2, (16, 16))
+    monkeypatch.setattr(transform, "library", lambda: None)
+    monkeypatch.setitem(tiles.TILES, 2, (16, 16))
     x, y = paper_shards(900, 1)[0]
     kept = ChebyshevSums(x, y)
     expected = {sizes: kept.up_to(sizes) for sizes in [(21, 33), (33, 21), (21, 15), (33, 33)]}
     assert kept.passes == 3, "the third is part of the first; of the fourth only a corner is new"
-    monkeypatch.setattr(sums, "MOST_SUMS", 0)
+    monkeypatch.setattr(tiles, "MOST_SUMS", 0)
     forgetful = ChebyshevSums(x, y)
     for sizes in reversed(expected):
         assert np.array_equal(forgetful.up_to(sizes), expected[sizes])
@@ -90,40 +95,47 @@ def test_no_tile_is_read_twice_and_forgetting_changes_nothing(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("sizes", [(70,), (9, 37), (5, 9, 17), (3, 5, 3, 4)])
-def test_sums_are_those_over_the_data(sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_are_those_over_the_data(way: str, sizes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1, 3, (ROWS, len(sizes))), rng.standard_normal(ROWS)
-    found = ChebyshevSums(x, y).up_to(sizes)
+    with summed_by(way):
+        found = ChebyshevSums(x, y).up_to(sizes)
     positions = ChebyshevSums(x, y).box.positions(x)
     for degrees in [tuple(size - 1 for size in sizes), tuple(size // 2 for size in sizes), (0,) * len(sizes)]:
         values = np.prod(np.cos(np.asarray(degrees) * np.arccos(np.clip(positions, -1, 1))), axis=1)
         assert np.allclose([found[0][degrees], found[1][degrees]], [values.sum(), y @ values], atol=1e-10 * ROWS)
 
 
-def test_new_points_inside_the_box_need_no_pass_over_old_ones() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_new_points_inside_the_box_need_no_pass_over_old_ones(way: str) -> None:
     x, y = paper_shards(900, 1)[0]
     order = np.argsort(-np.abs(x - x.mean(axis=0)).max(axis=1))
     x, y = x[order], y[order]
-    expert = MomentsEngine(x[:700], y[:700], 0)
-    expert.evaluate(np.log(THETA))
-    passes = expert.data.passes
-    expert.append(x[700:], y[700:])
-    found, dense = expert.evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
+    with summed_by(way):
+        expert = MomentsEngine(x[:850], y[:850], 0)
+        expert.evaluate(np.log(THETA))
+        passes = expert.data.passes
+        expert.append(x[850:], y[850:])
+        found, dense = expert.evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
     assert expert.data.passes == passes
     assert found is not None
     assert abs(found.nll - dense.nll) <= found.error
 
 
-def test_appending_outside_the_box_leaves_no_stale_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "CHUNK", 64)  # whole chunks, which are not read again otherwise
+@pytest.mark.parametrize("way", WAYS)
+def test_appending_outside_the_box_leaves_no_stale_posterior(way: str) -> None:
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(0, 6, (400, 1)), axis=0)
     y = np.sin(3 * x[:, 0])
-    expert = MomentsEngine(x[:100], y[:100], 0)
     theta = np.array([0.4, 1.0, 0.1])
-    assert expert.condition(theta) is not None
-    expert.append(x[100:], y[100:])
-    ours, reference = expert.condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
+    with summed_by(way) as patch:
+        patch.setattr(tiles, "CHUNK", 64)  # whole chunks, which are not read again otherwise
+        patch.setattr(transform, "chunk_for", lambda _: 64)
+        expert = MomentsEngine(x[:100], y[:100], 0)
+        assert expert.condition(theta) is not None
+        expert.append(x[100:], y[100:])
+        ours, reference = expert.condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(x), reference.mean_and_variance(x), strict=True):
         assert np.allclose(a, b, atol=1e-8)

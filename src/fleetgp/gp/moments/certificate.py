@@ -9,7 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import ROUNDING
 from fleetgp.gp.chebyshev import at_nodes, expansion_error
-from fleetgp.gp.moments.grid import contract
+from fleetgp.gp.moments.products import contract
 from fleetgp.gp.moments.solution import Solution
 
 #: A unit of rounding.

@@ -12,7 +12,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Axis
-from fleetgp.gp.moments.sums import LARGEST_GRID
+from fleetgp.gp.moments.products import by_pairs
+from fleetgp.gp.moments.rows import LARGEST_GRID
 
 #: Seconds per axis for the calls themselves: some hundred of NumPy's, however small the arrays.
 CALLS = 7e-4
@@ -30,6 +31,8 @@ STEP = 1.1
 FLAT = 40.0
 #: More products of the axes' functions than this are not worth counting: the engine would refuse.
 MOST_PRODUCTS = 1_000_000
+#: The longest basis: its matrices have 200 MB.
+LONGEST = 5000
 
 
 def expected_seconds(reach: Array, drop_exponent: float) -> float:
@@ -68,14 +71,23 @@ def _tabulated(steps: tuple[int, ...], drop_exponent: int) -> float:
     # Fits to the sizes that the engine chooses: nodes of the grid, and unordered pairs of the functions in use.
     nodes = [float(len(spectrum)) * 4.5 + 20.0 for spectrum in spectra]
     pairs = [0.3 * len(spectrum) ** 2 for spectrum in spectra]
-    tables = [float(np.prod(pairs)), *(n * p for n, p in zip(nodes, pairs, strict=True))] if len(pairs) > 1 else [0.0]
-    if max(float(np.prod(nodes)), *tables) > LARGEST_GRID:
+    if rank > LONGEST or float(np.prod(nodes)) > LARGEST_GRID:
         return np.inf
-    contraction = sum(np.prod(pairs[: d + 1]) * np.prod(nodes[d:]) for d in range(len(spectra)))
     dimension = len(steps)
+    if dimension == 1:
+        contraction = nodes[0] * rank**2
+    elif by_pairs(np.sqrt(2.0 * np.array(pairs)), rank):
+        contraction = _contraction(pairs, nodes) + 0.5 * PRODUCTS * GATHER * rank**2
+    else:
+        contraction = _contraction([2.0 * p for p in pairs[:-1]], nodes) + 0.5 * nodes[-1] * rank**2
     return float(
         dimension * CALLS
         + (1 + dimension) * rank**3 / TRIANGLES
-        + (2 + dimension) * (2.0 * contraction / PRODUCTS + GATHER * rank**2)
+        + (2 + dimension) * 2.0 * contraction / PRODUCTS
         + sum(AXIS * n * n for n in nodes)
     )
+
+
+def _contraction(functions: list[float], nodes: list[float]) -> float:
+    """Multiplications to contract a grid with so many functions along the first axes, one after the other."""
+    return float(sum(np.prod(functions[: d + 1]) * np.prod(nodes[d:]) for d in range(len(functions))))

@@ -28,16 +28,14 @@ from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.certificate import EPS, ULPS, expansion_bound, negligible
-from fleetgp.gp.moments.cost import expected_seconds
+from fleetgp.gp.moments.cost import LONGEST, expected_seconds
 from fleetgp.gp.moments.grid import Grid, Moments
 from fleetgp.gp.moments.likelihood import evaluation
 from fleetgp.gp.moments.posterior import MomentsPosterior
 from fleetgp.gp.moments.sizes import axis_error, sizes_for, stepped
 from fleetgp.gp.moments.solution import Solution
-from fleetgp.gp.moments.sums import LARGEST_GRID, ChebyshevSums, DataSums
+from fleetgp.gp.moments.sums import ChebyshevSums, DataSums
 
-#: The longest basis: its matrices have 72 MB.
-LONGEST = 3000
 #: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are smaller by far.
 SPARE = 100
 #: The search for what may be dropped starts at this part of what is negligible, for data like the model's. They weigh
@@ -117,10 +115,7 @@ class SumsEngine(Engine):
         if moments is None:
             return None
         basis = Basis(h, self.data.box, tuple((size - 1) // 2 for size in moments.sizes), drop)
-        used = basis.kept.max(axis=1) + 1.0
-        pairs = 0.5 * used * (used + 1.0)
-        tables = [pairs.prod(), *(pairs * moments.sizes)] if len(pairs) > 1 else [0.0]
-        if basis.rank > self._longest or max(tables) > LARGEST_GRID:
+        if basis.rank > self._longest:
             return None
         return Solution.of(Grid(basis, moments), h.noise)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.chebyshev import nodes, to_nodes
+from fleetgp.gp.moments.products import contract, products
 from fleetgp.gp.moments.sums import DataSums
 
 
@@ -52,34 +52,6 @@ class Moments:
         return self.weights.shape
 
 
-def contract(tensor: Array, matrices: Sequence[Array]) -> Array:
-    """(n_1, .., n_D) with one (n_d, q_d) for each axis -> (q_1, .., q_D); never a Kronecker product."""
-    for matrix in matrices:
-        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
-    return tensor
-
-
-@cache
-def _pairs(rank: int) -> tuple[IntArray, IntArray, IntArray]:
-    """The unordered pairs (a, b), a <= b, of a rank, and the (rank, rank) table of their positions."""
-    first, second = np.triu_indices(rank)
-    table = np.empty((rank, rank), dtype=np.intp)
-    table[first, second] = table[second, first] = np.arange(len(first))
-    return first, second, table
-
-
-@lru_cache(maxsize=8)
-def _gathering(kept_bytes: bytes, ranks: tuple[int, ...]) -> IntArray:
-    """(r, r): where the pairs of kept products are among the products of pairs."""
-    chosen = np.frombuffer(kept_bytes, dtype=np.intp).reshape(len(ranks), -1)
-    index = np.zeros((chosen.shape[1],) * 2, dtype=np.intp)
-    for row, rank in zip(chosen, ranks, strict=True):
-        first, _, table = _pairs(rank)
-        index *= len(first)
-        index += table[np.ix_(row, row)]
-    return index
-
-
 class Grid:
     """A basis on the grid of some moments: sums over the data of its functions and of their products."""
 
@@ -88,15 +60,7 @@ class Grid:
         self.moments = moments
         self.positions = [nodes(size) for size in moments.sizes]
         self.functions = [axis.on(size) for axis, size in zip(basis.axes, moments.sizes, strict=True)]
-        used = tuple((basis.kept.max(axis=1) + 1).tolist())
-        self._pairs = []
-        if len(used) == 1:  # one axis: no products of products, and no table of pairs, which would be long
-            self._only = self.functions[0][:, basis.kept[0]]
-            return
-        for functions, rank in zip(self.functions, used, strict=True):
-            first, second, _ = _pairs(rank)
-            self._pairs.append(functions[:, first] * functions[:, second])
-        self._index = _gathering(np.ascontiguousarray(basis.kept, dtype=np.intp).tobytes(), used)
+        self._products = products(basis.kept, self.functions)
 
     def along(self, axis: int, power: int, tensor: Array) -> Array:
         """The tensor times a power of the position along an axis."""
@@ -106,19 +70,13 @@ class Grid:
 
     def products(self, weights: Array) -> Array:
         """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
-        if not self._pairs:
-            return np.asarray(self.basis.signal**2 * (self._only.T @ (weights[:, None] * self._only)))
-        found = contract(weights, self._pairs).ravel().take(self._index)
+        found = self._products.sums(weights)
         found *= self.basis.signal**2
         return found
 
     def quadratic(self, matrix: Array) -> Array:
         """phi' matrix phi at the nodes of the grid."""
-        if not self._pairs:
-            return np.asarray(self.basis.signal**2 * ((self._only @ matrix) * self._only).sum(axis=1))
-        shape = tuple(pair.shape[1] for pair in self._pairs)
-        sums = np.bincount(self._index.ravel(), matrix.ravel(), minlength=int(np.prod(shape)))
-        return self.basis.signal**2 * contract(sums.reshape(shape), [pair.T for pair in self._pairs])
+        return self.basis.signal**2 * self._products.quadratic(matrix)
 
     def sums(self, weights: Array) -> Array:
         """sum_n phi_i, of all products of the axes' functions, dropped ones too, flat."""

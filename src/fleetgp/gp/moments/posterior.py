@@ -7,8 +7,8 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.gp.moments.solution import Solution
-from fleetgp.gp.moments.sums import LARGEST_GRID
 from fleetgp.linalg import lapack
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.chebyshev import degree_for
-from fleetgp.gp.moments.sums import LARGEST_GRID
+from fleetgp.gp.moments.rows import LARGEST_GRID
 
 #: Grids are made for h, half the box over the length-scale, at the next of so many steps per octave: neighbouring
 #: theta share them.
