@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fleetgp.agent.agenda import Trained
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.service import Service
+from fleetgp.network.frames import FrameNetwork
 from fleetgp.operator.client import AgentClient
 from fleetgp.operator.example import fleet_text, free_ports
 from tests.conftest import paper_shards
@@ -82,3 +84,27 @@ def serving(agents: list[Agent]) -> bool:
 def ask(description: Description, name: str, queries: Any, **content: Any) -> Any:
     with AgentClient(description, name) as client:
         return client.request("ask", 30.0, queries=queries, **content)
+
+
+def settled(agents: list[Agent]) -> bool:
+    return serving(agents) and len({agent.loop.activity.rounds for agent in agents}) == 1
+
+
+class Steps:
+    """The phases of what is collected and reduced besides agendas, at one agent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.phases: list[str] = []
+        real = FrameNetwork._step
+
+        def step(network: Any, outgoing: Any, expected: Any, number: int) -> Any:
+            if network._links.hosted == (0,) and number == 0:
+                self.phases.append(network._phase)
+            return real(network, outgoing, expected, number)
+
+        monkeypatch.setattr(FrameNetwork, "_step", step)
+
+    @property
+    def taken(self) -> list[str]:
+        found, self.phases = self.phases, []
+        return [phase for phase in found if phase != "setup"]

@@ -45,7 +45,8 @@ def an_item(draw: st.DrawFn) -> Item:
     estimates = np.array(rows) if rows else np.zeros((0, 0))
     new, version = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
     held = tuple(draw(st.lists(st.integers(0, 2**48 - 1), max_size=2)))
-    return Item(trained, estimates, draw(st.booleans()), draw(st.booleans()), new, wish, question, version, held)
+    more = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
+    return Item(trained, estimates, draw(st.booleans()), draw(st.booleans()), new, wish, question, version, held, *more)
 
 
 def assert_same(one: Item, other: Item) -> None:
@@ -126,6 +127,9 @@ def test_when_to_train() -> None:
     assert due(held, held, Item(MODEL, wish=Wish(True, "dec-c-gp"))) == Wish(True, "dec-c-gp")
     assert due(held, replace(held, new=3), replace(held, new=4), after=7) == Wish()
     assert due(held, replace(held, new=3), replace(held, new=3), after=7) is None
+    whole = Item(replace(MODEL, method="dec-full-gp"))
+    assert due(whole, whole, members=(0, 1)) is None  # whoever left is in the model still
+    assert due(whole, whole, members=(0, 7)) == Wish()  # somebody came who is not
 
 
 def test_where_to_go_on() -> None:
@@ -177,6 +181,9 @@ ABSURD: list[tuple[str, Any]] = [
     ("agreed", 7),
     ("agreed", [-1]),
     ("agreed", [1] * 9),
+    ("rows", -1),
+    ("totals", 2**53),
+    ("totals", "a"),
     ("more", 1),
 ]
 

@@ -21,6 +21,7 @@ from fleetgp.agent.answer_task import TRIES, AnswerTask
 from fleetgp.agent.description import PREDICTORS
 from fleetgp.agent.disk.observations import observations_of
 from fleetgp.agent.logs import Log
+from fleetgp.agent.memory import Memory
 from fleetgp.agent.node import StoppedError
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
@@ -127,7 +128,8 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
     asked = Asked(Question(np.array(QUERIES), "dec-rbcm"), 60.0, time.monotonic() + 60.0, told.append)
     requests.ask(asked)
     data = observations_of(description, "a0", tmp_path, log)
-    answers = AnswerTask(description, 0, data, requests, Activity(), log)
+    memory = Memory(tmp_path / "checkpoint.json", description, log)
+    answers = AnswerTask(description, 0, data, memory, requests, Activity(), log)
     agenda = Agenda([Item(MODEL, question=asked.question), Item(MODEL)], (0, 1))
     for attempt in range(TRIES):
         assert requests.question() is asked, attempt
@@ -145,7 +147,8 @@ def test_a_posterior_is_kept_until_data_or_model_change(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
     data = observations_of(description, "a0", tmp_path, log)
-    answers = AnswerTask(description, 0, data, Requests(log), Activity(), log)
+    memory = Memory(tmp_path / "checkpoint.json", description, log)
+    answers = AnswerTask(description, 0, data, memory, Requests(log), Activity(), log)
     first = answers.conditioned(MODEL)
     assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
     before = answers.look()

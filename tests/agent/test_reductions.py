@@ -16,41 +16,17 @@ from fleetgp.agent.node import StoppedError
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import PredictionOptions, prediction_method
-from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, until
+from tests.agent.fleets import MODEL, QUERIES, Steps, ask, describe, running, settled, until
 
 CYCLE = [(k, (k + 1) % 5) for k in range(5)]
 WARM = "theta0 = [1.2, 0.3, 1.3, 0.1]\ntol = 1e-3"
-
-
-def settled(agents: list[Agent]) -> bool:
-    return serving(agents) and len({agent.loop.activity.rounds for agent in agents}) == 1
-
-
-class Samples:
-    """Counts what is collected in the phases of agreements, at one agent."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.phases: list[str] = []
-        real = FrameNetwork._step
-
-        def step(network: Any, outgoing: Any, expected: Any, number: int) -> Any:
-            if network._links.hosted == (0,) and number == 0:
-                self.phases.append(network._phase)
-            return real(network, outgoing, expected, number)
-
-        monkeypatch.setattr(FrameNetwork, "_step", step)
-
-    @property
-    def taken(self) -> list[str]:
-        found, self.phases = self.phases, []
-        return [phase for phase in found if phase != "setup"]
 
 
 def test_samples_and_boxes_travel_once_until_data_or_members_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     description, _ = describe(tmp_path, 3, training_options=WARM)
-    steps = Samples(monkeypatch)
+    steps = Steps(monkeypatch)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
         assert steps.taken is not None
@@ -68,12 +44,14 @@ def test_samples_and_boxes_travel_once_until_data_or_members_change(
         assert steps.taken == ["augment", "aggregate"]
         assert changed["mean"] != first["mean"]
         # A new view of the same members, who say what they hold.
+        until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
         until(lambda: [agent.views for agent in agents] == [2, 2, 2] and settled(agents))
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["aggregate"]
         # One of them has lost it, as after a restart: all collect anew.
         agents[0].loop.answers.agreements._kept.clear()
+        until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
         until(lambda: [agent.views for agent in agents] == [3, 3, 3] and settled(agents))
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]

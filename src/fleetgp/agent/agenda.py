@@ -30,6 +30,9 @@ MOST_BYTES = 2**16
 #: Agreements that an agent may hold.
 MOST_AGREED = 8
 
+#: The trainer and predictor whose model is that of all data, at every agent.
+WHOLE = "dec-full-gp"
+
 NOTHING = np.zeros((0, 0))
 
 
@@ -68,6 +71,7 @@ class Item(Strict):
     new: rows that came since the model was trained.  data: the version of its data, which stays as they are until the
     questions of this agenda are answered.
     agreed: what it holds of earlier views, as `answer_task` numbers it.
+    rows: how many it has.  totals: the number of the moments of the whole fleet that it holds; 0 if it has none.
     """
 
     trained: Trained | None = None
@@ -79,6 +83,8 @@ class Item(Strict):
     question: Question | None = None
     data: Count = 0
     agreed: Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_AGREED)] = ()
+    rows: Count = 0
+    totals: Count = 0
 
     @property
     def standing(self) -> Item:
@@ -127,7 +133,9 @@ class Agenda:
         if model is None:
             return Wish()
         common = all(item.trained is not None and item.trained.id == model.id for item in self.items)
-        changed = not common or model.members != self.members
+        # Whoever has left is in the model of the whole fleet still; training without it would lose its data.
+        whole = model.method == WHOLE and set(self.members) <= set(model.members)
+        changed = not common or not (whole or model.members == self.members)
         grown = after > 0 and sum(item.new for item in self.items) >= after
         return Wish() if (with_members and changed) or grown else None
 

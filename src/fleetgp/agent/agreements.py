@@ -1,4 +1,4 @@
-"""What the members of a view have agreed on for their answers: grBCM's samples, NPAE's box, moments. It travels once.
+"""What the members of a view have agreed on for their answers: grBCM's samples, NPAE's box. It travels once.
 
 All members must decide alike whether they hold it. What they agreed on in this view all of them do; what is left of
 earlier views counts if every member has said, with its first item, that it holds the same.

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.activity import Activity
-from fleetgp.agent.agenda import NOTHING, Agenda, Item, Trained
+from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Trained
 from fleetgp.agent.agreements import Agreements, number_of, version_of
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
+from fleetgp.agent.meeting import Meeting
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Cost, Tasks
-from fleetgp.errors import Cancelled, NetworkError
+from fleetgp.agent.totals import Totals, parts_of_members
+from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
+from fleetgp.gp.fleet_expert import refuse_rough
 from fleetgp.gp.kernels import as_kernel
-from fleetgp.prediction import Conditioned, Conditioner, Prediction, agree_on, answer, prediction_method
+from fleetgp.network import Network
+from fleetgp.prediction import (
+    Conditioned,
+    Conditioner,
+    Prediction,
+    PredictionMethod,
+    agree_on,
+    answer,
+    prediction_method,
+)
+from fleetgp.prediction.agreed import Agreed
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -29,7 +42,8 @@ TRIES = 6
 class AnswerTask:
     """Answers the questions of an agenda.
 
-    under_way: this agent's own question, while the fleet computes its answer; other threads may read it.
+    shard: this agent's data at the last look.
+    under_way: its own question, while the fleet computes the answer; other threads may read it.
     """
 
     def __init__(
@@ -37,6 +51,7 @@ class AnswerTask:
         description: Description,
         id: int,
         data: ObservationStore,
+        memory: Memory,
         requests: Requests,
         activity: Activity,
         log: Log,
@@ -45,14 +60,15 @@ class AnswerTask:
         self._requests, self._activity, self._log = requests, activity, log
         self._kernel = as_kernel(description.kernel)
         self._conditioner = Conditioner()
-        self._shard = data.shard
+        self.shard = data.shard
         self.agreements = Agreements()
+        self._meeting = Meeting(id, memory, len(description.names), description.dimension)
         self.under_way: Asked | None = None
 
     def look(self) -> int:
         """Take the data as they are now, for the questions of the next agenda. Their version."""
-        self._shard = self._data.shard
-        return version_of(self._shard)
+        self.shard = self._data.shard
+        return version_of(self.shard)
 
     def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
         """All questions, in the members' order. asked: the one that this agent put on the agenda."""
@@ -83,23 +99,22 @@ class AnswerTask:
             self.under_way = None
         told = told_answer(found, model, tasks, self._description)
         facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent")}
-        self._log("answered", queries=found.means.shape[1], **facts)
+        self._log("answered", queries=len(told["mean"]), **facts)
         self._requests.finish(asked, answer=told)
 
-    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Prediction:
+    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Found:
         """Together with the others; only the member at this position, which was asked, needs the answer."""
         method, options = prediction_method(question.method), self._description.prediction_options()
-        number = number_of(agenda, model, method, options)
+        queries, noisy = question.queries, question.noisy
         with tasks.next() as network:
             try:
                 conditioned = self.conditioned(model)
-                agreed = self.agreements.find(method.rule, number, agenda, tasks.agreed)
-                if agreed is None or agreed.moments is not None:  # moments may not be enough for another theta
-                    moments = None if agreed is None else agreed.moments
-                    agreed = agree_on(conditioned, network, method, options, moments)
-                    if network.round:  # else nothing was sent for it
-                        self.agreements.keep(method.rule, number, agreed, tasks.agreed)
-                queries, noisy = question.queries, question.noisy
+                totals = self._met(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
+                if totals is None:
+                    agreed = self._agreed(network, tasks.agreed, agenda, model, method)
+                else:  # with which the asker answers alone
+                    agreed = Agreed(moments=totals.moments)
+                    queries = queries if network.hosted == (position,) else queries[:0]
                 found = answer(conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed)
             except NetworkError:
                 raise
@@ -109,13 +124,55 @@ class AnswerTask:
                 raise CannotAnswerError(why) from error
         tasks.node.well_done(tasks.view)
         self._activity.questions += 1
-        return found
+        left_out = () if totals is None else totals.contents.left_out(parts_of_members(agenda))
+        return Found(found, totals, left_out)
+
+    def _agreed(
+        self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, method: PredictionMethod
+    ) -> Agreed:
+        """What the method needs from the others, whatever is asked: it travels once."""
+        options = self._description.prediction_options()
+        number = number_of(agenda, model, method, options)
+        agreed = self.agreements.find(method.rule, number, agenda, here)
+        if agreed is None:
+            agreed = agree_on(self.conditioned(model), network, method, options)
+            if network.round:  # else nothing was sent for it
+                self.agreements.keep(method.rule, number, agreed, here)
+        return agreed
+
+    def meet(self, tasks: Tasks, agenda: Agenda) -> None:
+        """In a fleet that predicts by dec-full-gp the members tell each other what they have to add, asked or not.
+
+        So whoever is cut off later knows of it.
+        """
+        model = agenda.model
+        if model is None or self._description.prediction.method != WHOLE or not self._meeting.due(agenda):
+            return
+        with tasks.next() as network:
+            try:
+                self._met(network, tasks.agreed, agenda, model)
+            except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
+                self._log.warn("no totals", error=str(error))
+
+    def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
+        refuse_rough(self._kernel, self._description.prediction.engine)
+        theta = self.conditioned(model).thetas[0]
+        return self._meeting.hold(network, agenda, model, self.shard, theta, here)
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
         chosen = part.engine, part.neighbours
-        return self._conditioner.condition([self._shard], self._kernel, theta, model.scaling, *chosen)
+        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, *chosen)
+
+
+@dataclass(frozen=True)
+class Found:
+    """totals: those from which the asker has answered alone.  left_out: members with rows that are not in them."""
+
+    prediction: Prediction
+    totals: Totals | None = None
+    left_out: tuple[int, ...] = ()
 
 
 class CannotAnswerError(NetworkError):
@@ -155,18 +212,29 @@ class Asides:
         self._activity.phase = "training"
 
 
-def told_answer(found: Prediction, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
+def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
     """The answer of the agent that was asked, and how it came about.
 
     rounds, bytes_sent: of the whole question, from its agenda on: of the fleet, and what this agent sent in them.
+    data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.  left_out: members with rows
+    that are not.
     """
-    names, cost = tasks.names, tasks.telling + Cost.of(found.ledger)
+    found, totals, names = answered.prediction, answered.totals, tasks.names
+    cost = tasks.telling + Cost.of(found.ledger)
+    participants = found.participants.sum(axis=0).tolist()
+    said = dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True))
+    whole: dict[str, Any] = {}
+    if totals is not None:
+        data_of = [description.names[agent] for agent in totals.contents.agents]
+        participants, said = [len(data_of)] * len(participants), dict.fromkeys(data_of, len(participants))
+        whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in answered.left_out]}
     return {
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),
-        "participants": found.participants.sum(axis=0).tolist(),
+        "participants": participants,
         "uninformed": found.uninformed.tolist(),
-        "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
+        "said": said,
+        **whole,
         "members": names,
         "missing": [name for name in description.names if name not in names],
         "method": found.method,

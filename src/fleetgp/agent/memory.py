@@ -1,4 +1,4 @@
-"""What an agent knows from its trainings: the model, and the estimates of a training under way; on disk as well."""
+"""What an agent must not forget: its model, estimates of a training, moments of the whole fleet; on disk as well."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 from fleetgp.agent.agenda import NOTHING, Trained
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.checkpoint import Checkpoint
+from fleetgp.agent.disk.totals_file import load_totals, save_totals
 from fleetgp.agent.logs import Log
+from fleetgp.agent.totals import Totals
 from fleetgp.arrays import Array
 from fleetgp.gp.hyperparameters import sound_log_theta
 
 
 class Memory:
-    """The checkpoint of one agent. Whoever reads it gets one that is whole: it is replaced, never changed."""
+    """The checkpoint of one agent. Whoever reads it gets one that is whole: it is replaced, never changed.
+
+    totals: the moments of the whole fleet, as far as this agent knows; None if it holds none.
+    """
 
     def __init__(self, path: Path, description: Description, log: Log) -> None:
         self._path, self._description, self._log = path, description, log
@@ -25,6 +30,8 @@ class Memory:
             path.replace(aside)
             log.warn("checkpoint left aside", why="it is damaged, or of another model", file=str(aside))
         self._kept = found or Checkpoint()
+        self._totals_path = path.with_name("totals.bin")
+        self.totals, self._totals_saved = self._load_totals(), True
         if self.trained is not None or len(self.estimates):
             log("resumed", model=self.trained is not None, round=self._kept.round)
 
@@ -69,17 +76,44 @@ class Memory:
         """A training that has not ended is of no use any more."""
         self._kept = replace(self._kept, estimates=NOTHING, chosen=False, round=0)
 
-    def finish(self, trained: Trained, rows: int) -> None:
-        """A training has ended with this model."""
+    def finish(self, trained: Trained, rows: int, totals: Totals | None = None) -> None:
+        """A training has ended with this model; with dec-full-gp it has brought totals as well."""
         self._kept = Checkpoint(trained, rows)
+        self.save()
+        if totals is not None:
+            self.hold(totals)
+
+    def hold(self, totals: Totals) -> None:
+        """In the place of what it held; the log says if they know less of somebody's data."""
+        before = self.totals
+        if before is not None and before.number == totals.number:
+            return
+        lost = () if before is None else before.lost(totals)
+        if lost:
+            names = [self._description.names[agent] for agent in lost]
+            self._log.warn("rows of others are not in the totals any more", agents=names)
+        self.totals, self._totals_saved = totals, False
         self.save()
 
     def save(self) -> None:
         """To disk. A full disk stops nobody: it is logged once, and the next save tries again."""
         try:
             self._kept.save(self._path, self._description)
+            if self.totals is not None and not self._totals_saved:
+                save_totals(self.totals, self._totals_path, self._description)
+                self._totals_saved = True
             self._unsaved = False
         except OSError as error:
             if not self._unsaved:
                 self._log.error("no checkpoint", error=str(error))
             self._unsaved = True
+
+    def _load_totals(self) -> Totals | None:
+        """Those on disk; a file that is not to be trusted is left aside."""
+        path = self._totals_path
+        found = load_totals(path, self._description)
+        if found is None and path.exists():
+            aside = path.with_suffix(".old.bin")
+            path.replace(aside)
+            self._log.warn("totals left aside", why="they are damaged, or of another fleet", file=str(aside))
+        return found

@@ -12,8 +12,10 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
+from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import as_kernel
 from fleetgp.training import Fit, train, training_method
 from fleetgp.training.starts import SPANS
@@ -28,20 +30,19 @@ class TrainingTask:
     def __init__(
         self, description: Description, data: ObservationStore, memory: Memory, activity: Activity, log: Log
     ) -> None:
-        self._description, self._data, self._memory = description, data, memory
+        self._description, self._memory = description, memory
         self._activity, self._log = activity, log
         self._kernel = as_kernel(description.kernel)
         self.used_rows = data.rows
 
-    def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude) -> Status:
-        """How it ended. If it did not diverge, there is a new model."""
+    def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Shard) -> Status:
+        """How it ended. If it did not diverge, there is a new model. shard: the data that the agenda tells of."""
         self._activity.phase, self._activity.round = "training", 0
         if wish.cold:
             self._memory.forget_estimates()
         warm = None if wish.cold else agenda.starts()
         starts = self._description.starts() if warm is None else warm
         method = wish.method or self._description.training.method
-        shard = self._data.shard
         self.used_rows = len(shard[1])
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
         estimates = Estimates(len(SPANS) if starts is None else len(starts))
@@ -54,7 +55,7 @@ class TrainingTask:
             options = self._description.training_options(starts)
             fit = train(training_method(method), [shard], network, self._kernel, options, report, asides)
         tasks.node.well_done(tasks.view)
-        self._keep(fit, tasks, method, network.epoch)
+        self._keep(fit, tasks, agenda, method, network.epoch)
         tasks.node.theta = self._memory.log_theta
         return fit.status
 
@@ -64,7 +65,7 @@ class TrainingTask:
         if done % self._description.checkpoint_rounds == 0:
             self._memory.save()
 
-    def _keep(self, fit: Fit, tasks: Tasks, method: str, id: int) -> None:
+    def _keep(self, fit: Fit, tasks: Tasks, agenda: Agenda, method: str, id: int) -> None:
         if fit.status == "diverged":
             self._memory.forget_estimates()
             self._log.error("training failed", method=method, status=fit.status, rounds=fit.rounds)
@@ -79,7 +80,9 @@ class TrainingTask:
             fit.scaling.offset,
             fit.scaling.scale,
         )
-        self._memory.finish(trained, self.used_rows)
+        moments = fit.moments
+        totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), fit.scaling)
+        self._memory.finish(trained, self.used_rows, totals)
         said = self._log if fit.status == "converged" else self._log.warn
         said(
             "trained",

@@ -48,7 +48,7 @@ class ViewLoop:
         self.data, self.memory, self.requests = data, memory, requests
         self.activity, self.node, self.log = activity, node, log
         self.trainer = TrainingTask(description, data, memory, activity, log)
-        self.answers = AnswerTask(description, id, data, requests, activity, log)
+        self.answers = AnswerTask(description, id, data, memory, requests, activity, log)
         self.stopping = threading.Event()
         self._failed_in = 0  # the view in which the last training failed
         self._told_new = 0  # the new rows that the others know of
@@ -95,6 +95,7 @@ class ViewLoop:
             if wish is not None:
                 self._train(tasks, agenda, wish)
                 continue  # all tell each other what came of it, before anybody asks
+            self.answers.meet(tasks, agenda)
             if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
             else:
@@ -107,6 +108,7 @@ class ViewLoop:
     def _item(self, view: View, asked: Asked | None) -> Item:
         """What this agent has and wants."""
         self._told_new = self.new_rows
+        version, totals = self.answers.look(), self.memory.totals
         return Item(
             self.memory.trained,
             self.memory.estimates,
@@ -115,8 +117,10 @@ class ViewLoop:
             self._told_new,
             self.requests.wish(),
             None if asked is None else asked.question,
-            self.answers.look(),
+            version,
             self.answers.agreements.held,
+            len(self.answers.shard[1]),
+            0 if totals is None else totals.number,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -134,7 +138,7 @@ class ViewLoop:
             self.answers, self.requests, self.memory, self.activity, tasks, lambda asked: self._item(tasks.view, asked)
         )
         try:
-            outcome = self.trainer.run(tasks, agenda, wish, asides)
+            outcome = self.trainer.run(tasks, agenda, wish, asides, self.answers.shard)
         except BaseException:  # interrupted or failed: what there is of it is not thrown away
             if len(self.memory.estimates):
                 self.requests.warm_up(wish)

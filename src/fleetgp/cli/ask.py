@@ -113,6 +113,8 @@ def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, o
         "models": len({tuple(block["theta"]) for block in blocks}),
         "took_part": {name: count / points for name, count in said.items()},
         "jitter": max(block["jitter"] for block in blocks),
+        "data_of": last.get("data_of"),
+        "left_out": last.get("left_out", []),
         "bytes_sent": sum(block["bytes_sent"] for block in blocks),
         "theta": dict(zip(names(description.inputs), last["theta"], strict=True)),
         "trained": last["trained"],
@@ -135,6 +137,11 @@ def _warn(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None:
     if facts["missing"]:
         absent = ", ".join(facts["missing"])
         warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` tells which")
+        known = [name for name in facts["missing"] if name in (facts["data_of"] or ())]
+        if known:
+            warn(f"what was known of {', '.join(known)} when the fleet last met is in the answer")
+    if facts["left_out"]:
+        warn(f"{', '.join(facts['left_out'])}: new rows wait until all agents are there, and are not in the answer")
 
 
 def _report(facts: dict[str, Any], out: Path, as_json: bool) -> None:

@@ -84,12 +84,13 @@ def reduce_moments(network: Network, shards: Sequence[Shard], box: Box, sizes: t
     return FleetMoments.unpacked(box, sizes, total)
 
 
-def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array) -> FleetMoments:
-    """The moments for one theta: two reductions."""
+def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array, *, spare: int = 1) -> FleetMoments:
+    """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
 
     def plan(frame: Frame) -> tuple[int, ...] | None:
-        return sizes_for_all([frame.box.half / theta[:-2]], [ratio], frame.count) if np.isfinite(ratio) else None
+        count = spare * frame.count
+        return sizes_for_all([frame.box.half / theta[:-2]], [ratio], count) if np.isfinite(ratio) else None
 
     frame, sizes = agree_on_frame(network, shards, plan)
     return reduce_moments(network, shards, frame.box, sizes)

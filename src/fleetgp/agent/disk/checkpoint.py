@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fleetgp.agent.agenda import NOTHING, Trained
 from fleetgp.agent.description import Description
+from fleetgp.agent.disk.private import read_private, write_private
 from fleetgp.agent.records import Codec, Count, Matrix, Strict
-from fleetgp.errors import StorageError
-from fleetgp.files import private_folder, whole
 from fleetgp.gp.hyperparameters import sound_log_theta
 
 VERSION = 1
@@ -36,16 +33,12 @@ class Checkpoint(Strict):
         facts.update(version=VERSION, model=description.model)
         if self.trained is not None:  # by name: the order in the description may change
             facts["trained"]["members"] = [description.names[member] for member in self.trained.members]
-        private_folder(path.parent)
-        with whole(path) as partial, open(partial, "w", encoding="utf-8", opener=_private) as file:
-            json.dump(facts, file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private(path, json.dumps(facts).encode())
 
     @classmethod
     def load(cls, path: Path, description: Description) -> Checkpoint | None:
         """The last one, or None: if there is none, none of this model, or none that makes sense."""
-        data = _content(path)
+        data = read_private(path, LARGEST_FILE)
         if data is None or len(data) > LARGEST_FILE:
             return None
         try:
@@ -74,27 +67,3 @@ def _by_number(facts: dict[str, Any], description: Description) -> dict[str, Any
         _CODEC.of_facts({**facts, "trained": {**trained, "members": list(range(len(names)))}})  # all else must be sound
         return {**facts, "trained": None}
     return {**facts, "trained": {**trained, "members": sorted(description.names.index(name) for name in names)}}
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
-
-
-def _content(path: Path) -> bytes | None:
-    """What is in the file, as far as it can be a checkpoint; None if there is none."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe nobody may ever write to
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path}: it cannot be read: {error.strerror}") from error
-    try:
-        mode = os.fstat(file).st_mode
-        if not stat.S_ISREG(mode):
-            raise StorageError(f"{path}: expected a file, got a folder, a device or a pipe: move it away")
-        if mode & 0o077:
-            os.fchmod(file, 0o600)
-        with open(file, "rb", closefd=False) as stream:
-            return stream.read(LARGEST_FILE + 1)
-    finally:
-        os.close(file)

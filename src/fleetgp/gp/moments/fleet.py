@@ -90,6 +90,13 @@ class FleetMoments:
         return cls(box, sums.reshape(sizes), responses.reshape(low), float(row[0]))
 
 
+def moments_on(box: Box, sizes: Sequence[int], inputs: Array, observations: Array) -> FleetMoments:
+    """Those of rows that lie in the box, of which there may be none."""
+    if not len(observations):
+        return FleetMoments(box, np.zeros(sizes), np.zeros(response_sizes(sizes)), 0.0)
+    return FleetMoments.of(ChebyshevSums(inputs, observations, box), sizes)
+
+
 def response_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     """How many degrees along each axis the sums with y_n need: those of a function, (size - 1) / 2, and two more."""
     return tuple(min(size, (size - 1) // 2 + 2) for size in sizes)

@@ -1,0 +1,166 @@
+"""The moments of the whole fleet that an agent holds, and which rows of whom are in them.
+
+With them it answers alone, also for agents that are not there. Who holds totals of the same number holds the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Annotated
+
+import numpy as np
+from pydantic import FailFast, Field
+
+from fleetgp.agent.agenda import Agenda
+from fleetgp.agent.agreements import SHORT, version_of
+from fleetgp.agent.records import Codec, Count, Strict, Value
+from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
+from fleetgp.gp.basis import Box
+from fleetgp.gp.fleet_expert import FleetExpert
+from fleetgp.gp.moments.fleet import FleetMoments, moments_on, response_sizes
+from fleetgp.gp.moments.sizes import fits
+from fleetgp.network.peer_checks import LARGEST
+
+#: Bytes of what is said of totals; of those of a thousand agents it has some 50,000.
+MOST_BYTES = 2**18
+
+Positive = Annotated[float, Field(gt=0.0, le=LARGEST)]
+
+
+@dataclass(frozen=True)
+class Part(Strict):
+    """The first rows of an agent's data, and their version."""
+
+    agent: Count
+    rows: Count
+    version: Count
+
+    def holds(self, shard: Shard) -> bool:
+        """Whether these are the first rows of an agent's data."""
+        x, y = shard
+        return self.rows <= len(y) and version_of((x[: self.rows], y[: self.rows])) == self.version
+
+
+@dataclass(frozen=True)
+class Contents(Strict):
+    """What totals are about: whose rows, scaled how, on which box and grid."""
+
+    parts: Annotated[tuple[Part, ...], FailFast(), Field(min_length=1)]
+    offset: Value
+    scale: Positive
+    centre: Annotated[tuple[Value, ...], FailFast()]
+    half: Annotated[tuple[Positive, ...], FailFast()]
+    sizes: Annotated[tuple[Annotated[int, Field(gt=0, lt=2**32)], ...], FailFast()]
+
+    @property
+    def agents(self) -> tuple[int, ...]:
+        """Whose rows are in the totals."""
+        return tuple(part.agent for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def length(self) -> int:
+        """How many numbers the moments are, packed."""
+        return 1 + prod(self.sizes) + prod(response_sizes(self.sizes))
+
+    @property
+    def box(self) -> Box:
+        return Box(np.array(self.centre), np.array(self.half))
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling(self.offset, self.scale)
+
+    def part(self, agent: int) -> Part | None:
+        return next((part for part in self.parts if part.agent == agent), None)
+
+    def rows_without(self, agents: Collection[int]) -> int:
+        """Rows of other agents than these."""
+        return sum(part.rows for part in self.parts if part.agent not in agents)
+
+    def left_out(self, parts: Sequence[Part]) -> tuple[int, ...]:
+        """The agents whose rows are not in the totals as these parts say."""
+        return tuple(part.agent for part in parts if self.part(part.agent) != part)
+
+    def check(self, fleet: int, dimension: int) -> None:
+        """A ValueError where they cannot be of this fleet."""
+        if not len(self.centre) == len(self.half) == len(self.sizes) == dimension:
+            raise ValueError(f"expected a box and a grid of {dimension} dimensions")
+        if not fits(self.sizes):
+            raise ValueError(f"expected a grid that can be, got {self.sizes}")
+        if list(self.agents) != sorted(set(self.agents)) or self.agents[-1] >= fleet:
+            raise ValueError(f"expected rows of the {fleet} agents of this fleet, each once, got {self.agents}")
+
+    def beyond(self, agent: int, shard: Shard) -> Array | None:
+        """What an agent's data have to add to the totals, packed; None if they cannot be added.
+
+        They cannot if a new row lies outside of the box, or if its first rows are not those that are in the totals.
+        """
+        part = self.part(agent)
+        if part is not None and not part.holds(shard):
+            return None
+        first = 0 if part is None else part.rows
+        ((x, y),) = self.scaling.apply([(shard[0][first:], shard[1][first:])])
+        return moments_on(self.box, self.sizes, x, y).packed if self.box.holds(x) else None
+
+    def grown(self, parts: Sequence[Part]) -> Contents:
+        """With these parts in the place of older ones."""
+        newer = {part.agent: part for part in (*self.parts, *parts)}
+        return replace(self, parts=tuple(newer[agent] for agent in sorted(newer)))
+
+
+CONTENTS = Codec(Contents, MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class Totals:
+    contents: Contents
+    moments: FleetMoments
+
+    @classmethod
+    def of(cls, moments: FleetMoments, parts: Sequence[Part], scaling: Scaling) -> Totals:
+        box = moments.box
+        contents = Contents(
+            tuple(parts),
+            scaling.offset,
+            scaling.scale,
+            tuple(box.centre.tolist()),
+            tuple(box.half.tolist()),
+            moments.sizes,
+        )
+        return cls(contents, moments)
+
+    @classmethod
+    def unpacked(cls, contents: Contents, row: Array) -> Totals:
+        """From the moments, packed."""
+        return cls(contents, FleetMoments.unpacked(contents.box, contents.sizes, row))
+
+    @cached_property
+    def number(self) -> int:
+        """Another one for other totals: of all that is in them."""
+        found = hashlib.blake2b(CONTENTS.encode(self.contents), digest_size=SHORT)
+        found.update(self.moments.packed.tobytes())
+        return int.from_bytes(found.digest(), "big")
+
+    def covers(self, theta: Array) -> bool:
+        """Whether the grid is fine enough for theta, of the scaled observations."""
+        return FleetExpert(self.moments).covers(theta)
+
+    def lost(self, newer: Totals) -> tuple[int, ...]:
+        """The agents of whom these hold more rows than newer ones."""
+        rows = {part.agent: part.rows for part in newer.contents.parts}
+        return tuple(part.agent for part in self.contents.parts if part.rows > rows.get(part.agent, 0))
+
+
+def parts_of_members(agenda: Agenda) -> list[Part]:
+    """All rows of the members, as they were when the agenda was told."""
+    return [Part(member, item.rows, item.data) for member, item in zip(agenda.members, agenda.items, strict=True)]
