@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 import fleetgp as fg
-from fleetgp.experiments import communication, communication_report, prediction, training
+from fleetgp.experiments import communication, communication_report, prediction, prediction_report, training
 from fleetgp.experiments.paper import PREDICTORS, TRAINERS
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
@@ -48,15 +49,19 @@ def test_training_small(tmp_path: Path) -> None:
     cells = training.cells(plan)
     reproduce_training(plan, tmp_path, workers=1)
     page = check_page(tmp_path, rows=len(cells), figures=4)
-    for method in TRAINERS:
+    for method in (*TRAINERS, *training.OURS):
         assert f">{method}<" in page
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
-    assert {row["method"] for row in rows} == set(TRAINERS)
+    assert {row["method"] for row in rows} == {*TRAINERS, *training.OURS}
     for row in rows:
         if row["block"] == "paper" and row["method"].startswith("dec-"):
             assert row["rounds"] == 100
-        if row["block"] == "default":
+        if row["block"] != "paper":
             assert row["status"] == "converged"
+    by_name = {(row["method"], row["agents"], row["seed"]): row["theta"] for row in rows if row["block"] != "default"}
+    for agents, (ours, server) in product((2, 4), training.OURS.items()):
+        theirs = by_name[server, 1 if server == "full-gp" else agents, 0]
+        np.testing.assert_allclose(by_name[ours, agents, 0], theirs, rtol=1e-3, err_msg=ours)
     field = fg.synthetic_field(200, seed=1)
     expected = fg.Fleet(fg.partition(field.inputs, field.observations, agents=2), seed=1).train(
         "gapx-gp", theta0=fg.PAPER_THETA0, rho=500, lipschitz=5000, tol=1e-3, rounds=200
@@ -72,7 +77,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
     reproduce_prediction(plan, tmp_path, workers=1)
-    methods = len(PREDICTORS) + 1  # dec-npae-star on two graphs
+    methods = len(PREDICTORS) + 1 + len(prediction.OURS)  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
     assert ("not sea-surface temperature" in page) == (not real)
@@ -83,7 +88,33 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
             assert row["off_central"] < 1e-3
         assert row["participants"] <= row["agents"]
         assert np.isfinite([row["rmse"], row["nlpd"], row["nlpd_noisy"]]).all()
+    by_way = {(row["method"], row["graph"], row["agents"], row["replication"]): row for row in rows}
+    for agents, replication in product((2, 10), (0, 1)):
+        ours, exact = (by_way[*way, agents, replication] for way in (("dec-full-gp", "tree"), ("full-gp", "server")))
+        assert ours["off_central"] < 1e-6
+        assert (ours["rmse"], ours["nlpd"]) == pytest.approx((exact["rmse"], exact["nlpd"]), rel=1e-4)
+        tree, averaged = (by_way["dec-nn-grbcm", graph, agents, replication] for graph in ("tree", "path"))
+        assert tree["rmse"] == pytest.approx(averaged["rmse"], rel=1e-3)
+        assert tree["bytes"] < averaged["bytes"]
+    assert "dec-full-gp is the exact GP of all data" in page
     assert [v for claim, v in verdicts(tmp_path).items() if "equal their server methods" in claim] == ["agrees"]
+
+
+@pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # at such length-scales
+def test_a_refusal_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Length-scales of a two-hundredth of the box: no moments that can be sent hold them."""
+    plan = prediction.PredictionPlan("", 300, (2,), 1, 20)
+    (cell,) = prediction.cells(plan, [0.005, 0.005, 4.0, 0.5])
+    monkeypatch.setattr(prediction, "WAYS", (("full-gp", "path"), ("dec-full-gp", prediction.TREE)))
+    exact, refused = rows = prediction.run(cell.task)["rows"]
+    assert exact["status"] == "converged"
+    assert refused["status"] == "refused"
+    assert "predict with dec-nn-grbcm" in refused["why"]
+    found = prediction.found_in(rows)
+    ((_, *of_exact), (method, graph, *of_refused)) = prediction_report.accuracy_table(found, 2)[1]
+    assert (method, graph, of_refused[0]) == ("dec-full-gp", "tree", "refused")
+    assert len(of_refused) + 1 == len(of_exact)
+    assert prediction_report.about_tree(found)[1:] == [f"dec-full-gp refused 1 time: {refused['why']}"]
 
 
 def test_draws_do_not_test_on_what_was_seen() -> None:

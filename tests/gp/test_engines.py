@@ -10,7 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import Expert, condition, tolerance
+from fleetgp.gp.expert import MOST_DENSE, Expert, condition, tolerance
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
 from tests.conftest import mostly_long, paper_shards
@@ -85,6 +85,69 @@ def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) 
     assert expert.evaluate(np.log(theta)).engine == ("moments" if good and cheaper else "dense")
     assert Expert(inputs, y, SE, 0, "moments").evaluate(np.log(theta)).engine == ("moments" if good else "dense")
     assert Expert(inputs, y, SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "theta", "engine"),
+    [
+        (MOST_DENSE, "matern32", THETA, "dense"),
+        (MOST_DENSE + 1, "matern32", THETA, "vecchia"),
+        (MOST_DENSE + 1, "se", [1.2, 0.3, 1.3, 0.3], "moments"),
+        (MOST_DENSE + 1, "se", [0.01, 0.01, 1.3, 0.1], "vecchia"),
+        (MOST_DENSE + 1, "se", [1.2, 0.3, 1.3, 1e-6], "vecchia"),
+    ],
+)
+def test_what_is_too_much_for_dense_and_not_certified_is_approximated(
+    size: int, kernel: str, theta: list[float], engine: str
+) -> None:
+    inputs, y = paper_shards(size, 1)[0]
+    expert = Expert(inputs, y, KERNELS[kernel], 0)
+    assert expert.preferred(np.asarray(theta))[-1].name == ("dense" if size <= MOST_DENSE else "vecchia")
+    assert expert.evaluate(np.log(theta)).engine == engine
+    posterior = expert.condition(np.asarray(theta))
+    assert posterior.engine == engine
+    assert Expert(inputs[:9], y[:9], KERNELS[kernel], 0, "vecchia").evaluate(np.log(theta)).engine == "vecchia"
+    assert Expert(inputs, y, KERNELS[kernel], 0, "dense").preferred(np.asarray(theta))[0].name == "dense"
+
+
+@pytest.mark.parametrize("method", [m for m in fg.PREDICTION_METHODS if m != "dec-full-gp"])
+@pytest.mark.parametrize("kernel", ["se", "matern32"])
+def test_predictions_with_all_observations_near_are_the_dense_ones(method: str, kernel: str) -> None:
+    shards = paper_shards(240, 3)
+    queries = np.random.default_rng(0).uniform(0, 2, (1 if method == "dec-nn-npae" else 5, 2))
+    fleet = fg.Fleet(shards, "complete", theta=[0.8, 0.3, 1.3, 0.3], kernel=kernel)
+    dense = fleet.predict(queries, method, engine="dense")
+    near = fleet.predict(queries, method, engine="vecchia", neighbours=240)
+    assert set(near.engine) == {"vecchia"}
+    assert near.status == dense.status
+    assert np.allclose(dense.mean, near.mean, atol=1e-5)
+    assert np.allclose(dense.variance, near.variance, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dec-nn-grbcm", "dec-grbcm"])
+def test_small_and_large_agents_of_one_fleet(method: str) -> None:
+    """Some by dense, extended from the samples, some by Vecchia: each as if it were alone."""
+    x, y = paper_shards(2400, 1)[0]
+    shards = [(x[rows], y[rows]) for rows in (slice(0, 200), slice(200, 400), slice(400, None))]
+    fleet = fg.Fleet(shards, "path", theta=[0.8, 0.3, 1.3, 0.3], kernel="matern32")
+    queries = np.random.default_rng(0).uniform(0, 2, (20, 2))
+    found, dense = (fleet.predict(queries, method, engine=engine) for engine in ("auto", "dense"))
+    assert found.engine == ("dense", "dense", "vecchia")
+    assert np.abs(found.mean - dense.mean).max() < 0.1
+    assert np.abs(found.variance / dense.variance - 1.0).max() < 0.15
+
+
+def test_a_training_by_vecchia_ends_near_the_exact_one_and_says_how_near_its_likelihood_is() -> None:
+    shards = paper_shards(600, 2)
+    fleet = fg.Fleet(shards, "path", kernel="matern32")
+    exact = fleet.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], engine="dense")
+    found = fleet.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], engine="vecchia", neighbours=30)
+    assert found.status == exact.status == "converged"
+    assert set(found.engine) == {"vecchia"}
+    assert np.abs(np.log(found.theta / exact.theta)).max() < 0.1
+    assert not exact.approximation.any()
+    assert (found.approximation > 0.0).all()
+    assert found.approximation.max() < 5.0
 
 
 def test_the_moments_engine_refuses_a_rough_kernel() -> None:

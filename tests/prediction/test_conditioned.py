@@ -23,7 +23,9 @@ SE = KERNELS["se"]
 
 
 def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
-    return Posteriors(data, range(len(data)), np.tile(THETA, (len(data), 1)), SE, "dense", room)
+    return Posteriors(
+        data, range(len(data)), np.tile(THETA, (len(data), 1)), lambda x, y, i: Expert(x, y, SE, i, "dense"), room
+    )
 
 
 def queries(count: int = 9) -> np.ndarray:

@@ -161,8 +161,9 @@ class AnswerTask:
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
-        theta, engine = np.array([model.theta]), self._description.prediction.engine
-        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, engine)
+        theta, part = np.array([model.theta]), self._description.prediction
+        chosen = part.engine, part.neighbours
+        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, *chosen)
 
 
 @dataclass(frozen=True)

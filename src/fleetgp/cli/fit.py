@@ -212,6 +212,7 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
             "noise_floor": found.noise_floor,
             "at_noise_floor": bool(found.at_floor.any()),
             "engine": found.engine,
+            "approximation": found.approximation,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
         f"{sum(len(y) for _, y in fleet.shards):,} observations of {count_of_agents(len(model.agents))}"

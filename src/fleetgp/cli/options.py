@@ -97,12 +97,15 @@ ETA = Annotated[
         "or auto: half of what the best agent knows. (default: 0.001)"
     ),
 ]
-NEIGHBOURS = Annotated[
-    int | None, typer.Option(help="With dec-nearest: how many observations answer a point. (default: 30)")
-]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
-ENGINE = Annotated[str, typer.Option(help="auto, dense or moments.")]
+ENGINE = Annotated[str, typer.Option(help="auto, dense, moments or vecchia.")]
+NEIGHBOURS_HELP = "Engine vecchia: how many of its nearest earlier observations each one is given."
+NEIGHBOURS = Annotated[int, typer.Option(help=NEIGHBOURS_HELP, min=1)]
+NEIGHBOURS_ASKED = Annotated[
+    int | None,
+    typer.Option(help="Engine vecchia: as in fit. dec-nearest: how many observations answer. (default: 30)"),
+]
 
 # ---- what files do not say of themselves -------------------------------------------------------------------
 
@@ -166,6 +169,7 @@ class Training:
     nested_iterations: NESTED_ITERATIONS = None
     noise_floor: NOISE_FLOOR = 1e-3
     engine: ENGINE = "auto"
+    neighbours: NEIGHBOURS = 30
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,11 @@ class Asking:
     agent: ASKED = None
     noisy: NOISY = False
     eta: ETA = None
-    neighbours: NEIGHBOURS = None
     consensus: CONSENSUS = None
     rounds: ROUNDS = None
     tol: TOL = None
     engine: ENGINE = "auto"
+    neighbours: NEIGHBOURS_ASKED = None
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,6 +21,10 @@ from fleetgp.storage.kept import Kept
 
 #: One BLAS thread per worker: as many workers as cores do not fight over them.
 SINGLE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+#: The status of a method that refused the work; `why` is beside it.
+REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,16 @@ def run_cells(
                 left -= cell.effort
                 tell(cell.name)
     return found
+
+
+def refusals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who refused, how often and why, in words.
+
+    >>> refusals([{"method": "dec-full-gp", "status": "refused", "why": "too rough"}, {"status": "converged"}])
+    ['dec-full-gp refused 1 time: too rough']
+    """
+    found = Counter((row["method"], row["why"]) for row in rows if row["status"] == REFUSED)
+    return [f"{method} refused {n} time{'s' if n > 1 else ''}: {why}" for (method, why), n in found.items()]
 
 
 def cores() -> int:

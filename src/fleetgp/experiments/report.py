@@ -54,6 +54,12 @@ class Report:
     def text(self, *paragraphs: str) -> None:
         self._body += [f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs]
 
+    def remark(self, text: str) -> None:
+        """How the results came together, if there is something to say; in results.json too."""
+        if text:
+            self.text(text)
+            self.facts["remark"] = text
+
     def findings(self, findings: Sequence[Finding]) -> None:
         rows = "".join(
             f'<tr class="{f.verdict.replace(" ", "-")}"><td class="text">{html.escape(f.claim)}</td>'

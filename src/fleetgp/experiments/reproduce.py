@@ -57,6 +57,7 @@ def reproduce_prediction(
     field = prediction.sea(plan.sst)  # a file that will not do is refused before any work
     content = hashlib.sha256(field.values.tobytes()).hexdigest()
     facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content, "npae": prediction.NPAE_ROUNDS}
+    facts |= {"ours": prediction.OURS}
     kept = _kept(folder, "prediction", facts)
     trained = run_cells(
         [prediction.training_cell(plan)],

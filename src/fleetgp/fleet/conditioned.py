@@ -83,15 +83,20 @@ class ConditionedFleet:
     computed again when needed.
     """
 
-    def __init__(self, source: Source, engine: str = "auto") -> None:
+    def __init__(self, source: Source, engine: str = "auto", neighbours: int | None = None) -> None:
         self.source = source
-        self._options = PredictionOptions(seed=source.seed).changed({"engine": engine})
+        self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
         self._conditioner = Conditioner()
         self._done: dict[object, tuple[Any, int]] = {}
 
     @property
     def engine(self) -> str:
         return self._options.engine
+
+    def same(self, source: Source, engine: str, neighbours: int | None) -> bool:
+        """Whether this is the fleet with these data, this model and these engines."""
+        asked = self._options.changed({"engine": engine, "neighbours": neighbours})
+        return asked == self._options and self.source.same(source)
 
     def predict(
         self,
@@ -136,6 +141,8 @@ class ConditionedFleet:
         points = check_queries(queries, self.source)
         row = prediction_method(method)
         refuse_foreign(row, given)
+        if given.get("neighbours") is not None and row.rule != "nearest":
+            raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
         as_flag(noisy, "noisy")
         asker = None if agent is None else check_agent(agent, len(self.source.shards))
@@ -178,7 +185,9 @@ class ConditionedFleet:
             with network.phase("model"):
                 theta = np.exp(reduction.total(np.log(theta)) / len(theta))
         thetas = np.tile(theta, (len(source.shards), 1))
-        return self._conditioner.condition(source.shards, source.kernel, thetas, scaling, self.engine)
+        return self._conditioner.condition(
+            source.shards, source.kernel, thetas, scaling, self.engine, self._options.neighbours
+        )
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"

@@ -103,6 +103,7 @@ class Fleet:
         noise_floor: float = 1e-3,
         seed: int | None = None,
         engine: str = "auto",
+        neighbours: int = 30,
         progress: bool | Listener = False,
     ) -> Fit:
         """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
@@ -134,6 +135,7 @@ class Fleet:
             nested_iterations=nested_iterations,
             noise_floor=noise_floor,
             engine=engine,
+            neighbours=neighbours,
         )
         with listening(progress) as listener:
             fit = self._train(row, options, TrainingProgress(method, options, listener))
@@ -151,7 +153,8 @@ class Fleet:
     ) -> Trainer:
         """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
 
-        options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor and engine, as in `train`.
+        options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
+            in `train`.
             full-gp, fact-gp and g-fact-gp have no single steps.
         """
         row = training_method(method)
@@ -200,11 +203,11 @@ class Fleet:
         *,
         theta: Sequence[float] | Array | None = None,
         engine: str = "auto",
+        neighbours: int | None = None,
         consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
         eta: Eta | None = None,
-        neighbours: int | None = None,
         seed: int | None = None,
         noisy: bool = False,
         agent: int | None = None,
@@ -222,13 +225,13 @@ class Fleet:
         eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3);
             with "auto", if it tells at least half as much as the best agent (in nats): few agents, also where
             length-scales are long and everybody is correlated.
-        neighbours: with dec-nearest, how many observations of the whole fleet answer a query (30).
         noisy: the variance of an observation instead of that of f.
         agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
             every agent gets the answer: `means` and `variances` have them all.
         seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.
-        engine: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no input, even
-            where the inputs would be shorter.
+        engine, neighbours: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no
+            input, even where the inputs would be shorter. With dec-nearest neighbours is how many observations of the
+            whole fleet answer a query (30).
 
         An option that the method does not have is refused.
         The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
@@ -237,17 +240,22 @@ class Fleet:
         """
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
         source = self._source(theta)
-        if self._conditioned is None or self._conditioned.engine != engine or not self._conditioned.source.same(source):
+        nearest = prediction_method(method).rule == "nearest"
+        of_engine = None if nearest else neighbours
+        if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
             self._conditioned = None  # before the next one needs the memory
-            self._conditioned = ConditionedFleet(source, engine)
+            self._conditioned = ConditionedFleet(source, engine, of_engine)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given["neighbours"] = neighbours
+        given["neighbours"] = neighbours if nearest else None
         return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
 
-    def condition(self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto") -> ConditionedFleet:
+    def condition(
+        self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None
+    ) -> ConditionedFleet:
         """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
 
-        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta and engine.
+        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine
+        and neighbours.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -257,7 +265,7 @@ class Fleet:
         >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
         (True, True)
         """
-        return ConditionedFleet(self._source(theta), engine)
+        return ConditionedFleet(self._source(theta), engine, neighbours)
 
     def _source(self, theta: Sequence[float] | Array | None) -> Source:
         """What predictions are from: with the theta that was given, or that of the fleet."""

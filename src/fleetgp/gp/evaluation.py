@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
@@ -39,3 +39,12 @@ class Posterior(Protocol):
     def explained_variance(self, queries: Array) -> Array: ...
 
     def projected(self, basis: Basis, queries: Array) -> Array: ...
+
+
+@runtime_checkable
+class WeightedPosterior(Posterior, Protocol):
+    """One whose means are sums over single observations."""
+
+    def weighted(self, queries: Array) -> tuple[Array, Array]:
+        """The inputs (n, D) of all observations that count for these queries, and their weights C_i^-1 k_i*, (n, T)."""
+        ...

@@ -1,4 +1,4 @@
-"""A local GP with several engines: at each theta the cheapest one that is certified."""
+"""A local GP with several engines: at each theta the cheapest one that is certified, or the one for any size."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError, unknown_name
-from fleetgp.gp.dense.engine import DenseEngine, gigabytes
+from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
 from fleetgp.linalg.threads import share
 
-ENGINES = ("auto", "dense", "moments")
+ENGINES = ("auto", "dense", "moments", "vecchia")
 #: What "auto" means with a kernel that every engine can have. The tests set another.
 AUTO = "auto"
 Result = TypeVar("Result")
 
 #: Below this many points the dense engine takes a millisecond or less, which no other undercuts: not worth asking.
 FEW = 250
-#: Above this many points the dense engine is not tried where another is not certified: it would take minutes.
+#: Above this many points the dense engine takes a second and more for an evaluation: only those who ask for it get it.
+MOST_DENSE = 1500
+#: The tolerance of likelihoods grows no further than for so many points.
 MANY = 20_000
-#: What counts as exact where no other engine can be tried, relative to the likelihood: ten digits are better than none.
+#: What counts as exact where the dense engine is not tried, relative to the likelihood: the Vecchia engine, which would
+#: answer instead, does not have ten digits.
 TEN_DIGITS = 1e-10
 
 
@@ -58,52 +62,64 @@ def check_engine(engine: str, kernel: Kernel) -> None:
 class Expert:
     """One agent's GP.
 
-    engine: "dense"; "moments", wherever its certificate holds, else dense; "auto", of those that are certified the
-        cheapest one at each theta. Every evaluation and every posterior says which it came from.
+    engine: "dense"; "vecchia", approximately, each observation given its `neighbours` nearest earlier ones; "moments",
+        wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
+        two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
+        posterior says which it came from.
+    moments: False does without, for posteriors that know the weights of single observations.
     """
 
-    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int, engine: str = "auto") -> None:
+    def __init__(
+        self,
+        inputs: Array,
+        observations: Array,
+        kernel: Kernel,
+        agent: int,
+        engine: str = "auto",
+        neighbours: int = NEIGHBOURS,
+        *,
+        moments: bool = True,
+    ) -> None:
         check_engine(engine, kernel)
         smooth = isinstance(kernel, SquaredExponential)
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
-        self.dense = DenseEngine(inputs, observations, kernel, agent)
-        #: In the order in which they are tried, unless by their costs.
-        self.engines: tuple[Engine, ...] = (self.dense,)
-        if smooth and engine != "dense":
-            self.engines = (MomentsEngine(inputs, observations, agent), self.dense)
-        self.by_cost = engine == "auto"
+        self._dense = DenseEngine(inputs, observations, kernel, agent)
+        self._vecchia = VecchiaEngine(inputs, observations, kernel, agent, neighbours)
+        certified = smooth and moments and engine in ("auto", "moments")
+        self._moments = MomentsEngine(inputs, observations, agent) if certified else None
+        self._engine = engine
 
     @property
     def size(self) -> int:
-        return self.dense.size
+        return self._dense.size
 
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations."""
-        for engine in self.engines:
-            engine.append(inputs, observations)
+        for engine in (self._dense, self._vecchia, self._moments):
+            if engine is not None:
+                engine.append(inputs, observations)
 
     @property
-    def stuck(self) -> bool:
-        """Whether there are too many points to try the dense engine where another one is not certified."""
-        return len(self.engines) > 1 and self.size > MANY
+    def large(self) -> bool:
+        """Whether the dense engine is not tried."""
+        return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
-        """The engines to try, in this order. A function of the data and theta alone."""
-        if self.stuck:
-            return [engine for engine in self.engines if engine is not self.dense]
-        if not self.by_cost:
-            return self.engines
-        if self.size < FEW:
-            return [self.dense]
-        return sorted(self.engines, key=lambda engine: engine.cost(theta))
+        """The engines to try, in this order; the last one always answers. A function of the data and theta alone."""
+        last: Engine = self._vecchia if self.large else self._dense
+        if self._moments is None or (self._engine == "auto" and self.size < FEW):
+            return [last]
+        if self._engine == "moments" or self.large:
+            return [self._moments, last]
+        return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
 
     def accepts(self, found: Evaluation | NumericalError) -> bool:
         """Whether an evaluation is as good as exact. A failure is one with every engine."""
         if isinstance(found, NumericalError):
             return True
-        return found.error <= max(tolerance(self.size), TEN_DIGITS * abs(found.nll) if self.stuck else 0.0)
+        return found.error <= max(tolerance(self.size), TEN_DIGITS * abs(found.nll) if self.large else 0.0)
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL, its log-gradient, and the engine they came from."""
@@ -121,11 +137,12 @@ class Expert:
         raise self.failure(theta)
 
     def failure(self, theta: Array) -> NumericalError:
-        return NumericalError(
-            f"agent {self.agent}: at theta = {theta.tolist()} the moments engine is not certified, and its {self.size} "
-            f"points are too many for the dense one ({gigabytes(self.size):.0f} GB): use theta closer to the scale "
-            'of the data, give the data to more agents, or insist with engine="dense"'
-        )
+        """Why there is no answer at theta; one without an engine that always answers says more."""
+        return NumericalError(f"agent {self.agent}: no engine has an answer at theta = {theta.tolist()}")
+
+    def error_estimate(self, log_theta: Array) -> float:
+        """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""
+        return self._vecchia.error_estimate(log_theta)
 
 
 def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:

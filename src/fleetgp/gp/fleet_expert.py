@@ -32,10 +32,10 @@ def refuse_rough(kernel: Kernel, engine: str) -> None:
             f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
             f'use kernel="se", or {INSTEAD}'
         )
-    if engine == "dense":
+    if engine in ("dense", "vecchia"):
         raise InputError(
-            "dec-full-gp knows the data of all agents by their moments alone, and the dense engine needs the data: use "
-            f'engine="auto", or {INSTEAD}'
+            f"dec-full-gp knows the data of all agents by their moments alone, and the {engine} engine needs the data: "
+            f'use engine="auto", or {INSTEAD}'
         )
 
 
@@ -52,10 +52,9 @@ class FleetExpert(Expert):
     """
 
     def __init__(self, moments: FleetMoments) -> None:
-        self.agent, self.by_cost = 0, False
+        self.agent = 0
         self.moments = moments
         self.engine = SumsEngine(moments, 0)
-        self.engines = (self.engine,)
         self.failing = False
         self.beyond = np.zeros(len(moments.sizes), dtype=np.int64)
 
@@ -63,15 +62,11 @@ class FleetExpert(Expert):
     def size(self) -> int:
         return self.moments.count
 
-    @property
-    def stuck(self) -> bool:
-        return True
-
     def append(self, inputs: Array, observations: Array) -> None:
         raise NotImplementedError("new observations are moments to be added")
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
-        return self.engines
+        return [self.engine]
 
     def sizes(self, theta: Array) -> tuple[int, ...] | None:
         """Those of the grid that theta needs; None where there is none."""

@@ -16,7 +16,7 @@ from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Task
 
 #: eta="auto": an agent takes part if it tells at least this share of what the best one tells. With half of it 2 to 7
-#: of 100 agents in cells are left on smooth and on rough fields, and RMSE and NLPD are as with all, or better; a share
+#: of 100 agents in cells are left on smooth and on rough fields, and the RMSE is at most 3 % above that of all; a share
 #: of the best one's precision instead keeps everybody on rough fields, or too few on smooth ones.
 SHARE = 0.5
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
-from fleetgp.gp.expert import check_engine, condition
+from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.extension import Extensions
 from fleetgp.prediction.posteriors import Marginals, Posteriors, Room, chunks
@@ -38,9 +39,11 @@ class Conditioned:
         thetas: Array,
         scaling: Scaling | None = None,
         engine: str = "auto",
+        neighbours: int = NEIGHBOURS,
     ) -> None:
         check_engine(engine, kernel)
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
+        self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
         self.shards = self.scaling.apply(shards)
         self.thetas = thetas / np.exp(self.scaling.shift(thetas))
         self.noise = thetas[:, -1:] ** 2
@@ -51,31 +54,32 @@ class Conditioned:
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
-        return self._of("own", self.shards, hosted, self.thetas, self.engine)
+        return self._of("own", self.shards, hosted, self.thetas)
 
-    def dense(self, hosted: Sequence[int]) -> Posteriors:
-        """f | D_i, by the dense engine."""
-        if self._dense_anyway:
+    def weighted(self, hosted: Sequence[int]) -> Posteriors:
+        """f | D_i, by engines that know the weights of single observations."""
+        if self._never_by_moments:
             return self.own(hosted)
-        return self._of("dense", self.shards, hosted, self.thetas, "dense")
+        return self._of("weighted", self.shards, hosted, self.thetas, moments=False)
 
     def augmented(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Posteriors:
         """f | D_i and the samples of the others."""
         data = [augmented(shard, i, samples) for shard, i in zip(self.shards, hosted, strict=True)]
-        return self._of("augmented", data, hosted, self.thetas, self.engine)
+        return self._of("augmented", data, hosted, self.thetas)
 
     def common(self, samples: Sequence[Shard], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
         data = [pooled(samples)] * len(distinct)
-        found = self._of("common", data, [0] * len(distinct), distinct, self.engine).at(queries)
+        found = self._of("common", data, [0] * len(distinct), distinct).at(queries)
         rows = which.ravel()
-        return Marginals(found.mean[rows], found.variance[rows], found.engine, found.jitter)
+        engine = tuple(found.engine[row] for row in rows)
+        return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
 
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
-        return self._of("whole", [pool], [0], theta[None], self.engine)
+        return self._of("whole", [pool], [0], theta[None])
 
     def exact(self, moments: FleetMoments, queries: Array) -> tuple[Array, Array]:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
@@ -92,11 +96,18 @@ class Conditioned:
         self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray
     ) -> tuple[Marginals, Marginals]:
         """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
-        if self._dense_anyway and (self.thetas == self.thetas[0]).all():
-            found = self._extensions(hosted, samples).at(queries, wanted)
-            if found is not None:
-                return found
-        return self.augmented(hosted, samples).at(queries, wanted), self.common(samples, queries)
+        dense = self._dense_anyway(hosted, samples)
+        found = None
+        if dense.any() and (self.thetas == self.thetas[0]).all():
+            found = self._extensions(hosted, samples).at(queries, wanted & dense)
+        if found is not None and dense.all():
+            return found
+        rest = wanted if found is None else wanted & ~dense
+        others = self.augmented(hosted, samples).at(queries, rest), self.common(samples, queries)
+        if found is None:
+            return others
+        where = np.broadcast_to(~dense, wanted.shape)
+        return found[0].completed(others[0], where), found[1].completed(others[1], where)
 
     def _extensions(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Extensions:
         pool, kept = pooled(samples), self._extended
@@ -108,25 +119,43 @@ class Conditioned:
         return kept
 
     @property
-    def _dense_anyway(self) -> bool:
-        return self.engine == "dense" or not isinstance(self.kernel, SquaredExponential)
+    def _never_by_moments(self) -> bool:
+        return self.engine in ("dense", "vecchia") or not isinstance(self.kernel, SquaredExponential)
+
+    def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Shard]) -> BoolArray:
+        """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""
+        if not self._never_by_moments or self.engine == "vecchia":
+            return np.zeros((len(hosted), 1), dtype=bool)
+        others = sum(len(y) for _, y in samples)
+        sizes = [len(y) + others - len(samples[i][1]) for (_, y), i in zip(self.shards, hosted, strict=True)]
+        return np.array([[self.engine == "dense" or size <= MOST_DENSE] for size in sizes])
 
     @cached_property
     def reach(self) -> Reach:
         """How far the agents' own data reach."""
         return Reach([x for x, _ in self.shards], self.thetas, self.kernel)
 
-    def _of(self, role: str, data: Sequence[Shard], agents: Sequence[int], thetas: Array, engine: str) -> Posteriors:
+    def _of(
+        self, role: str, data: Sequence[Shard], agents: Sequence[int], thetas: Array, *, moments: bool = True
+    ) -> Posteriors:
         kept = self._kept.get(role)
         if kept is None or not same_data(kept.data, data):
             if kept is not None:
                 kept.release()
-            kept = self._kept[role] = Posteriors(data, agents, thetas, self.kernel, engine, self._room)
+            kept = self._kept[role] = Posteriors(
+                data, agents, thetas, partial(self._expert, moments=moments), self._room
+            )
         return kept
 
 
+def _expert(
+    inputs: Array, observations: Array, agent: int, *, kernel: Kernel, engine: str, neighbours: int, moments: bool
+) -> Expert:
+    return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
+
+
 class Conditioner:
-    """Gives the same `Conditioned` again until data, theta, scaling, kernel or engine change.
+    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or neighbours change.
 
     The arrays of a shard must not be written to while they are in use here; new data are new arrays.
     """
@@ -137,12 +166,18 @@ class Conditioner:
         self._model: tuple[object, ...] = ()
 
     def condition(
-        self, shards: Sequence[Shard], kernel: Kernel, thetas: Array, scaling: Scaling, engine: str
+        self,
+        shards: Sequence[Shard],
+        kernel: Kernel,
+        thetas: Array,
+        scaling: Scaling,
+        engine: str,
+        neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
-        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine)
+        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
         if self._last is None or model != self._model or not same_data(self._data, shards):
             self._last = None  # before the next one needs the memory
-            self._last = Conditioned(shards, kernel, thetas, scaling, engine)
+            self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
             self._data, self._model = list(shards), model
         return self._last
 

@@ -16,9 +16,10 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.chebyshev import degree_for
-from fleetgp.gp.dense.posterior import DensePosterior, cross_covariance
-from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.dense.posterior import cross_covariance
+from fleetgp.gp.evaluation import Posterior, WeightedPosterior
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
 
 #: What the common basis may miss of k(x, x), on average over the box.
 DROP = 1e-15
@@ -54,14 +55,16 @@ class Carrier(Protocol):
 
 
 class ByWeights:
-    """Inputs and weights: N_i (D + T) scalars."""
+    """Inputs and weights of the observations that count: N_i (D + T) scalars, or fewer."""
 
-    def __init__(self, posteriors: Sequence[DensePosterior], queries: Array) -> None:
-        self.posteriors = posteriors
-        self.blocks = [p.weights(queries) for p in posteriors]
+    def __init__(self, posteriors: Sequence[WeightedPosterior], kernel: Kernel, queries: Array) -> None:
+        weighted = [p.weighted(queries) for p in posteriors]
+        self.inputs = [inputs for inputs, _ in weighted]
+        self.blocks = [weights for _, weights in weighted]
+        self.kernel, self.models = kernel, [p.hyperparameters for p in posteriors]
 
     def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
-        inputs = [p.inputs for p in self.posteriors]
+        inputs = self.inputs
         if takes is not None:
             inputs = [x[: len(x) * t.any()] for x, t in zip(inputs, takes, strict=True)]
         return {"inputs": inputs}
@@ -69,16 +72,12 @@ class ByWeights:
     def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
         if not len(other["inputs"]):
             return np.zeros(block.shape[1])
-        own_posterior = self.posteriors[own]
         return cross_covariance(
-            own_posterior.kernel,
-            own_posterior.hyperparameters,
-            (own_posterior.inputs, self.blocks[own]),
-            (other["inputs"], block),
+            self.kernel, self.models[own], (self.inputs[own], self.blocks[own]), (other["inputs"], block)
         )
 
     def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
-        kernel, h, inputs = self.posteriors[0].kernel, self.posteriors[0].hyperparameters, sent["inputs"]
+        kernel, h, inputs = self.kernel, self.models[0], sent["inputs"]
         found = np.zeros((blocks[0].shape[1], len(blocks), len(blocks)))
         speaking = [j for j, x in enumerate(inputs) if len(x)]
         for i in speaking:

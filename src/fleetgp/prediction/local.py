@@ -8,6 +8,7 @@ from scipy.spatial import cKDTree
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.partition import Shard
 from fleetgp.gp.dense.engine import DenseEngine
+from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import factorize
@@ -42,9 +43,10 @@ def local_answers(
     h, size = Hyperparameters.from_theta(theta), len(pool[1])
     scales = np.asarray(h.length_scales)
     if size <= count:
-        known = Posteriors([pool], [agent], theta[None], kernel, "dense", Room()).at(queries)
+        known = Posteriors([pool], [agent], theta[None], lambda x, y, i: Expert(x, y, kernel, i, "dense"), Room())
+        whole = known.at(queries)
         rows = np.tile(np.arange(size), (len(queries), 1))
-        found = np.stack([known.mean[0], known.variance[0], np.full(len(queries), known.jitter)], axis=1)
+        found = np.stack([whole.mean[0], whole.variance[0], np.full(len(queries), whole.jitter)], axis=1)
     else:
         _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
         found = _of_each(pool, queries, rows, kernel, h, agent)

@@ -29,14 +29,14 @@ class PredictionMethod:
         """The options that have a meaning for this method.
 
         >>> prediction_method("dec-nn-poe").options
-        ('engine', 'consensus', 'rounds', 'tol', 'eta')
+        ('engine', 'neighbours', 'consensus', 'rounds', 'tol', 'eta')
         """
         if self.rule == "nearest":
             return ("neighbours",)
         agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
-        return ("engine", *agrees, *selects, *draws)
+        return ("engine", "neighbours", *agrees, *selects, *draws)
 
     def those_of(self, **options: Any) -> dict[str, Any]:
         """Of one set of options for many methods, those that this method has.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from fleetgp.gp.dense.posterior import DensePosterior
-from fleetgp.gp.evaluation import Posterior
+from fleetgp.gp.evaluation import WeightedPosterior
 from fleetgp.prediction import npae
 from fleetgp.prediction.choice import takes_part
 from fleetgp.prediction.conditioned import Conditioned
@@ -68,9 +65,6 @@ def _crossing(task: Task, conditioned: Conditioned) -> tuple[Marginals, Carrier]
     if basis is not None:
         own, known = conditioned.own(hosted).all_at(task.queries)
         return known, ByVectors(own, basis, task.queries)
-    dense, known = conditioned.dense(hosted).all_at(task.queries)
-    return known, ByWeights(_as_dense(dense), task.queries)
-
-
-def _as_dense(posteriors: Sequence[Posterior]) -> list[DensePosterior]:
-    return [posterior for posterior in posteriors if isinstance(posterior, DensePosterior)]
+    posteriors, known = conditioned.weighted(hosted).all_at(task.queries)
+    weighted = [posterior for posterior in posteriors if isinstance(posterior, WeightedPosterior)]
+    return known, ByWeights(weighted, conditioned.kernel, task.queries)

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction.methods import METHODS, PredictionMethod
 
 Consensus = Literal["tree", "average"]
@@ -17,8 +18,6 @@ Eta = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
 #: The options of the paper's recursions alone.
 RECURSIVE = ("rounds", "tol")
-#: How many of the nearest observations tell all that the others would, nearly.
-NEIGHBOURS = 30
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,9 @@ class PredictionOptions:
     eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; "auto":
         if it tells at least half as much as the best agent, in nats.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
-    engine: "auto", "dense" or "moments", as in training.
-    neighbours: with dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
+    engine: "auto", "dense", "moments" or "vecchia", as in training.
+    neighbours: of "vecchia", as in training: each query has the 2 neighbours observations of an agent nearest to it.
+        With dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
     """
 
     consensus: Consensus = "tree"
@@ -85,7 +85,7 @@ def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix
 
     >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
     Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine; methods with eta: dec-nn-poe, ...
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
     """
     for name, value in given.items():
         if value is not None and name not in method.options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,6 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import Expert, condition
-from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.threads import cores, memory, side_by_side
 
 #: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
@@ -26,6 +25,8 @@ CHUNK, SHORTEST_CHUNK = 1 << 19, 128
 UNUSED = "unused"
 
 Item = TypeVar("Item")
+#: Of inputs, observations and the number of the agent whose they are.
+MakesExpert = Callable[[Array, Array, int], Expert]
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,17 @@ class Lazy(Generic[Item]):
 
 
 class Posteriors(Lazy[Posterior]):
-    """f | data[i] at thetas[i], for each i. agents: whose data they are, for error messages."""
+    """f | data[i] at thetas[i], for each i. agents: whose data they are, for errors.  expert: makes their GP."""
 
     def __init__(
-        self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, kernel: Kernel, engine: str, room: Room
+        self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, expert: MakesExpert, room: Room
     ) -> None:
         super().__init__(data, room)
-        self.thetas, self.engine = thetas, engine
-        self._agents, self._kernel = agents, kernel
+        self.thetas = thetas
+        self._agents, self._expert = agents, expert
 
     def compute(self, positions: Sequence[int]) -> list[Posterior]:
-        experts = [Expert(*self.data[i], self._kernel, self._agents[i], self.engine) for i in positions]
+        experts = [self._expert(*self.data[i], self._agents[i]) for i in positions]
         return condition(experts, self.thetas[list(positions)], lambda posterior: posterior)
 
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:

@@ -10,6 +10,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, agree
@@ -18,7 +19,7 @@ from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
-from fleetgp.prediction.options import NEIGHBOURS, PredictionOptions
+from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.prediction import Prediction, joined, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task

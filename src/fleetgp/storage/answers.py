@@ -12,9 +12,9 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import unknown_name
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction, prediction_method
-from fleetgp.prediction.options import NEIGHBOURS
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
@@ -66,12 +66,13 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
+    of_engine = None if row.rule == "nearest" else given.pop("neighbours", None)
     size = block_size(row, InProcess(fleet.graph), given.get("neighbours", NEIGHBOURS))
     kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
-    blocks = fleet.condition(engine=engine).predict_in_blocks(
+    blocks = fleet.condition(engine=engine, neighbours=of_engine).predict_in_blocks(
         queries, method, agent=position, done=tuple(pieces), **given
     )
     sent = 0

@@ -114,6 +114,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "nll": to_json(fit.nll),
         "noise_floor": fit.noise_floor,
         "engine": list(fit.engine),
+        "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),
         "starts": [
             {**asdict(start), "theta0": start.theta0.tolist(), "nll": to_json(start.nll)} for start in fit.starts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +40,9 @@ class Fit:
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
-    engine: (A,) what evaluated the agent's likelihood at the end, "dense" or "moments".
+    engine: (A,) what evaluated the agent's likelihood at the end, "dense", "moments" or "vecchia".
+    approximation: (A,) by how much, in nats, a likelihood of "vecchia" would be smaller at the end with twice as many
+        neighbours, estimated; 0 for the other engines, which are exact.
     rho: (P,) the penalty at the end; empty for the methods that have none.
     noise_floor: the smallest sigma_eps that was allowed, in the units of the data; 0 for none.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
@@ -61,6 +63,7 @@ class Fit:
     ledger: Ledger
     noise_floor: float = 0.0
     moments: FleetMoments | None = None
+    approximation: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def at_floor(self) -> BoolArray:

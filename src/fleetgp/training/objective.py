@@ -62,6 +62,11 @@ class Objective:
                 values.engine[i] = evaluation.engine
         return values
 
+    def error_estimates(self, log_thetas: Array, values: Values) -> Array:
+        """(A,) what the likelihoods at (A, P) may be wrong by: estimates, for the engine that approximates."""
+        rows = zip(self.experts, log_thetas, values.engine, strict=True)
+        return np.array([expert.error_estimate(x) if name == "vecchia" else 0.0 for expert, x, name in rows])
+
     def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
         """nll, gradient and jitter of one hosted agent."""
         values = Objective([self.experts[i]])(log_theta[None])

@@ -12,6 +12,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
@@ -45,8 +46,10 @@ class TrainingOptions:
         and nothing is sent for it.
     seed: draws the samples of the g- methods, per agent.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation.
-    engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact; "moments" (squared
-        exponential only) prefers the one whose cost does not grow with the data; "dense" is LAPACK alone.
+    engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
+        points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
+        with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
+    neighbours: of "vecchia": how many of its nearest earlier observations each one is given. More are better.
     """
 
     starts: Array | None = None
@@ -62,6 +65,7 @@ class TrainingOptions:
     seed: int = 0
     normalize: bool = False
     engine: str = "auto"
+    neighbours: int = NEIGHBOURS
 
     def __post_init__(self) -> None:
         check_whole("rounds", self.rounds, least=1)
@@ -77,6 +81,7 @@ class TrainingOptions:
         check_whole("seed", self.seed, least=0)
         as_flag(self.normalize, "normalize")
         check_engine_name(self.engine)
+        check_whole("neighbours", self.neighbours, least=1)
 
     def refuse_foreign(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
         """Raise an InputError for an option that this method does not have, even where its value is the default."""

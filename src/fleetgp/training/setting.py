@@ -66,7 +66,8 @@ def prepare(
             scaling = agree_on_scaling(reduction, shards)
     data = scaling.apply(_data(method, shards, network, options.seed))
     ids = (0,) if method.meet == "pool" else network.hosted
-    experts = [Expert(x, y, kernel, agent, options.engine) for (x, y), agent in zip(data, ids, strict=True)]
+    chosen = options.engine, options.neighbours
+    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     starts, floor = _starts_and_floor(reduction, data, network, options, scaling)
     return Setting(method, network, reduction, scaling, floor, Objective(experts), starts)
 

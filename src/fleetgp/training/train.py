@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import Kernel
@@ -15,6 +16,7 @@ from fleetgp.network import Network
 from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
+from fleetgp.training.primal import Local
 from fleetgp.training.run import Report, Run, Runner, follow
 from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
 from fleetgp.training.whole import WholeTraining
@@ -70,4 +72,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], best: int) -> Fit:
         engine=tuple(np.broadcast_to(outcome.state.local.values.engine, hosted).tolist()),
         ledger=setting.network.ledger,
         noise_floor=float(np.exp(setting.floor.log)) * setting.scaling.scale,
+        approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
     )
+
+
+def _estimates(setting: Setting, local: Local) -> Array:
+    """What the likelihoods at the end may be wrong by, unless there is no end."""
+    if not np.isfinite(local.values.nll).all():
+        return np.zeros(len(local.x))
+    return setting.objective.error_estimates(local.x, local.values)

@@ -30,7 +30,7 @@ class TrainingInfo:
     thetas: (A, P) each agent's hyperparameters, in the units of the data.
     nll: (A,) each agent's likelihood there, of the scaled observations with normalize.
     jitter: (A,) what its covariance needed; 0 where none was needed.
-    engine: (A,) what evaluated its likelihood, "dense" or "moments".
+    engine: (A,) what evaluated its likelihood, "dense", "moments" or "vecchia".
     rho: (P,) the penalty of the next round; empty for the methods that have none.
     residual: what the stopping rule said in this round; None if it was not due, which it is every diam(G) rounds over
         the edges of the graph, and every round over its tree and with a central node.

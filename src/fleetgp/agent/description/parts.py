@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
+from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction import PREDICTION_METHODS
-from fleetgp.prediction.options import NEIGHBOURS, Consensus, Eta, checked_eta
+from fleetgp.prediction.options import Consensus, Eta, checked_eta
 from fleetgp.training import TRAINING_METHODS
 
 #: The methods that need no server.
@@ -63,7 +64,8 @@ class TrainingPart(_Part):
     step: Positive = 1e-5
     nested_iterations: Count | None = None
     noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
-    engine: Literal["auto", "dense", "moments"] = "auto"
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+    neighbours: Count = 30
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
@@ -77,7 +79,7 @@ class PredictionPart(_Part):
     tol: Positive = 1e-6
     eta: Annotated[Eta, PlainValidator(checked_eta)] = 1e-3
     neighbours: Count = NEIGHBOURS
-    engine: Literal["auto", "dense", "moments"] = "auto"
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
 
 
 class TimeoutsPart(_Part):

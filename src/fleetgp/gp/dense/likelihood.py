@@ -13,9 +13,7 @@ the formulas read; `compiled` (with Numba) and `plain` (without) are the inner l
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from functools import cache
 from types import ModuleType
 from typing import Protocol
 
@@ -25,6 +23,7 @@ from fleetgp.arrays import Array
 from fleetgp.gp.dense import plain
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.kernels import Kernel
+from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
 
 #: Pairs of a stack: some milliseconds of work without the interpreter lock, and arrays that stay in cache.
@@ -39,19 +38,9 @@ class Data(Protocol):
     kernel: Kernel
 
 
-@cache
 def compiled() -> ModuleType | None:
-    """The compiled inner loops; None where Numba is not there, or does not work here.
-
-    FLEETGP_COMPILE=0 does without: compiling takes seconds and 100 MB, too much for a process with one agent.
-    """
-    if os.environ.get("FLEETGP_COMPILE") == "0":
-        return None
-    try:
-        from fleetgp.gp.dense import compiled
-    except ImportError:
-        return None
-    return compiled
+    """The compiled inner loops; None where there is no Numba."""
+    return compiled_module("fleetgp.gp.dense.compiled")
 
 
 def stack_size(size: int) -> int:

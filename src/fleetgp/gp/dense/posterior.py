@@ -48,6 +48,10 @@ class DensePosterior:
         """C_i^-1 k_i*, (N_i, T): what another agent needs, with X_i, for a cross-covariance."""
         return self._factor.solve(self._cross(queries))
 
+    def weighted(self, queries: Array) -> tuple[Array, Array]:
+        """All inputs, and their weights."""
+        return self.inputs, self.weights(queries)
+
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
         return np.asarray(basis.at(self.inputs).T @ self.weights(queries))

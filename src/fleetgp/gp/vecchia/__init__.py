@@ -1,0 +1,1 @@
+"""Each observation given its nearest earlier ones: any kernel, any number of points, approximately."""

@@ -1,0 +1,173 @@
+r"""The Vecchia engine: the likelihood as a product of conditional densities, each given the nearest earlier points.
+
+    p(y) = prod_i p(y_i | y_1 .. y_i-1), of which only the m nearest to x_i are kept
+
+Linear in the number of points, for every kernel. It is an approximation, the better the rougher the kernel: what is
+between a point and those farther away hides them. With all earlier points as neighbours it is exact.
+
+What is computed at a theta depends on the data, the order in which batches came, and that theta alone, to the bit.
+Neighbours are those at length-scales rounded to powers of two relative to each other (`shapes`): theta on its way keeps
+them for long, and what is kept between calls only saves time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import NumericalError
+from fleetgp.gp.engine import Engine
+from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.vecchia.cost import expected_seconds
+from fleetgp.gp.vecchia.likelihood import Ordered, conditionals, evaluation
+from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier
+from fleetgp.gp.vecchia.ordering import coarse_to_fine
+from fleetgp.gp.vecchia.posterior import VecchiaPosterior
+from fleetgp.gp.vecchia.shapes import Shape, shapes
+from fleetgp.linalg.threads import blas_threads
+
+#: Neighbours of a point, unless the caller says otherwise.
+NEIGHBOURS = 30
+#: A query has this many times as many: there are no later points, and it costs nothing in training.
+AROUND = 2
+#: Points whose conditional density is computed with twice the neighbours, for an estimate of the error.
+SAMPLE = 500
+#: Sets of neighbours that are kept.
+KEPT = 4
+
+
+class VecchiaEngine(Engine):
+    """The GP of one agent's data, each observation given its `neighbours` nearest earlier ones; never None."""
+
+    name = "vecchia"
+
+    def __init__(
+        self, inputs: Array, observations: Array, kernel: Kernel, agent: int, neighbours: int = NEIGHBOURS
+    ) -> None:
+        self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
+        self.neighbours = neighbours
+        self._finite = _all_finite(inputs, observations)
+        #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
+        self._ordered = len(observations)
+        self._order: IntArray | None = None
+        self._near: dict[tuple[int, ...], Neighbours] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.observations)
+
+    def append(self, inputs: Array, observations: Array) -> None:
+        """More observations, at the end of the order. They cost a search for their own neighbours, and no other's."""
+        self.inputs = np.concatenate([self.inputs, inputs])
+        self.observations = np.concatenate([self.observations, observations])
+        self._finite = self._finite and _all_finite(inputs, observations)
+        if self._order is not None:
+            self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
+
+    def cost(self, theta: Array) -> float:
+        return expected_seconds(self.size, min(self.neighbours, self.size))
+
+    def evaluate(self, log_theta: Array) -> Evaluation:
+        """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
+        h = self._checked(log_theta)
+        data, parts = self._in_order(h), shapes(np.asarray(h.length_scales))
+        with blas_threads(1):
+            found = [evaluation(data, self._neighbours(shape), h) for shape in parts]
+        sound = [each for each in found if each is not None]
+        if len(sound) < len(found):
+            raise self.failure(h)
+        return _blended(parts, sound)
+
+    def condition(self, theta: Array) -> VecchiaPosterior:
+        """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
+        h = self._checked(np.log(theta))
+        return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
+
+    def error_estimate(self, log_theta: Array) -> float:
+        """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data
+        that are as the model says: from a sample of points, for all of them.
+
+        On average e^2 / v is 1 with any neighbours, so that only log v / 2 counts, and no noise of the data. Where most
+        of the error is gone with twice the neighbours it is the error itself, otherwise (very smooth kernels) a part
+        of it. 0 where every point has all earlier ones. The sample is of fixed rows.
+        """
+        h = self._checked(log_theta)
+        data, size, more = self._in_order(h), self.size, 2 * self.neighbours
+        shape = shapes(np.asarray(h.length_scales))[0]
+        if size <= more:
+            rows = np.arange(min(self.neighbours, size), size)
+            twice = [
+                conditionals(data, rows[i : i + 1], np.arange(row, dtype=np.int32)[None]) for i, row in enumerate(rows)
+            ]
+        else:
+            rows = np.unique(np.linspace(more, size - 1, SAMPLE).astype(np.int64))
+            twice = [conditionals(data, rows, nearest_earlier(self._places(shape), more, more, rows))]
+        if not len(rows):
+            return 0.0
+        fewer, _ = conditionals(data, rows, self._neighbours(shape)[rows - self.neighbours])
+        # (log v + e^2 / v) / 2 without its second half
+        halves = [values[:, 0] - 0.5 * values[:, -2] for values in (fewer, np.concatenate([part for part, _ in twice]))]
+        return float(np.mean(halves[0] - halves[1]) * (size - self.neighbours))
+
+    def failure(self, h: Hyperparameters) -> NumericalError:
+        """Why a covariance cannot be factorized at these hyperparameters."""
+        return NumericalError(
+            f"agent {self.agent}: the covariance of some of its {self.size} points is not positive definite at "
+            f"theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps, or start closer to the scale of "
+            "the data"
+        )
+
+    def _checked(self, log_theta: Array) -> Hyperparameters:
+        if not (np.abs(log_theta) < LARGEST_LOG).all():
+            raise NumericalError(f"agent {self.agent}: log theta = {log_theta.tolist()} is out of range")
+        if not self._finite:
+            raise NumericalError(f"agent {self.agent}: its data hold NaN or infinite values: remove them")
+        return Hyperparameters.from_log(log_theta)
+
+    def _in_order(self, h: Hyperparameters) -> Ordered:
+        order = self._ordering()
+        return Ordered.of(self.kernel, self.inputs[order], self.observations[order], h)
+
+    def _ordering(self) -> IntArray:
+        if self._order is None:
+            base = coarse_to_fine(self.inputs[: self._ordered])
+            self._order = np.concatenate([base, np.arange(self._ordered, self.size)])
+        return self._order
+
+    def _places(self, shape: Shape) -> Array:
+        return shape.places(self.inputs[self._ordering()])
+
+    def _neighbours(self, shape: Shape) -> Neighbours:
+        """(N - m, m) those of all points but the first m."""
+        count = min(self.neighbours, self.size)
+        found = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
+        missing = self.size - count - len(found)
+        if found.shape[1] != count:
+            found, missing = np.empty((0, count), dtype=np.int32), self.size - count
+        if missing:
+            new = nearest_earlier(self._places(shape), count, self.size - missing)
+            found = np.concatenate([found, new])
+        self._near[shape.powers] = found  # the latest one last
+        if len(self._near) > KEPT:
+            del self._near[next(iter(self._near))]
+        return found
+
+
+def _all_finite(*arrays: Array) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def _blended(parts: Sequence[Shape], found: Sequence[Evaluation]) -> Evaluation:
+    """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other."""
+    first = found[0]
+    nll, gradient = first.nll, np.zeros_like(first.gradient)
+    for shape, each in zip(parts, found, strict=True):
+        nll += shape.weight * (each.nll - first.nll)
+        gradient += shape.weight * each.gradient
+        gradient[:-2] += shape.slope * (each.nll - first.nll)
+    return replace(first, nll=nll, gradient=gradient, jitter=max(each.jitter for each in found))

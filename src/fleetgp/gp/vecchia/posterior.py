@@ -1,0 +1,93 @@
+"""The posterior of one agent's data, at each query from the observations nearest to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from fleetgp.arrays import Array
+from fleetgp.errors import NumericalError
+from fleetgp.gp.basis import Basis
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.vecchia import plain
+from fleetgp.gp.vecchia.likelihood import Ordered, fast_loops, in_parts
+from fleetgp.gp.vecchia.neighbours import Neighbours
+
+#: Doubles of all that a query's neighbours are multiplied with, at a time.
+WORK = 1 << 22
+
+
+class VecchiaPosterior:
+    """f | D_i at fixed theta. Nothing is factorized before a query comes; then one small matrix for each.
+
+    jitter: the largest that a query has needed so far.
+    """
+
+    engine = "vecchia"
+
+    def __init__(
+        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int
+    ) -> None:
+        self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
+        self.jitter, self._agent = 0.0, agent
+        self._data = Ordered.of(kernel, inputs, observations, h)
+        self._neighbours = min(neighbours, len(observations))
+        self._tree = cKDTree(self._data.places)
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
+        found, _, _ = self._asked(queries)
+        signal = self.hyperparameters.signal
+        return signal * found[:, 0], signal**2 * np.maximum(1.0 - found[:, 1], 0.0)
+
+    def explained_variance(self, queries: Array) -> Array:
+        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
+        found, _, _ = self._asked(queries)
+        return np.asarray(self.hyperparameters.signal**2 * found[:, 1])
+
+    def weighted(self, queries: Array) -> tuple[Array, Array]:
+        """The observations that count for any of the queries, their inputs (n, D), and their weights (n, T)."""
+        _, near, weights = self._asked(queries)
+        used, place = np.unique(near, return_inverse=True)
+        found = np.zeros((len(used), len(queries)))
+        found[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
+        return self.inputs[used], found
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
+        _, near, weights = self._asked(queries)
+        found = np.empty((basis.rank, len(queries)))
+        step = max(1, WORK // (basis.rank * self._neighbours))
+        for start in range(0, len(queries), step):
+            some = slice(start, start + step)
+            values = basis.at(self.inputs[near[some]].reshape(-1, self.inputs.shape[1]))
+            found[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
+        return found
+
+    def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
+        """Mean and what is explained, (T, 2), in units of sigma_f; the nearest observations (T, m); their weights."""
+        data, count = self._data, self._neighbours
+        places = np.ascontiguousarray(queries / np.asarray(self.hyperparameters.length_scales))
+        _, near = self._tree.query(places, k=np.arange(1, count + 1))
+        near = near.astype(np.int32).reshape(len(queries), count)
+        found, weights = np.full((len(queries), 2), np.nan), np.zeros((len(queries), count))
+        loops, kind = fast_loops(self.kernel)
+        if loops is not None:
+            loops.means(kind, data.places, data.values, places, near, data.ratio, found, weights)
+        wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= 1.0 + data.ratio)))
+        for part in in_parts(len(wrong), count):
+            some = wrong[part]
+            try:
+                with np.errstate(all="ignore"):
+                    found[some], weights[some], jitter = plain.means(
+                        self.kernel, data.places, data.values, places[some], near[some], data.ratio
+                    )
+            except plain.NotPositiveDefiniteError:
+                h = self.hyperparameters
+                raise NumericalError(
+                    f"agent {self._agent}: the covariance of the {count} observations at a query is not positive "
+                    f"definite at theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps"
+                ) from None
+            self.jitter = max(self.jitter, jitter * (self.hyperparameters.signal**2 + self.hyperparameters.noise**2))
+        return found, near, weights
