@@ -57,7 +57,12 @@ def together(*agents: Agent) -> bool:
     """Whether these agents are a view, serve, and hold the same totals."""
     view = tuple(sorted(agent.id for agent in agents))
     held = {agent.memory.totals and agent.memory.totals.number for agent in agents}
-    return serving(list(agents)) and all(members(agent) == view for agent in agents) and len(held - {None}) == 1
+    return (
+        serving(list(agents))
+        and all(members(agent) == view for agent in agents)
+        and len(held) == 1
+        and None not in held
+    )
 
 
 def assert_exact(answer: Any, shards: list[Any], agent: Agent) -> None:
@@ -81,11 +86,10 @@ def test_whoever_is_cut_off_answers_with_the_model_of_the_whole_fleet(tmp_path: 
     description, shards = describe(tmp_path, 3, **EXACT)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
-        together = ask(description, "a0", QUERIES)
-        assert_exact(together, shards, agents[0])
+        assert_exact(ask(description, "a0", QUERIES), shards, agents[0])
         for agent in agents[1:]:
             gone(agent)
-        until(lambda: members(agents[0]) == (0,) and serving(agents[:1]))
+        until(lambda: together(agents[0]))
         answer = ask(description, "a0", QUERIES)
         assert_exact(answer, shards, agents[0])
         assert (answer["rounds"], answer["bytes_sent"]) == (0, 0)
@@ -95,7 +99,7 @@ def test_whoever_is_cut_off_answers_with_the_model_of_the_whole_fleet(tmp_path: 
         assert answer["participants"] == [3, 3]
         assert len(said(tmp_path / "a0.log", "training")) == 1
     with living(description, "a0", tmp_path) as alone:
-        until(lambda: members(alone) == (0,) and serving([alone]))
+        until(lambda: together(alone))
         again = ask(description, "a0", QUERIES)
         assert again["mean"] == answer["mean"]
         assert again["data_of"] == answer["data_of"]
@@ -188,12 +192,12 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeyp
         assert_exact(ask(description, "a1", QUERIES), grown(shards, a0=ONE), agents[1])
         until(lambda: settled(agents))
         gone(agents[3])
-        until(lambda: all(members(agent) == (0, 1, 2) for agent in agents[:3]) and settled(agents[:3]))
+        until(lambda: together(*agents[:3]))
         # As if a1 had missed that meeting, and a2 had lost its files: they get what a0 holds, with the rows of a3.
         agents[1].memory.totals, agents[2].memory.totals = first[1], None
         agents[2].data.append(TWO)
         agents[1].node.abandon("a new view")
-        until(lambda: len({agent.memory.totals and agent.memory.totals.number for agent in agents[:3]}) == 1)
+        until(lambda: together(*agents[:3]))
         for name in ("a2", "a1"):
             answer = ask(description, name, QUERIES)
             assert_exact(answer, grown(shards, a0=ONE, a2=TWO), agents[1])
@@ -210,9 +214,8 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeyp
             assert answer["left_out"] == ["a0"]
             assert steps.taken == sent
         # Whoever wants a model of those who are there says so, and is told what that costs.
-        until(lambda: settled(agents[:3]))
         agents[1].wish(Wish())
-        until(lambda: agents[1].requests.fulfilled == 1 and settled(agents[:3]))
+        until(lambda: agents[1].requests.fulfilled == 1 and together(*agents[:3]))
         answer = ask(description, "a1", QUERIES)
         assert_exact(answer, grown(shards, a0=[*ONE, *OUTSIDE], a2=TWO)[:3], agents[1])
         assert (answer["data_of"], answer["left_out"]) == (["a0", "a1", "a2"], [])
@@ -226,7 +229,7 @@ def test_an_agent_that_comes_back_is_added_once(tmp_path: Path) -> None:
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
         gone(agents[2])
-        until(lambda: all(members(agent) == (0, 1) for agent in agents[:2]) and settled(agents[:2]))
+        until(lambda: together(*agents[:2]))
         agents[0].data.append(ONE)
         assert_exact(ask(description, "a0", QUERIES), grown(shards, a0=ONE), agents[0])
         agents[2].data.append(TWO)  # to its journal
@@ -235,7 +238,7 @@ def test_an_agent_that_comes_back_is_added_once(tmp_path: Path) -> None:
         with living(description, "a2", tmp_path) as back:
             everyone = [*agents[:2], back]
             # In its absence a row outside of the box had to wait; not any more.
-            until(lambda: all(members(agent) == (0, 1, 2) for agent in everyone) and serving(everyone))
+            until(lambda: together(*everyone))
             for name in ("a2", "a0"):
                 answer = ask(description, name, QUERIES)
                 assert_exact(answer, grown(shards, a0=ONE, a1=OUTSIDE, a2=TWO), back)
