@@ -37,7 +37,7 @@ def test_the_same_question_has_the_same_answer_and_sends_no_more(
     assert np.array_equal(first.means, second.means)
     assert np.array_equal(first.variances, second.variances)
     assert np.array_equal(first.query_rounds, second.query_rounds)
-    once = {"normalize", "augment", "box", "moments"}
+    once = {"normalize", "augment", "box", "moments", "size"}
     rounds = {phase: n for phase, n in first.ledger.rounds_by_phase.items() if phase not in once}
     assert second.ledger.rounds_by_phase == ({} if method == "full-gp" else rounds), (
         "of full-gp only the answer is sent"
@@ -108,7 +108,7 @@ def test_options_of_other_methods_are_refused(method: str) -> None:
     for name, value in given.items():
         if name not in row.options:
             with pytest.raises(
-                InputError, match=rf"^{method} has no option {name}: expected one of .*engine.*; methods"
+                InputError, match=rf"^{method} has no option {name}: expected one of .*neighbours.*; methods"
             ):
                 fleet.predict(POINTS, method, **{name: value})  # type: ignore[arg-type]
     assert fleet.predict(POINTS, method, **row.those_of(**given)).status in ("converged", "round limit")
@@ -119,12 +119,12 @@ def test_who_has_which_option() -> None:
         name: {m for m in fg.PREDICTION_METHODS if name in prediction_method(m).options}
         for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
-    assert having["engine"] == set(fg.PREDICTION_METHODS)
+    assert having["engine"] == set(fg.PREDICTION_METHODS) - {"dec-nearest"}
     assert (
         having["consensus"]
         == having["rounds"]
         == having["tol"]
-        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-") and m != "dec-full-gp"}
+        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-") and m not in ("dec-full-gp", "dec-nearest")}
     )
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

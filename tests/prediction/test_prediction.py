@@ -481,7 +481,7 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"method": "dec-nearest", "eta": 0.1}, "dec-nearest has no option eta: expected one of neighbours"),
         ({"method": "dec-nearest", "consensus": "average"}, "dec-nearest has no option consensus"),
         ({"method": "dec-nearest", "engine": "dense"}, "dec-nearest has no option engine"),
-        ({"neighbours": 5}, "dec-nn-grbcm has no option neighbours: .*; methods with neighbours: dec-nearest"),
+        ({"neighbours": 0}, "neighbours must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"theta": [1, 1, 1, -1]}, "got sigma_eps = -1"),
