@@ -94,6 +94,6 @@ def methods(as_json: Json = False) -> None:
         *tables,
         "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
         "dec- predictions are exact sums along a spanning tree. --consensus average takes the paper's recursions "
-        "instead: to compare with the paper, or where agents know their neighbours but not the whole graph.",
+        "instead, to compare with it. Its trainers are the better choice where nothing but θ may be told.",
         as_json=as_json,
     )
