@@ -6,9 +6,12 @@ import abc
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+import numpy as np
+
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
 from fleetgp.gp.evaluation import Evaluation, Posterior
+from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.threads import blas_threads
 
 
@@ -59,3 +62,18 @@ class Engine(abc.ABC):
                 except NumericalError as failure:
                     found.append(failure)
         return found
+
+
+class DataEngine(Engine):
+    """An engine that keeps the observations themselves, for any kernel."""
+
+    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int) -> None:
+        self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
+
+    @property
+    def size(self) -> int:
+        return len(self.observations)
+
+    def append(self, inputs: Array, observations: Array) -> None:
+        self.inputs = np.concatenate([self.inputs, inputs])
+        self.observations = np.concatenate([self.observations, observations])

@@ -13,10 +13,9 @@ from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.dense.cost import expected_seconds
 from fleetgp.gp.dense.likelihood import evaluate_stack, stack_size
 from fleetgp.gp.dense.posterior import DensePosterior
-from fleetgp.gp.engine import Engine
+from fleetgp.gp.engine import DataEngine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import cores, share
 
@@ -24,7 +23,7 @@ from fleetgp.linalg.threads import cores, share
 SMALLEST_SCALE = 1e-150
 
 
-class DenseEngine(Engine):
+class DenseEngine(DataEngine):
     """The exact GP of one agent's data; its answer is never None.
 
     The constant (N/2) log 2 pi is left out of the likelihood, as in the paper's (P1).
@@ -36,20 +35,6 @@ class DenseEngine(Engine):
     """
 
     name = "dense"
-
-    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int) -> None:
-        self.inputs = inputs
-        self.observations = observations
-        self.kernel = kernel
-        self.agent = agent
-
-    @property
-    def size(self) -> int:
-        return len(self.observations)
-
-    def append(self, inputs: Array, observations: Array) -> None:
-        self.inputs = np.concatenate([self.inputs, inputs])
-        self.observations = np.concatenate([self.observations, observations])
 
     def cost(self, theta: Array) -> float:
         return expected_seconds(self.size)

@@ -19,7 +19,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import NumericalError
-from fleetgp.gp.engine import Engine
+from fleetgp.gp.engine import DataEngine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
@@ -41,7 +41,7 @@ SAMPLE = 500
 KEPT = 4
 
 
-class VecchiaEngine(Engine):
+class VecchiaEngine(DataEngine):
     """The GP of one agent's data, each observation given its `neighbours` nearest earlier ones; never None."""
 
     name = "vecchia"
@@ -49,7 +49,7 @@ class VecchiaEngine(Engine):
     def __init__(
         self, inputs: Array, observations: Array, kernel: Kernel, agent: int, neighbours: int = NEIGHBOURS
     ) -> None:
-        self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
+        super().__init__(inputs, observations, kernel, agent)
         self.neighbours = neighbours
         self._finite = _all_finite(inputs, observations)
         #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
@@ -57,14 +57,9 @@ class VecchiaEngine(Engine):
         self._order: IntArray | None = None
         self._near: dict[tuple[int, ...], Neighbours] = {}
 
-    @property
-    def size(self) -> int:
-        return len(self.observations)
-
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations, at the end of the order. They cost a search for their own neighbours, and no other's."""
-        self.inputs = np.concatenate([self.inputs, inputs])
-        self.observations = np.concatenate([self.observations, observations])
+        super().append(inputs, observations)
         self._finite = self._finite and _all_finite(inputs, observations)
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
