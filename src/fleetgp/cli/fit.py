@@ -24,6 +24,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, save_model
 from fleetgp.training import training_method
+from fleetgp.training.fit import about_sample
 
 
 def fit(
@@ -213,11 +214,14 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
             "at_noise_floor": bool(found.at_floor.any()),
             "engine": found.engine,
             "approximation": found.approximation,
+            "sample": found.sample,
+            "used": found.used,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
         f"{sum(len(y) for _, y in fleet.shards):,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
+        *([about_sample(found)] if len(found.sample) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
         f"Sent between agents, in numbers: {_sent(sent)}.",

@@ -51,6 +51,9 @@ NORMALIZE = Annotated[
 START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
 TRAINING_ROUNDS = Annotated[int, typer.Option(help="Stop after this many rounds.")]
 TRAINING_TOL = Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")]
+TRAINING_SECONDS = Annotated[
+    float | None, typer.Option(help="Stop after so many seconds of training, with the best so far.")
+]
 RHO = Annotated[float | None, typer.Option(help="The ADMM penalty. (default: from measured curvature)")]
 KAPPA = Annotated[float | None, typer.Option(help="Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")]
 LIPSCHITZ = Annotated[float | None, typer.Option(help="Stiffness of the steps of apx-gp and gapx-gp.")]
@@ -161,6 +164,7 @@ class Training:
 
     rounds: TRAINING_ROUNDS = 2000
     tol: TRAINING_TOL = 1e-5
+    seconds: TRAINING_SECONDS = None
     rho: RHO = None
     kappa: KAPPA = None
     lipschitz: LIPSCHITZ = None

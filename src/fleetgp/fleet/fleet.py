@@ -94,6 +94,7 @@ class Fleet:
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
         tol: float = 1e-5,
+        seconds: float | None = None,
         rho: float | None = None,
         kappa: float | None = None,
         lipschitz: float | None = None,
@@ -112,9 +113,11 @@ class Fleet:
         itself as `unfinished`; `fit` is of finished trainings only.
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
-            None takes three starts from the size of the data.
+            None takes three starts from the size of the data. Then agents with more than 1,500 observations train on
+            samples of theirs first, and on all with the best start: `sample` of the result.
         rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
             `tol=0` runs exactly `rounds` rounds.
+        seconds: stop after this time, with the best theta so far and status "time limit".
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
         `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
@@ -127,6 +130,7 @@ class Fleet:
             seed,
             rounds=rounds,
             tol=tol,
+            seconds=seconds,
             rho=rho,
             kappa=kappa,
             lipschitz=lipschitz,

@@ -62,6 +62,9 @@ class FleetExpert(Expert):
     def size(self) -> int:
         return self.moments.count
 
+    def settle(self, log_theta: Array) -> None:
+        """There is one engine."""
+
     def append(self, inputs: Array, observations: Array) -> None:
         raise NotImplementedError("new observations are moments to be added")
 

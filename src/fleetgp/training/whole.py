@@ -26,6 +26,7 @@ from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
 from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
+from fleetgp.training.deadline import Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
@@ -68,6 +69,7 @@ class WholeTraining:
     ) -> None:
         refuse_rough(kernel, options.engine)
         self._method, self._network, self._options, self._report = method, network, options, report
+        self._deadline = Deadline.after(options.seconds)
         self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
         self._scaling = scaling_of(self._frame, options)
         self._shards = self._scaling.apply(shards)
@@ -95,7 +97,7 @@ class WholeTraining:
 
     def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
-        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor)
+        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor, self._deadline)
         return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
 
     def _agree(self) -> tuple[int, ...] | None:
@@ -116,7 +118,8 @@ class WholeTraining:
         found = told[0]
         sizes, refused, status = found[:dimension].astype(int), found[dimension], int(found[dimension + 1])
         theta = found[dimension + 2 :]
-        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() else []
+        late = STATUSES[status] == "time limit"
+        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() and not late else []
         if refused or (finer and not fits(finer)):
             raise not_certified(
                 f"the training has come to theta = {self.setting.thetas(theta).tolist()}, where no moments that can be "
@@ -134,7 +137,7 @@ class WholeTraining:
         walls, chosen = self.setting.floor, self.runs[self.best]
         assert isinstance(walls, Walls)
         status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
-        if len(chosen.history) > self._options.rounds:
+        if len(chosen.history) > self._options.rounds or status == "time limit":
             return Wish(none, False, status)
         at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
         # A start that is worse where its wall stands may be better behind it: that is tried, but once only.

@@ -33,8 +33,9 @@ from fleetgp.linalg.threads import blas_threads
 
 #: Neighbours of a point, unless the caller says otherwise.
 NEIGHBOURS = 30
-#: A query has this many times as many: there are no later points, and it costs nothing in training.
-AROUND = 2
+#: A query has this many times as many: there are no later points, and it costs nothing in training. On a real field of
+#: 100,000 points with gaps of 30 km, 4 is as good as any more; with 2 the CRPS in the gaps is 1 % worse.
+AROUND = 4
 #: Points whose conditional density is computed with twice the neighbours, for an estimate of the error.
 SAMPLE = 500
 #: Sets of neighbours that are kept.
