@@ -71,7 +71,7 @@ class Conditioned:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
         data = [pooled(samples)] * len(distinct)
-        found = self._of("common", data, [0] * len(distinct), distinct).at(queries)
+        found = self._of("common", data, [None] * len(distinct), distinct).at(queries)
         rows = which.ravel()
         engine = tuple(found.engine[row] for row in rows)
         return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
@@ -79,7 +79,7 @@ class Conditioned:
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
-        return self._of("whole", [pool], [0], theta[None])
+        return self._of("whole", [pool], [None], theta[None])
 
     def exact(self, moments: FleetMoments, queries: Array) -> tuple[Array, Array]:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
@@ -136,7 +136,7 @@ class Conditioned:
         return Reach([x for x, _ in self.shards], self.thetas, self.kernel)
 
     def _of(
-        self, role: str, data: Sequence[Shard], agents: Sequence[int], thetas: Array, *, moments: bool = True
+        self, role: str, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, *, moments: bool = True
     ) -> Posteriors:
         kept = self._kept.get(role)
         if kept is None or not same_data(kept.data, data):
@@ -149,7 +149,14 @@ class Conditioned:
 
 
 def _expert(
-    inputs: Array, observations: Array, agent: int, *, kernel: Kernel, engine: str, neighbours: int, moments: bool
+    inputs: Array,
+    observations: Array,
+    agent: int | None,
+    *,
+    kernel: Kernel,
+    engine: str,
+    neighbours: int,
+    moments: bool,
 ) -> Expert:
     return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
 

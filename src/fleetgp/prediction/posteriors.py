@@ -25,8 +25,8 @@ CHUNK, SHORTEST_CHUNK = 1 << 19, 128
 UNUSED = "unused"
 
 Item = TypeVar("Item")
-#: Of inputs, observations and the number of the agent whose they are.
-MakesExpert = Callable[[Array, Array, int], Expert]
+#: Of inputs, observations and the number of the agent whose they are; None for the fleet's.
+MakesExpert = Callable[[Array, Array, int | None], Expert]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Posteriors(Lazy[Posterior]):
     """f | data[i] at thetas[i], for each i. agents: whose data they are, for errors.  expert: makes their GP."""
 
     def __init__(
-        self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, expert: MakesExpert, room: Room
+        self, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, expert: MakesExpert, room: Room
     ) -> None:
         super().__init__(data, room)
         self.thetas = thetas

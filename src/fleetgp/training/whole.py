@@ -20,7 +20,8 @@ from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moment
 from fleetgp.consensus.reductions import Alone
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.gp.fleet_expert import FleetExpert, not_certified, refuse_rough
+from fleetgp.errors import NumericalError
+from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
@@ -69,6 +70,8 @@ class WholeTraining:
         refuse_rough(kernel, options.engine)
         self._method, self._network, self._options, self._report = method, network, options, report
         self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
+        if sizes is None:
+            raise too_wide(self._frame, options)
         self._scaling = scaling_of(self._frame, options)
         self._shards = self._scaling.apply(shards)
         self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
@@ -118,10 +121,8 @@ class WholeTraining:
         theta = found[dimension + 2 :]
         finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() else []
         if refused or (finer and not fits(finer)):
-            raise not_certified(
-                f"the training has come to theta = {self.setting.thetas(theta).tolist()}, where no moments that can be "
-                "sent are precise enough"
-            )
+            why = "no moments that can be sent are precise enough where the training has come to,"
+            raise not_certified(why, self.setting.thetas(theta), INSTEAD)
         if finer:
             return tuple(finer)
         chosen.settle(theta[None], STATUSES[status])
@@ -161,6 +162,16 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     ratios = np.maximum(ratios, PLANNED_RATIO)
     both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
     return both or sizes_for_all(reaches, ratios, count)
+
+
+def too_wide(frame: Frame, options: TrainingOptions) -> NumericalError:
+    """The error of a fleet whose data have no grid to start with."""
+    widths = " x ".join(f"{width:.4g}" for width in 2.0 * frame.box.half)
+    longer = "" if options.starts is None else "give a theta0 with longer length-scales or more noise, or "
+    return NumericalError(
+        f"dec-full-gp: data on a box of {widths} have more moments than can be sent, already at the theta that the "
+        f"training starts with: {longer}{INSTEAD}"
+    )
 
 
 def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> IntArray:
