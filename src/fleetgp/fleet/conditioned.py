@@ -83,10 +83,16 @@ class ConditionedFleet:
     computed again when needed.
     """
 
-    def __init__(self, source: Source, engine: str = "auto", neighbours: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        engine: str = "auto",
+        neighbours: int | None = None,
+        conditioner: Conditioner | None = None,
+    ) -> None:
         self.source = source
         self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
-        self._conditioner = Conditioner()
+        self._conditioner = conditioner or Conditioner()
         self._done: dict[object, tuple[Any, int]] = {}
 
     @property

@@ -38,6 +38,8 @@ from fleetgp.training.walls import Walls
 
 #: From the best to the worst.
 STATUSES: tuple[Status, ...] = get_args(Status)
+#: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
+LITTLE_NOISE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,12 @@ class WholeTraining:
         theta = found[dimension + 2 :]
         finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() else []
         if refused or (finer and not fits(finer)):
-            why = "no moments that can be sent are precise enough where the training has come to,"
-            raise not_certified(why, self.setting.thetas(theta), INSTEAD)
+            why, ended = (
+                "no moments that can be sent are precise enough where training has come to,",
+                self.setting.thetas(theta),
+            )
+            floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+            raise not_certified(why, ended, floor + INSTEAD)
         if finer:
             return tuple(finer)
         chosen.settle(theta[None], STATUSES[status])

@@ -72,11 +72,14 @@ class DenseEngine(DataEngine):
         return [found[i] for i in range(len(engines))]
 
     def condition(self, theta: Array) -> DensePosterior:
-        h = Hyperparameters.from_theta(theta)
         try:
-            factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+            return self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
+
+    def posterior(self, h: Hyperparameters) -> DensePosterior:
+        """The same; a MemoryError is the caller's to explain."""
+        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
