@@ -159,10 +159,7 @@ def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_keep(model, out)) from None
     if model.fleet.theta is None:
-        raise NumericalError(
-            f"{training} diverged, and nothing was written: is {model.target!r} constant, or free of noise? "
-            "Another training method, --from a model, or other units of the inputs may help"
-        )
+        raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 
 
 def _beside(out: Path) -> Path:

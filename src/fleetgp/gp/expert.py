@@ -13,6 +13,7 @@ from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
+from fleetgp.gp.failure import ThetaError, owner
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
@@ -78,7 +79,7 @@ class Expert:
         inputs: Array,
         observations: Array,
         kernel: Kernel,
-        agent: int,
+        agent: int | None,
         engine: str = "auto",
         neighbours: int = NEIGHBOURS,
         *,
@@ -174,7 +175,7 @@ class Expert:
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""
-        return NumericalError(f"agent {self.agent}: no engine has an answer at theta = {theta.tolist()}")
+        return ThetaError(f"{owner(self.agent)}: no engine has an answer", theta, "give another one")
 
     def error_estimate(self, log_theta: Array) -> float:
         """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""

@@ -72,7 +72,7 @@ def prepare(
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards)
     data = scaling.apply(_data(method, shards, network, options.seed))
-    ids = (0,) if method.meet == "pool" else network.hosted
+    ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     starts, floor, levels = _starts_and_floor(reduction, data, network, options, scaling)
