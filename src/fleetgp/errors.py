@@ -29,9 +29,16 @@ class NeighbourLostError(NetworkError):
     """A round's deadline passed without a message from some neighbours, which are named."""
 
     def __init__(self, round: int, neighbours: Iterable[int], seconds: float) -> None:
-        self.neighbours = tuple(sorted(neighbours))
+        self.round, self.neighbours, self.seconds = round, tuple(sorted(neighbours)), seconds
         names = ", ".join(map(str, self.neighbours))
         super().__init__(f"round {round}: nothing came from agent {names} within {seconds:g} s")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.round, self.neighbours, self.seconds)
+
+
+class WorkerLostError(NetworkError):
+    """Workers of a cluster were lost, and the work could not go on with others in their places."""
 
 
 class StorageError(FleetGPError, OSError):
@@ -44,6 +51,9 @@ class NonsenseError(NetworkError):
     def __init__(self, sender: int, why: str) -> None:
         self.sender, self.why = sender, why
         super().__init__(f"agent {sender} sent nonsense: {why}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.sender, self.why)
 
 
 class Cancelled(BaseException):

@@ -1,0 +1,206 @@
+"""A worker process: it hosts a group of agents, one task after the other, and tells how far it has come."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from threadpoolctl import threadpool_limits
+
+from fleetgp.errors import Cancelled, NetworkError
+from fleetgp.graph import Topology
+from fleetgp.network.ray.network import Post, RayNetwork
+
+#: How many things a task may tell before anybody asks for them, and for how many seconds it then waits.
+AHEAD, UNHEARD = 200, 3600.0
+#: Seconds for which a question about a task that has nothing new to tell stays open.
+OPEN = 0.5
+
+
+@dataclass
+class Memory:
+    """What a host keeps between tasks.
+
+    shared: what all agents hold alike; a host in the place of a lost one gets it from another host. own: the rest.
+    """
+
+    shared: dict[Any, Any] = field(default_factory=dict)
+    own: dict[Any, Any] = field(default_factory=dict)
+
+
+#: What hosts do: function(network, memory, tell, *arguments). Told things come to whoever follows the task, in order.
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host's place in a task. hosting: the groups of agents.  number: this host's.  peers: all hosts' handles."""
+
+    epoch: int
+    topology: Topology
+    hosting: Sequence[Sequence[int]]
+    number: int
+    peers: Sequence[Any]
+    timeout: float
+    heard: int = 0  # things that a lost host has told: they are not told again
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a task ended at a host: with a result, or with an error."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Story:
+    """What a task tells, in order, until it is heard."""
+
+    def __init__(self, heard: int) -> None:
+        self._heard, self._count = heard, 0
+        self._waiting: list[Any] = []
+        self._ended: Ended | None = None
+        self._over = False
+        self._changed = threading.Condition()
+
+    def tell(self, item: Any) -> None:
+        with self._changed:
+            if self._count >= self._heard:
+                self._waiting.append(item)
+            self._count += 1
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: len(self._waiting) <= AHEAD or self._over, UNHEARD):
+                raise NetworkError(f"nobody has asked for {AHEAD} results within {UNHEARD:g} s")
+
+    def end(self, ended: Ended) -> None:
+        with self._changed:
+            self._ended = ended
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Wake a task that waits to be heard: the rest of it will be heard by nobody."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def after(self, heard: int) -> tuple[list[Any], Ended | None]:
+        """What was told beyond the first so many things, and how it ended; waits for a moment if there is neither."""
+        with self._changed:
+            del self._waiting[: heard - self._heard]
+            self._heard = max(heard, self._heard)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: bool(self._waiting) or self._ended is not None, OPEN)
+            return list(self._waiting), self._ended
+
+
+@dataclass(frozen=True)
+class Current:
+    """The task that a host has its place in. shared: what all agents held alike when it began."""
+
+    epoch: int
+    network: RayNetwork
+    post: Post
+    story: Story
+    shared: dict[Any, Any]
+
+
+class Host:
+    """The process. Mail, questions, changes and the work itself have a thread each, so that none waits for another."""
+
+    def __init__(self) -> None:
+        threadpool_limits(1)  # a worker is one core's
+        self._memory = Memory()
+        self._current: Current | None = None
+
+    @ray.method(concurrency_group="changes")
+    def begin(self, place: Place, shared: dict[Any, Any] | None = None) -> None:
+        """Take a place in a task. shared: what the other hosts hold already; None if this one holds it too."""
+        if shared is not None:
+            self._memory.shared = shared
+        host_of = {agent: number for number, group in enumerate(place.hosting) for agent in group}
+        post = Post({number: _sending(peer, place.epoch) for number, peer in enumerate(place.peers)})
+        network = RayNetwork(place.topology, place.hosting[place.number], host_of, post, place.timeout)
+        held = {key: dict(value) for key, value in self._memory.shared.items()}
+        self._current = Current(place.epoch, network, post, Story(place.heard), held)
+
+    def _at(self, epoch: int) -> Current | None:
+        """The task, if it is this one."""
+        current = self._current
+        return current if current is not None and current.epoch == epoch else None
+
+    @ray.method(concurrency_group="work")
+    def work(self, epoch: int, function: Function, *arguments: Any) -> None:
+        """The task itself. How it ends is told to whoever asks."""
+        current = self._at(epoch)
+        if current is None:  # it was ended before its turn came
+            return
+        try:
+            with current.network as network:
+                ended = Ended(function(network, self._memory, current.story.tell, *arguments))
+        except BaseException as error:
+            ended = Ended(error=_portable(error))
+        current.story.end(ended)
+
+    @ray.method(concurrency_group="mail")
+    def deliver(self, epoch: int, frames: list[bytes]) -> None:
+        """Frames from another host."""
+        if current := self._at(epoch):
+            current.network.receive(frames)
+
+    @ray.method(concurrency_group="questions")
+    def told(self, epoch: int, heard: int) -> tuple[list[Any], Ended | None]:
+        """What the task has told beyond what was heard; that it answers at all says that the host lives."""
+        if current := self._at(epoch):
+            return current.story.after(heard)
+        raise NetworkError(f"expected a question about the task that this worker has, got one about task {epoch}")
+
+    @ray.method(concurrency_group="changes")
+    def replace(self, epoch: int, number: int, peer: Any) -> bool:
+        """Another host took the place of one that was lost: it gets the frames of this task from the beginning."""
+        current = self._at(epoch)
+        return current is not None and current.post.replace(number, _sending(peer, epoch))
+
+    @ray.method(concurrency_group="changes")
+    def shared(self, epoch: int) -> dict[Any, Any]:
+        """What all agents held alike when the task began."""
+        current = self._at(epoch)
+        return self._memory.shared if current is None else current.shared
+
+    @ray.method(concurrency_group="changes")
+    def cancel(self, epoch: int) -> None:
+        """End the task at its next verb."""
+        if current := self._at(epoch):
+            current.network.cancel(Cancelled("the task was ended from outside"))
+            current.story.stop()
+
+    @ray.method(concurrency_group="work")
+    def forget(self, key: Any) -> None:
+        """What was kept under a name is needed no more."""
+        self._memory.shared.pop(key, None)
+        self._memory.own.pop(key, None)
+
+
+def _sending(peer: Any, epoch: int) -> Callable[[list[bytes]], None]:
+    return lambda frames: peer.deliver.remote(epoch, frames)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """An error that can travel to another process, with its notes."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return NetworkError(f"{type(error).__name__}: {error}")
+    return error
+
+
+#: The actor: one core, a thread for each kind of call.
+GROUPS = {"work": 1, "mail": 1, "questions": 1, "changes": 1}
+
+
+def started() -> Any:
+    """A new host; its handle. Where there is no room for it yet, it waits for some."""
+    return ray.remote(num_cpus=1, max_restarts=0, concurrency_groups=GROUPS)(Host).remote()

@@ -1,0 +1,102 @@
+"""One group's end of a network over Ray: frames go to the hosts of the receivers, in one call a round and host."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from fleetgp.errors import NeighbourLostError
+from fleetgp.graph import Topology
+from fleetgp.network.edges import Edge
+from fleetgp.network.frames import FrameNetwork
+from fleetgp.network.wire import Frame, decode, encode
+
+#: Bytes that a host keeps of what it has sent in a task; beyond, nothing is kept, and a lost host is not replaced.
+KEPT_BYTES = 1 << 30
+
+#: Gives frames to another host, without waiting for it.
+Send = Callable[[list[bytes]], None]
+
+
+class Post:
+    """What a host sends to the others in one task, and keeps: for a host that takes the place of a lost one."""
+
+    def __init__(self, sends: Mapping[int, Send]) -> None:
+        self._sends = dict(sends)
+        self._kept: dict[int, list[list[bytes]]] | None = defaultdict(list)
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def send(self, host: int, frames: list[bytes]) -> None:
+        with self._lock:
+            self._bytes += sum(map(len, frames))
+            if self._bytes > KEPT_BYTES:
+                self._kept = None
+            if self._kept is not None:
+                self._kept[host].append(frames)
+            self._sends[host](frames)
+
+    def replace(self, host: int, send: Send) -> bool:
+        """Another one in the place of a host, which gets all that the lost one got; False if that was not kept."""
+        with self._lock:
+            if self._kept is None:
+                return False
+            self._sends[host] = send
+            for frames in self._kept[host]:
+                send(frames)
+            return True
+
+
+class RayNetwork(FrameNetwork):
+    """Hosts a group of agents; the others are at other hosts.
+
+    host_of: the number of every agent's host.  timeout: seconds after which a host that waits for a frame gives up.
+    A host that is lost begins again from the first round, and sends again what it sent before: that is dropped.
+    """
+
+    def __init__(
+        self, topology: Topology, hosted: Sequence[int], host_of: Mapping[int, int], post: Post, timeout: float
+    ) -> None:
+        super().__init__(topology, hosted)
+        self._host_of, self._post, self._timeout = host_of, post, timeout
+        self._mail: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._early: dict[tuple[int, Edge], Frame] = {}
+
+    def receive(self, frames: Sequence[bytes]) -> None:
+        """Frames from another host; from any thread."""
+        for frame in frames:
+            self._mail.put(frame)
+
+    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+        leaving: dict[int, list[bytes]] = defaultdict(list)
+        for frame in frames:
+            if frame.receiver in self._position:
+                self._early[round, (frame.sender, frame.receiver)] = frame
+            else:
+                leaving[self._host_of[frame.receiver]].append(encode(frame))
+        for host, encoded in leaving.items():
+            self._post.send(host, encoded)
+        missing = {edge for edge in expected if (round, edge) not in self._early}
+        while missing:
+            self.waiting_for = frozenset(sender for sender, _ in missing)
+            try:
+                data = self._mail.get(timeout=self._timeout)
+            except queue.Empty:
+                raise NeighbourLostError(round, self.waiting_for, self._timeout) from None
+            if data is None:
+                self._check_open()
+                continue
+            frame = decode(data)
+            if frame.round >= round:
+                self._early[frame.round, (frame.sender, frame.receiver)] = frame
+            if frame.round == round:
+                missing.discard((frame.sender, frame.receiver))
+        found = {edge: self._early[round, edge] for edge in expected}
+        for done in [key for key in self._early if key[0] <= round]:
+            del self._early[done]
+        return found
+
+    def _wake(self) -> None:
+        self._mail.put(None)

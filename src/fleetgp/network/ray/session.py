@@ -1,0 +1,75 @@
+"""The cluster that this process works on: one that it joins, or a local one that it starts, and stops."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import ray
+
+from fleetgp.errors import InputError, NetworkError
+
+_LOCK = threading.Lock()
+#: How many sessions use the connection that was opened here; None if it was not opened here.
+_USERS: int | None = None
+
+
+class Session:
+    """A connection to a cluster, while somebody needs it.
+
+    address: of the cluster to join. Without it: the one that this process is connected to, or that Ray finds
+        (RAY_ADDRESS, or `ray start` on this machine), and if there is none, a local one with room for the workers.
+    What was begun here ends with the last session; a connection or a cluster of somebody else stays.
+    """
+
+    def __init__(self, address: str | None, workers: int) -> None:
+        global _USERS
+        with _LOCK:
+            if not ray.is_initialized():
+                _connect(address, workers)
+                _USERS = 0
+            elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
+                here = ray.get_runtime_context().gcs_address
+                raise InputError(f"expected the cluster that this process has joined, {here}, got {address}")
+            self._counted = _USERS is not None
+            if _USERS is not None:
+                _USERS += 1
+        self._open = True
+
+    @property
+    def cores(self) -> int:
+        """Those of the whole cluster."""
+        return int(ray.cluster_resources().get("CPU", 0))
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        global _USERS
+        with _LOCK:
+            if not self._open:
+                return
+            self._open = False
+            if not self._counted or _USERS is None:
+                return
+            _USERS -= 1
+            if _USERS == 0:
+                _USERS = None
+                ray.shutdown()
+
+
+def _connect(address: str | None, workers: int) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    if address is not None:
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise NetworkError(
+                f"expected a Ray cluster at {address}, got none ({first}): start one with `ray start --head`, or leave "
+                "the address out"
+            ) from error
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of what is started here, nobody is told
+    try:
+        ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+    except ValueError:  # a cluster is there, and has its cores
+        ray.init(**quiet)
