@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.gp import expert
 from fleetgp.graph import Topology
+from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -142,3 +143,10 @@ def positive_definite(rng: np.random.Generator, *shape: int) -> Array:
     """Well-conditioned symmetric matrices, (..., n, n)."""
     a = rng.standard_normal((*shape, shape[-1]))
     return np.asarray(a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1]))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """A Ray cluster with room for six workers, for all tests of this process that need one."""
+    with small_cluster(6):
+        yield

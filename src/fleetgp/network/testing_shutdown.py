@@ -2,7 +2,8 @@
 
 `check_ends`: close, double close, cancellation, wake-up, wrong use, nonsense. Rounds must have a long deadline.
 `check_lost_neighbour`: a neighbour that falls silent is named, and no round goes on without it. The deadline is short.
-`run` is that of `testing`; every call must open another fleet.
+`run` is that of `testing`; every call must open another fleet. Where its groups are processes, `semaphore` must make
+one of value 0 that works between them.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ from fleetgp.network.testing import Run
 LONG = 120.0
 
 
-def check_ends(run: Run, topology: Topology) -> None:
+def _of_threads() -> threading.Semaphore:
+    return threading.Semaphore(0)
+
+
+def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
     """Whatever ends a network, it stays ended, and whoever waits is woken."""
     run(_check_wrong_use_and_close)
     run(_check_cancelled)
-    _check_wakes(run, topology, lambda network: network.close(), NetworkError, "closed")
-    _check_wakes(run, topology, lambda network: network.cancel(Cancelled("enough")), Cancelled, "enough")
+    beside = Beside(run, topology, semaphore)
+    _check_wakes(beside, lambda network: network.close(), NetworkError, "closed")
+    _check_wakes(beside, lambda network: network.cancel(Cancelled("enough")), Cancelled, "enough")
     _check_names_sender(run, topology, _send_nonsense)
     _check_names_sender(run, topology, _send_in_another_phase)
 
 
-def check_lost_neighbour(run: Run, topology: Topology) -> None:
+def check_lost_neighbour(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
     """A group falls silent in the middle of a round."""
-    outcomes = _beside_a_silent_group(run, topology, _lose)
+    outcomes = Beside(run, topology, semaphore).a_silent_group(_lose)
     silent = set(range(topology.agents)) - {agent for hosted, _ in outcomes for agent in hosted}
     for hosted, lost in outcomes:
         near = {j for i in hosted for j in topology.union.neighbours(i)} - set(hosted)
@@ -99,21 +105,27 @@ def _check_cancelled(network: Network) -> None:
 # ---- a group that says nothing ----------------------------------------------------------------------------------
 
 
-def _beside_a_silent_group(run: Run, topology: Topology, work: Callable[[Network], Any]) -> list[tuple[Any, Any]]:
-    """work(network) at every group but agent 0's, which takes no part and leaves last; (hosted, result) of each."""
-    finished = threading.Semaphore(0)
+class Beside:
+    """Runs work at all groups but one."""
 
-    def one(network: Network) -> Any:
-        if 0 in network.hosted:
-            for _ in range(topology.agents - len(network.hosted)):
-                assert finished.acquire(timeout=LONG), "some group neither finished nor failed"
-            return None
-        try:
-            return network.hosted, work(network)
-        finally:
-            finished.release(len(network.hosted))
+    def __init__(self, run: Run, topology: Topology, semaphore: Callable[[], Any]) -> None:
+        self._run, self._agents, self._semaphore = run, topology.agents, semaphore
 
-    return [found for found in run(one) if found is not None]
+    def a_silent_group(self, work: Callable[[Network], Any]) -> list[tuple[Any, Any]]:
+        """work(network) at every group but agent 0's, which takes no part and leaves last; (hosted, result) of each."""
+        finished, agents = self._semaphore(), self._agents
+
+        def one(network: Network) -> Any:
+            if 0 in network.hosted:
+                for _ in range(agents - len(network.hosted)):
+                    assert finished.acquire(timeout=LONG), "some group neither finished nor failed"
+                return None
+            try:
+                return network.hosted, work(network)
+            finally:
+                finished.release(len(network.hosted))
+
+        return [found for found in self._run(one) if found is not None]
 
 
 def _rounds(network: Network) -> None:
@@ -129,9 +141,7 @@ def _lose(network: Network) -> tuple[int, ...]:
     return error.neighbours
 
 
-def _check_wakes(
-    run: Run, topology: Topology, end: Callable[[Network], None], kind: type[BaseException], why: str
-) -> None:
+def _check_wakes(beside: Beside, end: Callable[[Network], None], kind: type[BaseException], why: str) -> None:
     """Another thread ends a network whose verb waits."""
 
     def work(network: Network) -> BaseException | None:
@@ -150,7 +160,7 @@ def _check_wakes(
         _check_over(network, kind, why)
         return error
 
-    for hosted, error in _beside_a_silent_group(run, topology, work):
+    for hosted, error in beside.a_silent_group(work):
         assert isinstance(error, kind), f"agents {hosted}: expected {kind.__name__}, got {error!r}"
         assert why in str(error), f"agents {hosted}: expected {why!r}, got {str(error)!r}"
 

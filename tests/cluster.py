@@ -1,0 +1,77 @@
+"""A small Ray cluster for the tests, started once in a process of theirs; and what networks on it are checked with."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from fleetgp.graph import Topology
+from fleetgp.network import Network
+
+#: Seconds that nothing here takes, on any machine: only a hang is longer.
+LONG = 120.0
+
+
+@contextmanager
+def small_cluster(cores: int) -> Iterator[None]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    store = 80 * 2**20
+    ray.init(
+        address="local",
+        num_cpus=cores,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        object_store_memory=store,
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def call(network: Network, _: object, __: object, function: Callable[[Network], Any]) -> Any:
+    return function(network)
+
+
+def run_on(crew: Any, topology: Topology) -> Callable[[Callable[[Network], Any]], list[Any]]:
+    """The `run` of the conformance suite, in the crew's processes."""
+    return lambda function: crew.task(topology, call, [(function,)] * len(crew.hosts)).finish()
+
+
+class Counter:
+    """A semaphore in a process of its own."""
+
+    def __init__(self) -> None:
+        self._inner = threading.Semaphore(0)
+
+    def acquire(self, timeout: float) -> bool:
+        return self._inner.acquire(timeout=timeout)
+
+    def release(self, n: int) -> None:
+        self._inner.release(n)
+
+
+class SharedSemaphore:
+    """Between processes, value 0 at first."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self._counter: Any = ray.remote(num_cpus=0, max_concurrency=8)(Counter).remote()
+
+    def acquire(self, timeout: float) -> bool:
+        import ray
+
+        return bool(ray.get(self._counter.acquire.remote(timeout), timeout=2 * LONG))
+
+    def release(self, n: int) -> None:
+        import ray
+
+        ray.get(self._counter.release.remote(n), timeout=LONG)
