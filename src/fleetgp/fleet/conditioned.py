@@ -4,71 +4,23 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.consensus.scaling import Scaling, agree_on_scaling
-from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.fleet.answering import Question
+from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.graph import Topology
-from fleetgp.network import InProcess
-from fleetgp.prediction import (
-    Conditioned,
-    Conditioner,
-    Prediction,
-    PredictionMethod,
-    PredictionOptions,
-    prediction_method,
-)
-from fleetgp.prediction.agreed import Agreed, agreement_key
+from fleetgp.prediction import Conditioner, Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
-from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.prediction.prediction import joined
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a fleet is conditioned on: its data, and where the hyperparameters come from.
-
-    theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
-    scaling: that of the training; None if the agents have yet to agree on it.
-    moments: those of all data, if every agent has them from the training.
-    """
-
-    shards: Sequence[Shard]
-    inputs: Sequence[str] | None
-    graph: Topology
-    kernel: Kernel
-    theta: Array
-    scaling: Scaling | None
-    seed: int
-    moments: FleetMoments | None = None
-
-    def same(self, other: Source) -> bool:
-        """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
-        shards = [array for shard in self.shards for array in shard]
-        others = [array for shard in other.shards for array in shard]
-        return (
-            [id(array) for array in shards] == [id(array) for array in others]
-            and np.array_equal(self.theta, other.theta)
-            and self.graph is other.graph
-            and self.moments is other.moments
-            and (self.inputs, self.kernel, self.scaling, self.seed)
-            == (other.inputs, other.kernel, other.scaling, other.seed)
-        )
-
-
-Found = TypeVar("Found")
 
 
 class ConditionedFleet:
@@ -89,11 +41,11 @@ class ConditionedFleet:
         engine: str = "auto",
         neighbours: int | None = None,
         conditioner: Conditioner | None = None,
+        backend: Backend = IN_PROCESS,
     ) -> None:
         self.source = source
         self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
-        self._conditioner = conditioner or Conditioner()
-        self._done: dict[object, tuple[Any, int]] = {}
+        self._answers = backend.answers(source, self._options, conditioner)
 
     @property
     def engine(self) -> str:
@@ -150,53 +102,14 @@ class ConditionedFleet:
         if given.get("neighbours") is not None and row.rule != "nearest":
             raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
-        as_flag(noisy, "noisy")
         asker = None if agent is None else check_agent(agent, len(self.source.shards))
-        network = InProcess(self.source.graph)
-        conditioned = self._once(network, row.decentralized, lambda: self._conditioned(network, row))
-        agreed = Agreed()
-        if len(points):
-            key, moments = agreement_key(row, options), self.source.moments
-            with retold(inputs=self.source.inputs):
-                agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
-        blocks = answer_in_blocks(conditioned, network, row, points, options, agreed, noisy=noisy, done=done, to=asker)
-        return self._told(blocks, asker or 0)
+        question = Question(row, options, points, as_flag(noisy, "noisy"), done, asker)
+        return self._told(self._answers.blocks(question), asker or 0)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
         """With who asked; errors with the names of the inputs."""
         with retold(inputs=self.source.inputs):
             yield from ((number, replace(found, asked=asker)) for number, found in blocks)
-
-    def _once(self, network: InProcess, key: object, make: Callable[[], Found]) -> Found:
-        """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then
-        where they were, and the same question has the same answer.
-        """
-        if key not in self._done:
-            before = network.round
-            made = make()
-            self._done[key] = made, network.round - before
-            return made
-        found, rounds = self._done[key]
-        network.round += rounds
-        return cast(Found, found)
-
-    def _conditioned(self, network: InProcess, method: PredictionMethod) -> Conditioned:
-        """The agents at their common theta, and with the scaling of the observations that belongs to it."""
-        source = self.source
-        reduction = ByTree(network) if method.decentralized else ByServer(network)
-        scaling = source.scaling
-        if scaling is None:
-            with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, source.shards)
-        theta = source.theta
-        if theta.ndim == 2:
-            # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
-            with network.phase("model"):
-                theta = np.exp(reduction.total(np.log(theta)) / len(theta))
-        thetas = np.tile(theta, (len(source.shards), 1))
-        return self._conditioner.condition(
-            source.shards, source.kernel, thetas, scaling, self.engine, self._options.neighbours
-        )
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"

@@ -11,9 +11,11 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.fleet.conditioned import ConditionedFleet, Source, check_agent
+from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
+from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
+from fleetgp.fleet.source import Source
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.trainings import keep_unfinished, options_of
 from fleetgp.given import as_flag, check_whole
@@ -24,14 +26,14 @@ from fleetgp.network import InProcess
 from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
-from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.endings import about_end
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.setting import prepare
 from fleetgp.training.trainer import check_stepwise
 
 
-class Fleet:
+class Fleet(Closing):
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ.
@@ -43,6 +45,9 @@ class Fleet:
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
+    backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
+        address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
+        workers and what was started, and so does `with`. dec- methods only, with the answers of "in-process".
 
     All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
     must have the columns of agent 0's, and queries may have more.
@@ -67,6 +72,9 @@ class Fleet:
         kernel: str | Kernel = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        backend: BackendName = "in-process",
+        workers: int | None = None,
+        address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
         self.shards, self.inputs = check_shards(shards, inputs)
@@ -75,6 +83,7 @@ class Fleet:
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
+        super().__init__(chosen_backend(backend, self.graph, workers, address))
         self.fit: Fit | None = None
         self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
@@ -167,6 +176,7 @@ class Fleet:
         """
         row = training_method(method)
         check_stepwise(row, options)
+        self._backend.check_here("trainer")
         chosen = options_of(self, row, theta0, seed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
 
@@ -174,8 +184,8 @@ class Fleet:
         try:
             progress.begun()
             with retold(inputs=self.inputs):
-                fit = train(method, self.shards, InProcess(self.graph), self.kernel, options, progress)
-        except KeyboardInterrupt as interrupt:
+                fit = self._backend.train(method, self.shards, self.graph, self.kernel, options, progress)
+        except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
         self.fit, self._trained = fit, tuple(self.shards)
@@ -240,7 +250,7 @@ class Fleet:
         of_engine = None if nearest else neighbours
         if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
             self._conditioned = None  # before the next one needs the memory
-            self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner)
+            self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner, self._backend)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
         return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
@@ -261,7 +271,7 @@ class Fleet:
         >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
         (True, True)
         """
-        return ConditionedFleet(self._source(theta), engine, neighbours)
+        return ConditionedFleet(self._source(theta), engine, neighbours, backend=self._backend)
 
     def _source(self, theta: Sequence[float] | Array | None) -> Source:
         """What predictions are from: with the theta that was given, or that of the fleet."""

@@ -49,6 +49,7 @@ class Fit:
     sample: (A,) how many of its observations each agent trained on first; empty if it was all of them.
     used: (A,) of how many observations the likelihood at the end is: of all that the agent held, unless the time was up
         while it trained on a sample.
+    nlls, start_nlls: (A,) and (S, A) the summands of `nll` and of those of the starts; empty in a model that was read.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -70,6 +71,8 @@ class Fit:
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    nlls: Array = field(default_factory=lambda: np.zeros(0))
+    start_nlls: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def at_floor(self) -> BoolArray:

@@ -115,6 +115,8 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any]) -> Fit:
         ledger=setting.network.ledger,
         noise_floor=float(np.exp(setting.floor.log)) * setting.scaling.scale,
         used=_sizes(setting),
+        nlls=chosen.nll,
+        start_nlls=np.stack([run.nll for run in runs if run.begun]),
         approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
     )
 

@@ -34,6 +34,7 @@ class Crew:
         self.timeout = timeout
         self.hosts: list[Any] = [started() for _ in hosting]
         self.known: set[int] = set()  # those that have been there once
+        self.busy = False
         self.lost = 0  # workers that were replaced, ever
 
     def task(self, topology: Topology, function: Function, arguments: Sequence[tuple[Any, ...]]) -> Task:
@@ -76,6 +77,10 @@ class Task:
         self._left = LOSSES
 
     @property
+    def hosting(self) -> tuple[tuple[int, ...], ...]:
+        return self._crew.hosting
+
+    @property
     def results(self) -> list[Any]:
         return [ended.result for ended in self._ended if ended is not None]
 
@@ -87,6 +92,11 @@ class Task:
 
     def __iter__(self) -> Iterator[list[Any]]:
         everyone = set(range(len(self._crew.hosts)))
+        if self._crew.busy:
+            raise NetworkError(
+                "the workers have another task: take all of its results, or close it, before the next"
+            )
+        self._crew.busy = True
         try:
             lost = self._take_places(everyone)
             self._replace(lost)
@@ -96,6 +106,7 @@ class Task:
                 while all(self._told):
                     yield [told.pop(0) for told in self._told]
         finally:
+            self._crew.busy = False
             if not all(ended and ended.error is None for ended in self._ended) and ray.is_initialized():
                 for host in self._crew.hosts:
                     host.cancel.remote(self._epoch)

@@ -1,0 +1,176 @@
+"""A fleet on a Ray cluster: its agents in groups, a worker for each; this process only follows them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from fleetgp.data.partition import Shard
+from fleetgp.errors import InputError
+from fleetgp.fleet.answering import Answers, Question
+from fleetgp.fleet.groups import answer_in_group, train_group
+from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
+from fleetgp.fleet.source import Source
+from fleetgp.gp.kernels import Kernel
+from fleetgp.graph import Topology
+from fleetgp.graph.groups import groups_of
+from fleetgp.linalg.threads import cores
+from fleetgp.network.ray.crew import Crew, Task
+from fleetgp.network.ray.session import Session
+from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions
+from fleetgp.training.run import Report
+
+
+class OnCluster:
+    """The agents of a fleet at the workers of a cluster.
+
+    workers: how many; None: as many as there are cores, and no more than agents.  address: see `Session`.
+    The cluster is joined, and the workers started, when there is work for the first time.
+    """
+
+    def __init__(self, graph: Topology, workers: int | None, address: str | None) -> None:
+        self._graph, self._workers, self._address = graph, workers, address
+        self._opened: Opened | None = None
+
+    @property
+    def opened(self) -> Opened:
+        if self._opened is None:
+            self._opened = Opened(self._graph, self._workers, self._address)
+        return self._opened
+
+    def train(
+        self,
+        method: TrainingMethod,
+        shards: Sequence[Shard],
+        graph: Topology,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report,
+    ) -> Fit:
+        _refuse_central(method)
+        hosting = self.opened.crew.hosting
+        given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
+        task = self.opened.crew.task(graph, train_group, given)
+        for told in task:
+            report(*merged_report(method, told, hosting))
+        return merged_fit(method, task.results, hosting)
+
+    def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
+        return AnswersOnCluster(self, source, options, grows=conditioner is not None)
+
+    def check_here(self, what: str) -> None:
+        raise InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
+
+    def forget(self, name: int) -> None:
+        """What the workers keep under a name is needed no more."""
+        if self._opened is not None and ray.is_initialized():
+            self._opened.crew.forget(name)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+class Opened:
+    """A session and its workers, which end with the fleet, or with this process."""
+
+    def __init__(self, graph: Topology, workers: int | None, address: str | None) -> None:
+        wanted = min(cores(), graph.agents) if workers is None else workers
+        session = Session(address, wanted)
+        try:
+            if workers is not None and workers > session.cores:
+                raise InputError(
+                    f"expected at most {session.cores} workers, one for each core of the cluster, got {workers}"
+                )
+            count = max(1, min(session.cores, graph.agents)) if workers is None else workers
+            self.crew = Crew(groups_of(graph.union, count))
+        except BaseException:
+            session.close()
+            raise
+        self.data = Data()
+        self.close = weakref.finalize(self, _close, self.crew, session)
+
+
+def _close(crew: Crew, session: Session) -> None:
+    if ray.is_initialized():
+        crew.close()
+    session.close()
+
+
+class Data:
+    """The agents' data in the store of the cluster, each put there once: workers take theirs from it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Shard, Any]] = {}
+
+    def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[list[Any]]:
+        """References to the data of every group's agents."""
+        for agent, shard in enumerate(shards):
+            kept = self._kept.get(agent)
+            if kept is None or kept[0][0] is not shard[0] or kept[0][1] is not shard[1]:
+                self._kept[agent] = shard, ray.put(shard)
+        return [[self._kept[agent][1] for agent in group] for group in hosting]
+
+
+_NAMES = itertools.count()
+
+
+class AnswersOnCluster:
+    """The workers' answers as one. What their agents have agreed on stays with them, under a name."""
+
+    def __init__(self, backend: OnCluster, source: Source, options: PredictionOptions, *, grows: bool) -> None:
+        self._backend, self._source, self._options, self._grows = backend, source, options, grows
+        self._given: list[tuple[Any, ...]] = []
+        self._crew: Crew | None = None
+        self._name: list[int] = []  # none, or one
+        weakref.finalize(self, _forget, self._name, backend)
+
+    def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        _refuse_central(question.method)
+        return self._follow(question)
+
+    def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        task = self._task(question)
+        finished = False
+        try:
+            for told in task:
+                yield merged_prediction(told, task.hosting, question.to)
+            finished = True
+        finally:
+            if not finished:  # some may have agreed on what others have not
+                _forget(self._name, self._backend)
+
+    def _task(self, question: Question) -> Task:
+        opened = self._backend.opened
+        crew, source = opened.crew, self._source
+        if self._crew is not crew:
+            self._crew = crew
+            self._given = []
+            for group, data in zip(crew.hosting, opened.data.of(source.shards, crew.hosting), strict=True):
+                theta = source.theta[list(group)] if source.theta.ndim == 2 else source.theta
+                own = replace(source, shards=(), theta=theta)
+                self._given.append((data, [ray.put((own, self._options))], self._grows))
+        if not self._name:
+            self._name.append(next(_NAMES))
+        asked = ray.put(question)
+        return crew.task(source.graph, answer_in_group, [(self._name[0], *given, asked) for given in self._given])
+
+
+def _forget(name: list[int], backend: OnCluster) -> None:
+    if name:
+        backend.forget(name.pop())
+
+
+def _refuse_central(method: TrainingMethod | PredictionMethod) -> None:
+    if not method.decentralized:
+        raise InputError(
+            f"{method.name} needs a central node, and the workers of a cluster have none: choose a dec- method, or "
+            'backend="in-process"'
+        )

@@ -1,0 +1,57 @@
+"""What a worker of a cluster does, for its group of agents: a training, or answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from fleetgp.fleet.answering import HostedAnswers, Question
+from fleetgp.gp.kernels import Kernel
+from fleetgp.network import Ledger, Network
+from fleetgp.network.ray.host import Memory
+from fleetgp.prediction import Conditioner
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
+
+#: Seconds that data may take to come from the store of the cluster.
+FETCH = 3600.0
+
+
+def train_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Sequence[Any],
+    method: TrainingMethod,
+    kernel: Kernel,
+    options: TrainingOptions,
+) -> Fit:
+    """The group's part of a training. It tells what a `Report` is called with."""
+    shards = ray.get(list(data), timeout=FETCH)
+    return train(method, shards, network, kernel, options, lambda *report: tell(report))
+
+
+def answer_in_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    name: int,
+    data: Sequence[Any],
+    source: Sequence[Any],
+    grows: bool,
+    question: Question,
+) -> None:
+    """The group's part of the answers. It tells the blocks.
+
+    name: under which the posteriors and agreements stay here.  grows: whether new rows enter the posteriors that there
+    are of an earlier name.
+    """
+    if name not in memory.own:
+        (own, options), *shards = ray.get([*source, *data], timeout=FETCH)
+        conditioner = memory.own.setdefault("conditioner", Conditioner()) if grows else Conditioner()
+        agreed = memory.shared.setdefault(name, {})
+        memory.own[name] = HostedAnswers(replace(own, shards=tuple(shards)), options, conditioner, agreed)
+    for number, found in memory.own[name].blocks(network, question):
+        tell((number, replace(found, ledger=Ledger.merged([found.ledger]))))  # the network's own goes on counting
