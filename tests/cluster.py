@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,3 +77,35 @@ class SharedSemaphore:
         import ray
 
         ray.get(self._counter.release.remote(n), timeout=LONG)
+
+
+def fragile(
+    network: Any, memory: Any, tell: Any, inner: Callable[..., Any], agent: int, round: int, mark: Path, *given: Any
+) -> Any:
+    """inner(network, memory, tell, *given), but the process that hosts an agent is killed when it comes to a round.
+
+    mark: a file that is there once it has happened; a folder: it happens whenever a worker comes there.
+    """
+    swap = network._swap
+
+    def swap_or_die(frames: Any, expected: Any, now: int) -> Any:
+        if agent in network.hosted and now >= round and not mark.is_file():
+            if not mark.is_dir():
+                mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return swap(frames, expected, now)
+
+    network._swap = swap_or_die
+    return inner(network, memory, tell, *given)
+
+
+def frozen(network: Any, memory: Any, tell: Any, inner: Callable[..., Any], mark: Path, *given: Any) -> Any:
+    """The same, but the process that hosts agent 0 stops, and says nothing more."""
+    if 0 in network.hosted and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return inner(network, memory, tell, *given)
+
+
+def pid(network: Network, memory: object, tell: object) -> int:
+    return os.getpid()

@@ -112,4 +112,5 @@ def joined(parts: Sequence[Prediction]) -> Prediction:
         status=worst(part.status for part in parts),
         jitter=max(part.jitter for part in parts),
         engine=first_used(*(part.engine for part in parts)),
+        ledger=parts[-1].ledger,  # which counts all blocks
     )

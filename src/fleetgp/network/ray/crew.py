@@ -39,6 +39,8 @@ class Crew:
 
     def task(self, topology: Topology, function: Function, arguments: Sequence[tuple[Any, ...]]) -> Task:
         """function(network, memory, tell, *arguments[k]) at worker k, all at the same time."""
+        if self.busy:
+            raise NetworkError("the workers have another task: take all of its results, or close it, before the next")
         return Task(self, topology, function, arguments)
 
     def replace(self, number: int) -> None:
@@ -92,10 +94,6 @@ class Task:
 
     def __iter__(self) -> Iterator[list[Any]]:
         everyone = set(range(len(self._crew.hosts)))
-        if self._crew.busy:
-            raise NetworkError(
-                "the workers have another task: take all of its results, or close it, before the next"
-            )
         self._crew.busy = True
         try:
             lost = self._take_places(everyone)

@@ -1,0 +1,326 @@
+"""A fleet on a Ray cluster: the bits, rounds and messages of one process, also where workers are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.errors import InputError, NumericalError, WorkerLostError
+from fleetgp.progress import Progress
+from tests.cluster import fragile, frozen, pid
+from tests.conftest import paper_shards
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
+
+AGENTS, WORKERS = 6, 3
+GRAPH = fg.Graph.geometric(AGENTS, seed=2)
+QUERIES = np.random.default_rng(0).uniform(0.0, 2.0, (12, 2))
+THETA = [1.2, 0.3, 1.3, 0.1]
+AVERAGE: dict[str, Any] = {"consensus": "average", "rounds": 12, "tol": 1e-3}
+#: Few rounds of everything.
+HOW: dict[str, dict[str, Any]] = {
+    "dec-full-gp": {"rounds": 5},
+    "dec-fact-gp": {"rounds": 6},
+    "dec-g-fact-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "dec-c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "dec-apx-gp": {"rounds": 30},
+    "dec-gapx-gp": {"rounds": 30, "theta0": fg.PAPER_THETA0, "tol": 0},
+}
+DECENTRALIZED = [name for name in fg.PREDICTION_METHODS if name.startswith("dec-")]
+
+
+def shards() -> list[Any]:
+    return list(paper_shards(120, AGENTS))
+
+
+def forget(fleet: fg.Fleet) -> None:
+    """As if it had never been trained."""
+    fleet.theta = fleet.fit = fleet.unfinished = None
+
+
+def in_process(**options: Any) -> fg.Fleet:
+    return fg.Fleet(shards(), GRAPH, **options)
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster: None) -> Iterator[fg.Fleet]:
+    with fg.Fleet(shards(), GRAPH, backend="ray", workers=WORKERS) as found:
+        yield found
+
+
+@pytest.fixture
+def crew(fleet: fg.Fleet) -> Any:
+    return fleet._backend.opened.crew  # type: ignore[attr-defined]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """All fields of a Fit or a Prediction, to the last bit."""
+    for field in fields(expected):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if field.name == "ledger":
+            assert one.as_dict() == other.as_dict()
+        elif field.name == "moments":
+            assert (one is None) == (other is None)
+            assert one is None or np.array_equal(one.packed, other.packed)
+        elif field.name == "starts":
+            assert [(s.nll, s.rounds, s.status, *s.theta0) for s in one] == [
+                (s.nll, s.rounds, s.status, *s.theta0) for s in other
+            ]
+        elif isinstance(other, np.ndarray):
+            assert np.shape(one) == other.shape, field.name
+            assert np.array_equal(one, other, equal_nan=other.dtype == float), field.name
+        else:
+            assert one == other, field.name
+
+
+# ---- the same answers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+@pytest.mark.parametrize("method", HOW)
+def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
+    heard: dict[str, list[Progress]] = {"here": [], "there": []}
+    expected = in_process().train(method, **HOW[method], progress=heard["here"].append)
+    assert_same(fleet.train(method, **HOW[method], progress=heard["there"].append), expected)
+    facts = {
+        where: [
+            (p.task, p.round, p.rounds, p.detail, p.chosen, None if p.thetas is None else p.thetas.tolist())
+            for p in told
+        ]
+        for where, told in heard.items()
+    }
+    assert facts["there"] == facts["here"]
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+@pytest.mark.parametrize("method", DECENTRALIZED)
+def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
+    here, there = (each.condition(THETA) for each in (in_process(), fleet))
+    for options in ({}, {"agent": 4, "noisy": True}, AVERAGE):
+        if "consensus" not in options or method not in ("dec-full-gp", "dec-nearest"):
+            assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
+
+
+def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
+    """Agents that differ agree first; what was agreed on is not sent again; rows that come enter the posteriors."""
+    more = shards()[1]
+    with fg.Fleet(shards(), GRAPH, backend="ray", workers=2, normalize=True) as there:
+        here = in_process(normalize=True)
+        for each in (here, there):
+            each.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=5, tol=0)
+        many = np.random.default_rng(1).uniform(0.0, 2.0, (2100, 2))
+        first = [each.predict(many) for each in (there, here)]
+        second = [each.predict(QUERIES) for each in (there, here)]
+        assert_same(*first)
+        assert_same(*second)
+        assert "augment" in first[0].ledger.rounds_by_phase
+        assert "augment" not in second[0].ledger.rounds_by_phase
+        for each in (here, there):
+            each.observe(1, more[0][:7] + 0.01, more[1][:7])
+        assert_same(there.predict(QUERIES), here.predict(QUERIES))
+        blocks = there.condition().predict_in_blocks(many)
+        next(blocks)
+        with pytest.raises(fg.NetworkError, match="the workers have another task"):
+            there.predict(QUERIES)
+        blocks.close()  # type: ignore[attr-defined]
+        assert_same(there.predict(QUERIES), here.predict(QUERIES))
+
+
+def test_an_error_of_one_agent_is_the_same_error(fleet: fg.Fleet) -> None:
+    wrong = [1e-4, 1e-4, 1.0, 1e-3]
+    with pytest.raises(NumericalError) as expected:
+        in_process().predict(QUERIES, "dec-full-gp", theta=wrong)
+    with pytest.raises(NumericalError) as found:
+        fleet.predict(QUERIES, "dec-full-gp", theta=wrong)
+    assert (type(found.value), str(found.value)) == (type(expected.value), str(expected.value))
+
+
+def test_ctrl_c_leaves_what_it_leaves_in_process(fleet: fg.Fleet) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.round == 7:
+            raise KeyboardInterrupt
+
+    here = in_process()
+    for each in (here, fleet):
+        forget(each)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            each.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=500, tol=0, progress=interrupt)
+        assert stopped.value.__notes__[0].startswith("the training was interrupted after 7 rounds of dec-apx-gp")
+        assert each.theta is not None
+    assert np.array_equal(here.theta, fleet.theta)  # type: ignore[arg-type]
+    assert_same(
+        fleet.train("dec-fact-gp", **HOW["dec-fact-gp"]), in_process().train("dec-fact-gp", **HOW["dec-fact-gp"])
+    )
+
+
+# ---- lost workers -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Workers meet with something in the middle of their work: breaking(network, memory, tell, work, *how, *given)."""
+    from fleetgp.fleet import cluster, groups
+
+    def put(name: str, breaking: Callable[..., Any], *how: object) -> None:
+        work = getattr(groups, name)
+        monkeypatch.setattr(cluster, name, partial(_broken, breaking, work, how))
+
+    return put
+
+
+def _broken(
+    breaking: Callable[..., Any],
+    work: Callable[..., Any],
+    how: tuple[Any, ...],
+    network: Any,
+    memory: Any,
+    tell: Any,
+    *given: Any,
+) -> Any:
+    return breaking(network, memory, tell, work, *how, *given)
+
+
+@pytest.mark.parametrize("agent", [0, 5])
+def test_a_worker_that_is_killed_in_a_training_is_replaced(
+    fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path, agent: int
+) -> None:
+    expected = in_process().train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0)
+    before, mark, rounds = crew.lost, tmp_path / "killed", []
+    sabotage("train_group", fragile, agent, 25, mark)
+    found = fleet.train(
+        "dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0, progress=lambda progress: rounds.append(progress.round)
+    )
+    assert mark.exists()
+    assert crew.lost == before + 1
+    assert_same(found, expected)
+    assert rounds == [*range(41), 40]  # each round is told once, and the end
+
+
+def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
+    fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path
+) -> None:
+    """Also one that has forgotten what the fleet agreed on before: it gets that from another one."""
+    here = in_process(theta=THETA)
+    conditioned, expected = fleet.condition(THETA), here.condition()
+    before, mark = crew.lost, tmp_path / "killed"
+    sabotage("answer_in_group", fragile, 5, 6, mark)
+    for _ in range(2):
+        assert_same(
+            conditioned.predict(QUERIES, "dec-grbcm", **AVERAGE), expected.predict(QUERIES, "dec-grbcm", **AVERAGE)
+        )
+    assert mark.exists()
+    assert crew.lost == before + 1
+    idle = crew.task(GRAPH, pid, [()] * WORKERS).finish()
+    os.kill(idle[1], signal.SIGKILL)
+    answer = conditioned.predict(QUERIES, "dec-grbcm")
+    assert_same(answer, expected.predict(QUERIES, "dec-grbcm"))
+    assert "augment" not in answer.ledger.rounds_by_phase
+    assert crew.lost == before + 2
+
+
+def test_too_many_losses_end_with_a_state_to_resume_from(
+    fleet: fg.Fleet, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetgp.fleet import cluster, groups
+
+    forget(fleet)
+    monkeypatch.setattr("fleetgp.network.ray.crew.LOSSES", 1)
+    sabotage("train_group", fragile, 0, 25, tmp_path)
+    with pytest.raises(WorkerLostError, match="more than 1 workers were lost in one task") as lost:
+        fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0)
+    assert "fleet.theta holds its estimates" in lost.value.__notes__[0]
+    assert fleet.unfinished is not None
+    assert 0 < fleet.unfinished.round < 40
+    monkeypatch.setattr(cluster, "train_group", groups.train_group)
+    assert fleet.train("dec-apx-gp", theta0=fleet.theta).status == "converged"
+
+
+@pytest.mark.long
+def test_a_worker_that_does_not_answer_is_replaced(
+    fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetgp.network.ray.crew.SILENCE", 10.0)
+    sabotage("train_group", frozen, tmp_path / "frozen")
+    expected = in_process().train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=20, tol=0)
+    assert_same(fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=20, tol=0), expected)
+
+
+# ---- whose cluster ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
+    with pytest.raises(InputError, match="apx-gp needs a central node, and the workers of a cluster have none"):
+        fleet.train("apx-gp")
+    with pytest.raises(InputError, match="npae needs a central node, and the workers of a cluster have none"):
+        fleet.predict(QUERIES, "npae", theta=THETA)
+    with pytest.raises(InputError, match="trainer needs all agents in this process"):
+        fleet.trainer("dec-apx-gp")
+    with pytest.raises(InputError, match="unknown backend 'dask': choose one of in-process, ray"):
+        in_process(backend="dask")
+    with pytest.raises(InputError, match='workers and address are of backend="ray"'):
+        in_process(workers=2)
+    with pytest.raises(InputError, match="expected at most one worker for each of the 6 agents, got 7"):
+        in_process(backend="ray", workers=7)
+    crowd = fg.Fleet(list(paper_shards(120, 12)), backend="ray", workers=12)
+    with pytest.raises(InputError, match="expected at most 6 workers, one for each core of the cluster, got 12"):
+        crowd.train("dec-fact-gp")
+    with pytest.raises(
+        InputError, match=r"expected the cluster that this process has joined, .*, got 192\.0\.2\.1:6379"
+    ):
+        in_process(backend="ray", workers=2, address="192.0.2.1:6379").train("dec-fact-gp")
+    assert ray.is_initialized()
+
+
+JOINS_AND_STARTS = """
+import sys
+import ray
+import fleetgp as fg
+
+if __name__ == "__main__":
+    field = fg.synthetic_field(80, seed=1)
+    shards = fg.partition(field.inputs, field.observations, agents=4)
+    thetas = []
+    for address in (sys.argv[1], None):
+        with fg.Fleet(shards, backend="ray", workers=2, address=address) as fleet:
+            thetas.append(fleet.train("dec-fact-gp", theta0=[1, 1, 1, 1], rounds=3).thetas.tolist())
+            mine = ray.get_runtime_context().gcs_address
+            assert (mine == sys.argv[1]) == (address is not None), mine
+        assert not ray.is_initialized()
+    assert thetas[0] == thetas[1]
+"""
+
+
+def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fleet: fg.Fleet, tmp_path: Path) -> None:
+    script = tmp_path / "joins.py"
+    script.write_text(JOINS_AND_STARTS, encoding="utf-8")
+    address = ray.get_runtime_context().gcs_address
+    before = set(_controls())
+    done = subprocess.run([sys.executable, script, address], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(_controls()) == before
+    assert fleet.predict(QUERIES, "dec-poe", theta=THETA).status == "converged"
+
+
+def _controls() -> list[str]:
+    """The processes that control clusters on this machine."""
+    return [
+        entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and b"gcs_server" in _command(entry)
+    ]
+
+
+def _command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes().partition(b"\0")[0]
+    except OSError:
+        return b""
