@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fleetgp.graph import Topology
@@ -80,23 +81,37 @@ class SharedSemaphore:
 
 
 def fragile(
-    network: Any, memory: Any, tell: Any, inner: Callable[..., Any], agent: int, round: int, mark: Path, *given: Any
+    network: Any,
+    memory: Any,
+    tell: Any,
+    inner: Callable[..., Any],
+    agent: int,
+    mark: Path,
+    ready: Callable[[int], bool],
+    *given: Any,
 ) -> Any:
-    """inner(network, memory, tell, *given), but the process that hosts an agent is killed when it comes to a round.
+    """inner(network, memory, tell, *given), but the process that hosts an agent is killed in a round that is ready.
 
-    mark: a file that is there once it has happened; a folder: it happens whenever a worker comes there.
+    mark: a file that is there once it has happened: it happens once.
     """
     swap = network._swap
 
     def swap_or_die(frames: Any, expected: Any, now: int) -> Any:
-        if agent in network.hosted and now >= round and not mark.is_file():
-            if not mark.is_dir():
-                mark.touch()
+        if agent in network.hosted and ready(now) and not mark.exists():
+            mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return swap(frames, expected, now)
 
     network._swap = swap_or_die
     return inner(network, memory, tell, *given)
+
+
+def from_round(first: int, now: int) -> bool:
+    return now >= first
+
+
+def once_there(file: Path, now: int) -> bool:
+    return file.exists()
 
 
 def frozen(network: Any, memory: Any, tell: Any, inner: Callable[..., Any], mark: Path, *given: Any) -> Any:
@@ -109,3 +124,16 @@ def frozen(network: Any, memory: Any, tell: Any, inner: Callable[..., Any], mark
 
 def pid(network: Network, memory: object, tell: object) -> int:
     return os.getpid()
+
+
+def failing(network: Network, memory: object, tell: object) -> None:
+    """One host fails while the others wait for it."""
+    if 1 in network.hosted:
+        raise ValueError("agent 1 broke")
+    network.neighbour_sum(np.zeros(len(network.hosted)), "statistics")
+
+
+def telling(network: Network, memory: object, tell: Callable[[object], None], count: int) -> int:
+    for number in range(count):
+        tell((number, network.hosted))
+    return count

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.gp import expert
 from fleetgp.graph import Topology
+from fleetgp.linalg.compiling import compiled_module
 from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -147,6 +149,21 @@ def positive_definite(rng: np.random.Generator, *shape: int) -> Array:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """A Ray cluster with room for six workers, for all tests of this process that need one."""
-    with small_cluster(6):
+    """A Ray cluster with room for six workers, for all tests of this process that need one.
+
+    Its workers do without compiled loops, which take seconds to load: compare with what is `uncompiled` here.
+    """
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FLEETGP_COMPILE", "0")
+            stack.enter_context(small_cluster(6))
         yield
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No compiled loops in this process, nor in those that it starts."""
+    monkeypatch.setenv("FLEETGP_COMPILE", "0")
+    compiled_module.cache_clear()
+    yield
+    compiled_module.cache_clear()

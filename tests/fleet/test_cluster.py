@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +19,11 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError, NumericalError, WorkerLostError
 from fleetgp.progress import Progress
-from tests.cluster import fragile, frozen, pid
+from tests.cluster import fragile, from_round, frozen, once_there, pid
 from tests.conftest import paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 AGENTS, WORKERS = 6, 3
 GRAPH = fg.Graph.geometric(AGENTS, seed=2)
@@ -191,13 +193,13 @@ def _broken(
     return breaking(network, memory, tell, work, *how, *given)
 
 
-@pytest.mark.parametrize("agent", [0, 5])
+@pytest.mark.parametrize("agent", [pytest.param(0, marks=pytest.mark.long), 5])
 def test_a_worker_that_is_killed_in_a_training_is_replaced(
     fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path, agent: int
 ) -> None:
     expected = in_process().train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0)
     before, mark, rounds = crew.lost, tmp_path / "killed", []
-    sabotage("train_group", fragile, agent, 25, mark)
+    sabotage("train_group", fragile, agent, mark, partial(from_round, 25))
     found = fleet.train(
         "dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0, progress=lambda progress: rounds.append(progress.round)
     )
@@ -214,7 +216,7 @@ def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
     here = in_process(theta=THETA)
     conditioned, expected = fleet.condition(THETA), here.condition()
     before, mark = crew.lost, tmp_path / "killed"
-    sabotage("answer_in_group", fragile, 5, 6, mark)
+    sabotage("answer_in_group", fragile, 5, mark, partial(from_round, 6))
     for _ in range(2):
         assert_same(
             conditioned.predict(QUERIES, "dec-grbcm", **AVERAGE), expected.predict(QUERIES, "dec-grbcm", **AVERAGE)
@@ -232,18 +234,22 @@ def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
 def test_too_many_losses_end_with_a_state_to_resume_from(
     fleet: fg.Fleet, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.fleet import cluster, groups
-
     forget(fleet)
-    monkeypatch.setattr("fleetgp.network.ray.crew.LOSSES", 1)
-    sabotage("train_group", fragile, 0, 25, tmp_path)
-    with pytest.raises(WorkerLostError, match="more than 1 workers were lost in one task") as lost:
-        fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=40, tol=0)
+    heard = tmp_path / "heard"
+    sabotage("train_group", fragile, 0, tmp_path / "killed", partial(once_there, heard))
+
+    def listen(progress: Progress) -> None:
+        if progress.round == 3:
+            heard.touch()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fleetgp.network.ray.crew.LOSSES", 0)
+        with pytest.raises(WorkerLostError, match="more than 0 workers were lost in one task") as lost:
+            fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=1_000_000, tol=0, progress=listen)
     assert "fleet.theta holds its estimates" in lost.value.__notes__[0]
     assert fleet.unfinished is not None
-    assert 0 < fleet.unfinished.round < 40
-    monkeypatch.setattr(cluster, "train_group", groups.train_group)
-    assert fleet.train("dec-apx-gp", theta0=fleet.theta).status == "converged"
+    assert fleet.unfinished.round >= 3
+    assert fleet.train("dec-apx-gp", theta0=fleet.theta, rounds=3).rounds == 3
 
 
 @pytest.mark.long
@@ -292,11 +298,12 @@ if __name__ == "__main__":
     shards = fg.partition(field.inputs, field.observations, agents=4)
     thetas = []
     for address in (sys.argv[1], None):
-        with fg.Fleet(shards, backend="ray", workers=2, address=address) as fleet:
+        with fg.Fleet(shards, backend="ray", workers=1, address=address) as fleet:
             thetas.append(fleet.train("dec-fact-gp", theta0=[1, 1, 1, 1], rounds=3).thetas.tolist())
             mine = ray.get_runtime_context().gcs_address
             assert (mine == sys.argv[1]) == (address is not None), mine
         assert not ray.is_initialized()
+    print(mine)
     assert thetas[0] == thetas[1]
 """
 
@@ -305,22 +312,9 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
     script = tmp_path / "joins.py"
     script.write_text(JOINS_AND_STARTS, encoding="utf-8")
     address = ray.get_runtime_context().gcs_address
-    before = set(_controls())
     done = subprocess.run([sys.executable, script, address], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert set(_controls()) == before
+    host, port = done.stdout.split()[-1].split(":")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((host, int(port)), timeout=30)
     assert fleet.predict(QUERIES, "dec-poe", theta=THETA).status == "converged"
-
-
-def _controls() -> list[str]:
-    """The processes that control clusters on this machine."""
-    return [
-        entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and b"gcs_server" in _command(entry)
-    ]
-
-
-def _command(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes().partition(b"\0")[0]
-    except OSError:
-        return b""

@@ -10,7 +10,7 @@ import pytest
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.testing import check_network
 from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
-from tests.cluster import LONG, SharedSemaphore, run_on
+from tests.cluster import LONG, SharedSemaphore, failing, run_on, telling
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
 
@@ -39,3 +39,38 @@ def test_it_ends_as_all_networks_do(crew: Any, topology: Topology) -> None:
 def test_a_neighbour_that_is_lost_is_named_as_in_all_networks(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "timeout", 0.5)
     check_lost_neighbour(run_on(crew, Graph.star(4)), Graph.star(4), SharedSemaphore)
+
+
+def test_an_error_at_one_host_ends_the_task_and_the_next_one_goes_well(crew: Any) -> None:
+    with pytest.raises(ValueError, match="agent 1 broke"):
+        crew.task(Graph.path(4), failing, [()] * 3).finish()
+    check_network(run_on(crew, Graph.path(4)), Graph.path(4))
+
+
+def test_what_hosts_tell_comes_in_order_however_much_it_is(crew: Any) -> None:
+    """More than may wait to be heard."""
+    from fleetgp.network.ray.host import AHEAD
+
+    task = crew.task(Graph.path(4), telling, [(3 * AHEAD,)] * 3)
+    heard = list(task)
+    assert heard == [[(number, hosted) for hosted in ((0, 2), (1,), (3,))] for number in range(3 * AHEAD)]
+    assert task.results == [3 * AHEAD] * 3
+
+
+def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleetgp.network.ray.network import Post
+
+    first: list[bytes] = []
+    second: list[bytes] = []
+    third: list[bytes] = []
+    post = Post({1: first.extend, 2: third.extend})
+    post.send(1, [b"a", b"b"])
+    post.send(2, [b"c"])
+    assert post.replace(1, second.extend)
+    post.send(1, [b"d"])
+    assert (first, second, third) == ([b"a", b"b"], [b"a", b"b", b"d"], [b"c"])
+    monkeypatch.setattr("fleetgp.network.ray.network.KEPT_BYTES", 4)
+    post.send(2, [b"e"])
+    assert not post.replace(1, first.extend)
+    post.send(1, [b"f"])
+    assert second[-1] == b"f"

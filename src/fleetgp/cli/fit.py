@@ -11,10 +11,11 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.cli import options
+from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import Shard, partition, partition_by_label
 from fleetgp.data.partition import BY
-from fleetgp.errors import InputError, NumericalError, unknown_name
+from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.gp.hyperparameters import names as hyperparameter_names
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import Observations, Reading, read_edges, read_observations
@@ -46,6 +47,7 @@ def fit(
     normalize: options.NORMALIZE = True,
     start: options.START = None,
     how: options.Training,
+    where: Cluster,
     seed: options.SEED = 0,
     overwrite: options.OVERWRITE = False,
     output: options.Output,
@@ -63,8 +65,10 @@ def fit(
     [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
+
+    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --out model/ --cluster --workers 8[/cyan]
     """
-    chosen = asdict(how)
+    chosen, backend = asdict(how), where.backend
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
@@ -72,9 +76,10 @@ def fit(
     split.check(inputs)
     data = _read(file, inputs, target, agent, missing, fill, reading.reading)
     names, shards = split.shards(data, file, inputs)
-    fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
-    model = Model(fleet, tuple(names), tuple(inputs), target)
-    _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
+    what: dict[str, Any] = {"normalize": normalize, "kernel": kernel, "seed": seed, "inputs": inputs}
+    with fg.Fleet(shards, _graph(graph, names), **what, **backend) as fleet:
+        model = Model(fleet, tuple(names), tuple(inputs), target)
+        _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
     _report(model, data, out, output.as_json)
 
@@ -158,6 +163,8 @@ def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet
             model.fleet.train(training, **chosen, progress=shown or False)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_keep(model, out)) from None
+        except WorkerLostError as error:
+            raise WorkerLostError(f"{error}; {_keep(model, out)}") from error
     if model.fleet.theta is None:
         raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 

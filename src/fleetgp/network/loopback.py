@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from fleetgp.errors import Cancelled, InputError, NeighbourLostError
+from fleetgp.errors import Cancelled, InputError
 from fleetgp.graph import Topology
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.ledger import Ledger
-from fleetgp.network.wire import Frame, decode, encode
+from fleetgp.network.mailbox import Mailbox
+from fleetgp.network.wire import Frame, encode
 
 Result = TypeVar("Result")
 
@@ -35,7 +35,7 @@ class Loopback:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
             raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
-        mailboxes: list[queue.Queue[bytes | None]] = [queue.Queue() for _ in hosting]
+        mailboxes = [Mailbox() for _ in hosting]
         self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
 
     def run(self, function: Callable[[LoopbackNetwork], Result]) -> list[Result]:
@@ -75,7 +75,7 @@ class LoopbackNetwork(FrameNetwork):
         self,
         topology: Topology,
         hosted: Sequence[int],
-        mailboxes: list[queue.Queue[bytes | None]],
+        mailboxes: list[Mailbox],
         host_of: dict[int, int],
         timeout: float,
     ) -> None:
@@ -84,26 +84,15 @@ class LoopbackNetwork(FrameNetwork):
         self._host_of = host_of
         self._own = mailboxes[host_of[self.hosted[0]]]
         self._timeout = timeout
-        self._early: dict[tuple[int, Edge], Frame] = {}
 
     def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         for frame in frames:
             self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
-        missing = {edge for edge in expected if (round, edge) not in self._early}
-        while missing:
-            self.waiting_for = frozenset(sender for sender, _ in missing)
-            try:
-                data = self._own.get(timeout=self._timeout)
-            except queue.Empty:
-                raise NeighbourLostError(round, self.waiting_for, self._timeout) from None
-            if data is None:
-                self._check_open()
-                continue
-            frame = decode(data)
-            self._early[frame.round, (frame.sender, frame.receiver)] = frame
-            if frame.round == round:
-                missing.discard((frame.sender, frame.receiver))
-        return {edge: self._early.pop((round, edge)) for edge in expected}
+        return self._own.take(expected, round, self._timeout, self._wait_for)
+
+    def _wait_for(self, senders: frozenset[int]) -> None:
+        self.waiting_for = senders
+        self._check_open()
 
     def _wake(self) -> None:
-        self._own.put(None)
+        self._own.wake()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from fleetgp.errors import NeighbourLostError
 from fleetgp.graph import Topology
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
-from fleetgp.network.wire import Frame, decode, encode
+from fleetgp.network.mailbox import Mailbox
+from fleetgp.network.wire import Frame, encode
 
 #: Bytes that a host keeps of what it has sent in a task; beyond, nothing is kept, and a lost host is not replaced.
 KEPT_BYTES = 1 << 30
@@ -61,42 +60,28 @@ class RayNetwork(FrameNetwork):
     ) -> None:
         super().__init__(topology, hosted)
         self._host_of, self._post, self._timeout = host_of, post, timeout
-        self._mail: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._early: dict[tuple[int, Edge], Frame] = {}
+        self._mailbox = Mailbox()
 
     def receive(self, frames: Sequence[bytes]) -> None:
         """Frames from another host; from any thread."""
         for frame in frames:
-            self._mail.put(frame)
+            self._mailbox.put(frame)
 
     def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         leaving: dict[int, list[bytes]] = defaultdict(list)
+        received = {(frame.sender, frame.receiver): frame for frame in frames if frame.receiver in self._position}
         for frame in frames:
-            if frame.receiver in self._position:
-                self._early[round, (frame.sender, frame.receiver)] = frame
-            else:
+            if frame.receiver not in self._position:
                 leaving[self._host_of[frame.receiver]].append(encode(frame))
         for host, encoded in leaving.items():
             self._post.send(host, encoded)
-        missing = {edge for edge in expected if (round, edge) not in self._early}
-        while missing:
-            self.waiting_for = frozenset(sender for sender, _ in missing)
-            try:
-                data = self._mail.get(timeout=self._timeout)
-            except queue.Empty:
-                raise NeighbourLostError(round, self.waiting_for, self._timeout) from None
-            if data is None:
-                self._check_open()
-                continue
-            frame = decode(data)
-            if frame.round >= round:
-                self._early[frame.round, (frame.sender, frame.receiver)] = frame
-            if frame.round == round:
-                missing.discard((frame.sender, frame.receiver))
-        found = {edge: self._early[round, edge] for edge in expected}
-        for done in [key for key in self._early if key[0] <= round]:
-            del self._early[done]
-        return found
+        others = [edge for edge in expected if edge not in received]
+        received |= self._mailbox.take(others, round, self._timeout, self._wait_for)
+        return {edge: received[edge] for edge in expected}
+
+    def _wait_for(self, senders: frozenset[int]) -> None:
+        self.waiting_for = senders
+        self._check_open()
 
     def _wake(self) -> None:
-        self._mail.put(None)
+        self._mailbox.wake()

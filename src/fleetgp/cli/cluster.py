@@ -1,0 +1,37 @@
+"""--cluster and --workers: where the agents of a fleet are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from fleetgp.cli.variadic import OPTIONAL
+from fleetgp.errors import InputError
+
+CLUSTER = Annotated[
+    str | None,
+    typer.Option(
+        metavar=OPTIONAL,
+        help="Compute on a Ray cluster: the one at this host:port, or one that is running, or a local one.",
+    ),
+]
+WORKERS = Annotated[int | None, typer.Option(help="With --cluster: how many processes. (default: one a core)")]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """cluster: an address, or nothing for any; None: this process."""
+
+    cluster: CLUSTER = None
+    workers: WORKERS = None
+
+    @property
+    def backend(self) -> dict[str, Any]:
+        """What `Fleet` takes."""
+        if self.cluster is None:
+            if self.workers is not None:
+                raise InputError("--workers is for --cluster: give that as well, or leave it out")
+            return {}
+        return {"backend": "ray", "workers": self.workers, "address": self.cluster or None}

@@ -1,0 +1,30 @@
+"""fleetgp fit --cluster: the same model, computed elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import FIT, QUICK, run, wrong
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
+
+def test_a_model_from_a_cluster_is_the_model(folder: Path, cluster: None) -> None:
+    address = ray.get_runtime_context().gcs_address
+    here, there = (
+        json.loads(run("fit", "observations.csv", *FIT, *QUICK, "--json", "--out", out, *where).stdout)
+        for out, where in (("a", []), ("b", ["--cluster", address, "--workers", "2"]))
+    )
+    assert {**there, "model": ""} == {**here, "model": ""}
+    assert ray.is_initialized()
+
+
+def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:
+    fit = ["fit", "observations.csv", *FIT, "--out", "m"]
+    assert "--workers is for --cluster" in wrong(*fit, "--workers", "2")
+    assert "fact-gp needs a central node" in wrong(*fit, "--cluster", "--workers", "2", "--training", "fact-gp")
+    assert "expected at most one worker for each of the 3 agents, got 4" in wrong(*fit, "--cluster", "--workers", "4")
