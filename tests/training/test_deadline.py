@@ -31,10 +31,7 @@ def test_time_is_up_at_once(method: str) -> None:
 def test_enough_time_changes_nothing(method: str) -> None:
     shards = list(paper_shards(90, 3))
     given: dict[str, Any] = {"theta0": fg.PAPER_THETA0, "rounds": 40}
-    with_limit, without = (
-        fg.Fleet(shards).train(method, theta0=fg.PAPER_THETA0, rounds=40, seconds=seconds)
-        for seconds in (FOREVER, None)
-    )
+    with_limit, without = (fg.Fleet(shards).train(method, **given, seconds=seconds) for seconds in (FOREVER, None))
     assert with_limit.status == without.status != "time limit"
     assert np.array_equal(with_limit.history, without.history)
 
