@@ -31,7 +31,11 @@ def fleetgp(x: np.ndarray, y: np.ndarray, kernel: str, engine: str = "vecchia", 
 
     fleet = fg.Fleet([(x, y)], kernel=kernel)
     fit = fleet.train("full-gp", engine=engine, neighbours=neighbours)
-    return Trained({"": _asked(fleet, "full-gp", engine=engine, neighbours=neighbours)}, _said(fit))
+    if engine != "vecchia":
+        return Trained({"": _asked(fleet, "full-gp", engine=engine)}, _said(fit))
+    # It answers from twice as many observations.
+    ways = {f"answers from {2 * m}": _asked(fleet, "full-gp", engine=engine, neighbours=m) for m in (neighbours, 60)}
+    return Trained(ways, _said(fit))
 
 
 def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp", agents: int = 16) -> Trained:
@@ -71,11 +75,15 @@ def gpboost(x: np.ndarray, y: np.ndarray, kernel: str, neighbours: int = 20, eac
     )
     model.fit(y=y)
 
-    def predict(queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        out = model.predict(gp_coords_pred=queries, predict_var=True, predict_response=True)
-        return out["mu"], np.sqrt(out["var"])
+    def from_nearest(most: int) -> Predict:
+        def predict(queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            model.set_prediction_data(num_neighbors_pred=most)
+            out = model.predict(gp_coords_pred=queries, predict_var=True, predict_response=True)
+            return out["mu"], np.sqrt(out["var"])
 
-    return Trained({"": predict})
+        return predict
+
+    return Trained({f"answers from {most}": from_nearest(most) for most in (2 * neighbours, 120)})
 
 
 def scikit_learn(x: np.ndarray, y: np.ndarray, kernel: str, most: int = 3000) -> Trained:
