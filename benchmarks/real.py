@@ -84,8 +84,8 @@ def runs(data: str, size: int) -> list[Run]:
     def of(rival: str, kernel: str = "matern32", **options: object) -> Run:
         return Run(data, size, rival, kernel, options)
 
-    huge, small = size == 0, 0 < size <= 3000
-    kernels = ("matern12", "matern32") if huge or data == "days" else ("matern12", "matern32", "matern52", "se")
+    small = 0 < size <= 3000
+    kernels = ("matern12", "matern32", "matern52", "se") if 0 < size <= 20_000 else ("matern12", "matern32")
     asked = [of("fleetgp", kernel, engine="vecchia") for kernel in kernels]
     if small:
         asked.append(of("fleetgp", engine="dense"))
