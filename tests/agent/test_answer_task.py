@@ -143,20 +143,22 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
     log.close()
 
 
-def test_a_posterior_is_kept_until_data_or_model_change(tmp_path: Path) -> None:
+def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
     data = observations_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
     answers = AnswerTask(description, 0, data, memory, Requests(log), Activity(), log)
     first = answers.conditioned(MODEL)
+    rows = len(first.shards[0][1])
     assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
     before = answers.look()
     data.append([[0.1, 0.2, 0.3]])
     assert answers.conditioned(MODEL) is first  # the data of the agenda, whatever comes in the meantime
     assert answers.look() != before
     grown = answers.conditioned(MODEL)
-    assert grown is not first
+    assert grown is first  # new rows enter it
+    assert len(grown.shards[0][1]) == rows + 1
     assert answers.conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown
     scaled = answers.conditioned(replace(MODEL, scale=2.0))
     assert scaled is not grown

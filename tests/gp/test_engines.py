@@ -42,8 +42,10 @@ def test_an_expert_can_be_given_more() -> None:
 
 def test_too_many_points_for_the_dense_engine_is_one_clear_error() -> None:
     x, y = np.zeros((3_000_000, 2)), np.zeros(3_000_000)
-    with pytest.raises(InputError, match=r"agent 4.*GB.*more agents"):
+    with pytest.raises(InputError, match=r'^agent 4: .*GB.*engine="auto"'):
         DenseEngine(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
+    with pytest.raises(InputError, match=r'^the fleet: .*GB.*engine="auto"'):  # it was pooled, for one node
+        DenseEngine(x, y, KERNELS["matern32"], None).condition(np.array(THETA))
 
 
 @pytest.mark.parametrize(

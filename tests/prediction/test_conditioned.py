@@ -135,8 +135,11 @@ def test_a_conditioner_gives_the_same_until_something_changes() -> None:
     assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
     x, y = shards[1]
     grown = [shards[0], (np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
+    assert conditioner.condition(grown, SE, thetas, Scaling(), "auto") is first
+    assert len(first.shards[1][1]) == len(y) + 1
+    inserted = [shards[0], (np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]]
     for changed in (
-        (grown, SE, thetas, Scaling(), "auto"),
+        (inserted, SE, thetas, Scaling(), "auto"),
         ([*shards[:2], (shards[2][0], -shards[2][1])], SE, thetas, Scaling(), "auto"),
         (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
         (shards, SE, 1.001 * thetas, Scaling(), "auto"),

@@ -123,13 +123,15 @@ def test_jitter_is_reported() -> None:
 def test_divergence_is_said(method: str, tol: float) -> None:
     """Steps that are far too long throw theta out of any range."""
     weak: dict[str, Any] = dict.fromkeys(paper_options(method), 0.01)
-    fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, **weak)
+    with pytest.warns(fg.FleetGPWarning, match=f"{method} diverged: .*Leave out {' and '.join(weak)}"):
+        fit = fleet(200, 4).train(method, theta0=THETA0, rounds=400, tol=tol, **weak)
     assert fit.status == "diverged"
 
 
 def test_a_diverged_training_leaves_the_fleet_its_theta() -> None:
     f = fleet(200, 4, theta=fg.PAPER_THETA)
-    fit = f.train("dec-apx-gp", theta0=THETA0, rounds=60, rho=0.01, kappa=0.01)
+    with pytest.warns(fg.FleetGPWarning, match="diverged"):
+        fit = f.train("dec-apx-gp", theta0=THETA0, rounds=60, rho=0.01, kappa=0.01)
     assert fit.status == "diverged"
     assert f.theta is not None
     assert f.theta.tolist() == list(fg.PAPER_THETA)

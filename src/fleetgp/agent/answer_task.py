@@ -21,6 +21,7 @@ from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Cost, Tasks
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
+from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import refuse_rough
 from fleetgp.gp.kernels import as_kernel
 from fleetgp.network import Network
@@ -115,7 +116,10 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                found = answer(conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed)
+                with retold(inputs=self._description.inputs):
+                    found = answer(
+                        conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed
+                    )
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -157,7 +161,8 @@ class AnswerTask:
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel, self._description.prediction.engine)
         theta = self.conditioned(model).thetas[0]
-        return self._meeting.hold(network, agenda, model, self.shard, theta, here)
+        with retold(scale=model.scaling.scale, inputs=self._description.inputs):
+            return self._meeting.hold(network, agenda, model, self.shard, theta, here)
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""

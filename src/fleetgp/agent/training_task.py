@@ -18,6 +18,7 @@ from fleetgp.consensus import Interlude, Status
 from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import as_kernel
 from fleetgp.training import Fit, train, training_method
+from fleetgp.training.endings import about_divergence
 from fleetgp.training.starts import SPANS
 
 
@@ -55,7 +56,12 @@ class TrainingTask:
             options = self._description.training_options(starts)
             fit = train(training_method(method), [shard], network, self._kernel, options, report, asides)
         tasks.node.well_done(tasks.view)
-        self._keep(fit, tasks, agenda, method, network.epoch)
+        if fit.status == "diverged":
+            why = about_divergence(fit, options, self._description.inputs)
+            self._memory.forget_estimates()
+            self._log.error("training failed", method=method, status=fit.status, rounds=fit.rounds, why=why)
+        else:
+            self._keep(fit, tasks, agenda, method, network.epoch)
         tasks.node.theta = self._memory.log_theta
         return fit.status
 
@@ -66,10 +72,6 @@ class TrainingTask:
             self._memory.save()
 
     def _keep(self, fit: Fit, tasks: Tasks, agenda: Agenda, method: str, id: int) -> None:
-        if fit.status == "diverged":
-            self._memory.forget_estimates()
-            self._log.error("training failed", method=method, status=fit.status, rounds=fit.rounds)
-            return
         trained = Trained(
             tuple(np.log(fit.thetas[0]).tolist()),
             id,

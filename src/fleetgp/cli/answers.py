@@ -19,7 +19,7 @@ from fleetgp.units import readable_bytes
 def known_model(folder: Path) -> Model:
     """The model in a folder; a warning where its training did not converge."""
     model = load_model(folder)
-    if model.status in ("interrupted", "round limit", "diverged"):
+    if model.status in ("interrupted", "round limit", "time limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
     return model
 

@@ -33,7 +33,8 @@ TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
 AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
 AGENTS = Annotated[
-    int | None, typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over.")
+    int | None,
+    typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)"),
 ]
 PARTITION = Annotated[
     str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
@@ -41,7 +42,7 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-KERNEL = Annotated[str, typer.Option(help="se, matern12, matern32 or matern52.")]
+KERNEL = Annotated[str, typer.Option(help="se (the smoothest), matern52, matern32 or matern12 (the roughest).")]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
 ]
@@ -51,6 +52,9 @@ NORMALIZE = Annotated[
 START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
 TRAINING_ROUNDS = Annotated[int, typer.Option(help="Stop after this many rounds.")]
 TRAINING_TOL = Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")]
+TRAINING_SECONDS = Annotated[
+    float | None, typer.Option(help="Stop after so many seconds of training, with the best so far.")
+]
 RHO = Annotated[float | None, typer.Option(help="The ADMM penalty. (default: from measured curvature)")]
 KAPPA = Annotated[float | None, typer.Option(help="Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")]
 LIPSCHITZ = Annotated[float | None, typer.Option(help="Stiffness of the steps of apx-gp and gapx-gp.")]
@@ -161,6 +165,7 @@ class Training:
 
     rounds: TRAINING_ROUNDS = 2000
     tol: TRAINING_TOL = 1e-5
+    seconds: TRAINING_SECONDS = None
     rho: RHO = None
     kappa: KAPPA = None
     lipschitz: LIPSCHITZ = None

@@ -50,7 +50,7 @@ def retrain(
                 listener(Progress(agent, state["round"], None, state["phase"]))
             time.sleep(PAUSE)
     trained = state["trained"]
-    if state["outcome"] not in ("converged", "round limit"):
+    if state["outcome"] not in ("converged", "round limit", "time limit"):
         raise NetworkError(f"the training failed: {state['outcome']}")
     theta = ", ".join(f"{name} {value:.4g}" for name, value in state["theta"].items())
     took = readable_seconds(seconds - (deadline - time.monotonic()))

@@ -10,9 +10,10 @@ from fleetgp.consensus.jor import jor
 from fleetgp.consensus.power import optimal_relaxation, power_method
 from fleetgp.consensus.reductions import maximum, minimum, total
 from fleetgp.consensus.scope import Scope, WholeFleet
-from fleetgp.consensus.stopping import UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
+from fleetgp.consensus.stopping import LATE, UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
 
 __all__ = [
+    "LATE",
     "UNWATCHED",
     "BatchOutcome",
     "BatchRule",

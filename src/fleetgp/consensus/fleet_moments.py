@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.partition import Shard
 from fleetgp.gp.basis import Box
-from fleetgp.gp.fleet_expert import not_certified
+from fleetgp.gp.fleet_expert import too_many
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import sizes_for_all
 from fleetgp.gp.moments.sums import ChebyshevSums
@@ -49,8 +49,8 @@ class Frame:
 Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
-def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tuple[Frame, tuple[int, ...]]:
-    """In one reduction: the fleet's frame, and the sizes of its grid.
+def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tuple[Frame, tuple[int, ...] | None]:
+    """In one reduction: the fleet's frame, and the sizes of its grid, None where there is none.
 
     The root makes the plan, for all: a power or a logarithm may differ in its last bit between processors, and sums on
     grids of different sizes do not add up.
@@ -67,12 +67,7 @@ def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tup
         found = network.reduce(np.array(own)[:, None], "statistics", FRAMES, finish=planned, told=told)
     assert found is not None, "all agents are told"
     frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
-    if 0 in sizes:
-        raise not_certified(
-            f"data in {dimension} dimensions on a box of widths {(2.0 * frame.box.half).tolist()} have more moments "
-            "than can be sent, at the length-scales to start with"
-        )
-    return frame, sizes
+    return frame, None if 0 in sizes else sizes
 
 
 def reduce_moments(network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> FleetMoments:
@@ -93,6 +88,8 @@ def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array, *,
         return sizes_for_all([frame.box.half / theta[:-2]], [ratio], count) if np.isfinite(ratio) else None
 
     frame, sizes = agree_on_frame(network, shards, plan)
+    if sizes is None:
+        raise too_many(theta)
     return reduce_moments(network, shards, frame.box, sizes)
 
 

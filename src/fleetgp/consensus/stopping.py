@@ -28,8 +28,11 @@ ROUNDING = 1e-14
 FIRST_SHARE = 1e-6
 #: The kind under which watched values are sent.
 KIND = "stopping"
+#: The name in `Watch.largest` under which an agent says, with a 1, that its time is up.
+LATE = "late"
 
-Status = Literal["converged", "round limit", "diverged"]
+#: From the best to the worst.
+Status = Literal["converged", "round limit", "time limit", "diverged"]
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,13 @@ class Verdict:
 
     (A, ...) from `Maximin`, one copy per hosted agent; (...) from `Settled`.
     largest: the fleet's maxima of `Watch.largest`, by name.
+    late: whether somebody's time is up, which ends it for all.
     """
 
     residual: Array
     tol: float
     largest: Mapping[str, Array] = field(default_factory=dict)
+    late: bool = False
 
     @property
     def converged(self) -> BoolArray:
@@ -70,7 +75,9 @@ class Verdict:
         """Of everything that was judged, the worst."""
         if self.diverged.any():
             return "diverged"
-        return "converged" if self.converged.all() else "round limit"
+        if self.converged.all():
+            return "converged"
+        return "time limit" if self.late else "round limit"
 
 
 class Reducing(Protocol):
@@ -137,7 +144,8 @@ class Window:
             spread = spread / np.where(scale == 0.0, 1.0, scale)
         # A NaN wins over any number in max and maximum: whoever diverges is heard by all.
         residual = np.concatenate([spread, small], axis=-1).max(axis=-1, initial=0.0)
-        return Verdict(residual, self.rule.tol, sections)
+        late = LATE in sections and bool(sections.pop(LATE).any())
+        return Verdict(residual, self.rule.tol, sections, late)
 
     def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Window:
         """The next window, from the values of this round; keep: of what axis 0 ran over, what goes on."""

@@ -17,7 +17,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
@@ -30,9 +30,9 @@ from fleetgp.prediction import (
     PredictionOptions,
     prediction_method,
 )
-from fleetgp.prediction.agreed import Agreed, agree, agreement_key
+from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
-from fleetgp.prediction.predict import answer_in_blocks
+from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.prediction.prediction import joined
 
 
@@ -83,10 +83,16 @@ class ConditionedFleet:
     computed again when needed.
     """
 
-    def __init__(self, source: Source, engine: str = "auto", neighbours: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        engine: str = "auto",
+        neighbours: int | None = None,
+        conditioner: Conditioner | None = None,
+    ) -> None:
         self.source = source
         self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
-        self._conditioner = Conditioner()
+        self._conditioner = conditioner or Conditioner()
         self._done: dict[object, tuple[Any, int]] = {}
 
     @property
@@ -150,13 +156,16 @@ class ConditionedFleet:
         conditioned = self._once(network, row.decentralized, lambda: self._conditioned(network, row))
         agreed = Agreed()
         if len(points):
-            h = Hyperparameters.from_theta(conditioned.thetas[0])
-            key = agreement_key(row, options)
-            shards, kernel = conditioned.shards, conditioned.kernel
-            moments = self.source.moments
-            agreed = self._once(network, key, lambda: agree(network, row, shards, kernel, h, options, moments))
+            key, moments = agreement_key(row, options), self.source.moments
+            with retold(inputs=self.source.inputs):
+                agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         blocks = answer_in_blocks(conditioned, network, row, points, options, agreed, noisy=noisy, done=done, to=asker)
-        return ((number, replace(found, asked=asker or 0)) for number, found in blocks)
+        return self._told(blocks, asker or 0)
+
+    def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
+        """With who asked; errors with the names of the inputs."""
+        with retold(inputs=self.source.inputs):
+            yield from ((number, replace(found, asked=asker)) for number, found in blocks)
 
     def _once(self, network: InProcess, key: object, make: Callable[[], Found]) -> Found:
         """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then

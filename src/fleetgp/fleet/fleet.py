@@ -12,18 +12,20 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.fleet.conditioned import ConditionedFleet, Source
-from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_shards
-from fleetgp.fleet.thetas import check_starts, check_theta_of
+from fleetgp.fleet.conditioned import ConditionedFleet, Source, check_agent
+from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
+from fleetgp.fleet.thetas import check_theta_of
+from fleetgp.fleet.trainings import keep_unfinished, options_of
 from fleetgp.given import as_flag, check_whole
+from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
-from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, train, training_method
-from fleetgp.training.fit import about_floor
+from fleetgp.training.endings import about_end
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.setting import prepare
 from fleetgp.training.trainer import check_stepwise
@@ -76,6 +78,7 @@ class Fleet:
         self.fit: Fit | None = None
         self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
+        self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
@@ -94,6 +97,7 @@ class Fleet:
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
         tol: float = 1e-5,
+        seconds: float | None = None,
         rho: float | None = None,
         kappa: float | None = None,
         lipschitz: float | None = None,
@@ -112,21 +116,25 @@ class Fleet:
         itself as `unfinished`; `fit` is of finished trainings only.
 
         theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
-            None takes three starts from the size of the data.
+            None takes three starts from the size of the data. Then agents with more than 1,500 observations train on
+            samples of theirs first, and on all with the best start: `sample` of the result.
         rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
             `tol=0` runs exactly `rounds` rounds.
+        seconds: stop after this time, with the best theta so far and status "time limit".
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
         `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
-        the methods that have it. A training that ends at the floor under sigma_eps warns.
+        the methods that have it. A training that diverged warns, and so does one that ends at the floor of sigma_eps.
         """
         row = training_method(method)
-        options = self._training_options(
+        options = options_of(
+            self,
             row,
             theta0,
             seed,
             rounds=rounds,
             tol=tol,
+            seconds=seconds,
             rho=rho,
             kappa=kappa,
             lipschitz=lipschitz,
@@ -139,8 +147,8 @@ class Fleet:
         )
         with listening(progress) as listener:
             fit = self._train(row, options, TrainingProgress(method, options, listener))
-        if fit.status != "diverged" and fit.at_floor.any():
-            warnings.warn(about_floor(fit, options.noise_floor), FleetGPWarning, stacklevel=2)
+        if told := about_end(fit, options, self.inputs):
+            warnings.warn(told, FleetGPWarning, stacklevel=2)
         return fit
 
     def trainer(
@@ -159,25 +167,16 @@ class Fleet:
         """
         row = training_method(method)
         check_stepwise(row, options)
-        chosen = self._training_options(row, theta0, seed, **options)
+        chosen = options_of(self, row, theta0, seed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
-
-    def _training_options(
-        self, method: TrainingMethod, theta0: object, seed: int | None, **given: Any
-    ) -> TrainingOptions:
-        """What was given, checked, with what the fleet knows itself."""
-        starts = None if theta0 is None else check_starts(self.shards, theta0)
-        chosen_seed = self.seed if seed is None else seed
-        options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
-        options.refuse_foreign(method)
-        return options
 
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
         try:
             progress.begun()
-            fit = train(method, self.shards, InProcess(self.graph), self.kernel, options, progress)
+            with retold(inputs=self.inputs):
+                fit = train(method, self.shards, InProcess(self.graph), self.kernel, options, progress)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(self._keep(progress.furthest))
+            interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
         self.fit, self._trained = fit, tuple(self.shards)
         if fit.status != "diverged":
@@ -185,16 +184,13 @@ class Fleet:
         progress.ended(fit)
         return fit
 
-    def _keep(self, furthest: Progress | None) -> str:
-        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
-        if furthest is None or furthest.thetas is None:
-            return "the training was interrupted before its first round: the fleet is as it was"
-        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
-        if self.theta is not None and self.unfinished is None:
-            return f"{said}: the fleet keeps the theta that it had"
-        self.fit, self.unfinished = None, furthest
-        self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
-        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
+    def observe(self, agent: int, X: Any, y: Any) -> None:
+        """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
+
+        No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
+        """
+        number = check_agent(agent, self.agents)
+        self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
 
     def predict(
         self,
@@ -244,7 +240,7 @@ class Fleet:
         of_engine = None if nearest else neighbours
         if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
             self._conditioned = None  # before the next one needs the memory
-            self._conditioned = ConditionedFleet(source, engine, of_engine)
+            self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
         return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
@@ -273,7 +269,8 @@ class Fleet:
         if theta is not None:
             model = check_theta_of(self.shards, theta)
         elif self.theta is None:
-            raise InputError("the fleet has no hyperparameters yet: call train first, or give theta")
+            why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
+            raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
         elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
             model = check_theta_of(self.shards, self.theta)  # as it was set
         else:

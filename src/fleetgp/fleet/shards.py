@@ -42,6 +42,21 @@ def check_shards(
     return checked, names
 
 
+def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None) -> Shard:
+    """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said."""
+    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=3)
+    new = _check_shard(more, agent, names)
+    if new[0].shape[1] != old[0].shape[1]:
+        raise InputError(f"agent {agent}: expected X with {old[0].shape[1]} columns, got {new[0].shape[1]}")
+    whole = np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]])
+    labels = _labels(names, old[0].shape[1])
+    known = told_suspicions(*old, labels)
+    for told in told_suspicions(*whole, labels):
+        if told not in known:
+            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=3)
+    return _kept(whole)
+
+
 def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
     """Whether these are the same arrays, which nobody may write to."""
     return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
@@ -54,7 +69,7 @@ def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
         if pair is not None:
             raise InputError(
                 f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {why}, "
-                "which makes its covariance singular: give a positive sigma_eps, or remove the duplicates"
+                "which makes its covariance singular: give a positive sigma_eps"
             )
 
 
@@ -68,9 +83,12 @@ def places_of(shards: Sequence[Shard]) -> Array:
 def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    labels = names or [f"column {d} of X" for d in range(inputs.shape[1])]
-    for told in told_suspicions(inputs, observations, labels):
+    for told in told_suspicions(inputs, observations, _labels(names, inputs.shape[1])):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+
+
+def _labels(names: Sequence[str] | None, dimension: int) -> Sequence[str]:
+    return names or [f"column {d} of X" for d in range(dimension)]
 
 
 def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -108,6 +126,10 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
-    for array in (inputs, observations):
+    return _kept((inputs, observations))
+
+
+def _kept(shard: Shard) -> Shard:
+    for array in shard:
         array.setflags(write=False)  # posteriors are kept for as long as the arrays are the same
-    return inputs, observations
+    return shard

@@ -22,7 +22,7 @@ class Engine(abc.ABC):
     """
 
     name: ClassVar[str]
-    agent: int
+    agent: int | None  # whose data they are, for errors; None for data from all agents
 
     @property
     @abc.abstractmethod
@@ -67,7 +67,7 @@ class Engine(abc.ABC):
 class DataEngine(Engine):
     """An engine that keeps the observations themselves, for any kernel."""
 
-    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int) -> None:
+    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int | None) -> None:
         self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
 
     @property

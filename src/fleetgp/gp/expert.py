@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
+from fleetgp.gp.failure import ThetaError, owner
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
@@ -27,8 +28,12 @@ Result = TypeVar("Result")
 FEW = 250
 #: Above this many points the dense engine takes a second and more for an evaluation: only those who ask for it get it.
 MOST_DENSE = 1500
+#: The moments engine may take so many seconds where the Vecchia engine is faster, or twice as long as that.
+AFFORDABLE = 1.0
 #: The tolerance of likelihoods grows no further than for so many points.
 MANY = 20_000
+#: How far below its present logarithms theta may come and be sure of an engine that was settled on.
+ROOM = np.log(1.5)
 #: What counts as exact where the dense engine is not tried, relative to the likelihood: the Vecchia engine, which would
 #: answer instead, does not have ten digits.
 TEN_DIGITS = 1e-10
@@ -74,13 +79,14 @@ class Expert:
         inputs: Array,
         observations: Array,
         kernel: Kernel,
-        agent: int,
+        agent: int | None,
         engine: str = "auto",
         neighbours: int = NEIGHBOURS,
         *,
         moments: bool = True,
     ) -> None:
         check_engine(engine, kernel)
+        self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
         smooth = isinstance(kernel, SquaredExponential)
         if engine == "auto" and smooth:
             engine = AUTO
@@ -90,10 +96,19 @@ class Expert:
         certified = smooth and moments and engine in ("auto", "moments")
         self._moments = MomentsEngine(inputs, observations, agent) if certified else None
         self._engine = engine
+        self._settled: Engine | None = None
 
     @property
     def size(self) -> int:
         return self._dense.size
+
+    def part(self, rows: IntArray) -> Expert:
+        """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
+        kernel, agent, engine, neighbours, moments = self._settings
+        if self.large and self._moments is None:
+            engine = "vecchia"
+        inputs, observations = self._dense.inputs[rows], self._dense.observations[rows]
+        return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
 
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations."""
@@ -101,18 +116,40 @@ class Expert:
             if engine is not None:
                 engine.append(inputs, observations)
 
+    def settle(self, log_theta: Array) -> None:
+        """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
+        differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
+        """
+        if self._engine == "auto" and self._moments is not None and self.large:
+            harder = log_theta.copy()
+            harder[:-2] -= ROOM
+            harder[-1] -= ROOM
+            found = self._moments.evaluate(harder) if self._affordable(np.exp(harder)) else None
+            self._settled = self._moments if found is not None and self.accepts(found) else self._vecchia
+
+    def _affordable(self, theta: Array) -> bool:
+        """Whether being exact is worth its price where there are too many points for the dense engine."""
+        assert self._moments is not None
+        return self._moments.cost(theta) <= max(AFFORDABLE, 2.0 * self._vecchia.cost(theta))
+
     @property
     def large(self) -> bool:
         """Whether the dense engine is not tried."""
         return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
-        """The engines to try, in this order; the last one always answers. A function of the data and theta alone."""
+        """The engines to try, in this order; the last one always answers, unless it was settled. A function of the data
+        and theta alone.
+        """
+        if self._settled is not None:
+            return [self._settled]
         last: Engine = self._vecchia if self.large else self._dense
         if self._moments is None or (self._engine == "auto" and self.size < FEW):
             return [last]
-        if self._engine == "moments" or self.large:
+        if self._engine == "moments":
             return [self._moments, last]
+        if self.large:
+            return [self._moments, last] if self._affordable(theta) else [last]
         return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
 
     def accepts(self, found: Evaluation | NumericalError) -> bool:
@@ -138,7 +175,7 @@ class Expert:
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""
-        return NumericalError(f"agent {self.agent}: no engine has an answer at theta = {theta.tolist()}")
+        return ThetaError(f"{owner(self.agent)}: no engine has an answer", theta, "give another one")
 
     def error_estimate(self, log_theta: Array) -> float:
         """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""

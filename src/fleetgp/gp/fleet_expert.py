@@ -11,6 +11,7 @@ from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.expert import Expert, tolerance
+from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import SumsEngine
@@ -23,6 +24,8 @@ EXACT = 1e-4
 ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
 #: What is left to those who cannot have all data in moments.
 INSTEAD = "train with dec-gapx-gp or dec-g-fact-gp and predict with dec-nn-grbcm"
+#: The same where only a prediction is asked for.
+PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
 
 
 def refuse_rough(kernel: Kernel, engine: str) -> None:
@@ -39,9 +42,14 @@ def refuse_rough(kernel: Kernel, engine: str) -> None:
         )
 
 
-def not_certified(why: str) -> NumericalError:
-    """The error of a fleet whose data cannot be had in moments."""
-    return NumericalError(f"dec-full-gp: {why}: {INSTEAD}")
+def not_certified(why: str, theta: Array, instead: str = PREDICT_INSTEAD) -> ThetaError:
+    """The error of a fleet whose data cannot be had in moments that are good enough at theta."""
+    return ThetaError(f"dec-full-gp: {why}", theta, instead)
+
+
+def too_many(theta: Array) -> ThetaError:
+    """The error of a theta that needs more moments than there may be."""
+    return not_certified("the fleet's data have more moments than can be sent", theta)
 
 
 class FleetExpert(Expert):
@@ -52,15 +60,18 @@ class FleetExpert(Expert):
     """
 
     def __init__(self, moments: FleetMoments) -> None:
-        self.agent = 0
+        self.agent = None
         self.moments = moments
-        self.engine = SumsEngine(moments, 0)
+        self.engine = SumsEngine(moments, None)
         self.failing = False
         self.beyond = np.zeros(len(moments.sizes), dtype=np.int64)
 
     @property
     def size(self) -> int:
         return self.moments.count
+
+    def settle(self, log_theta: Array) -> None:
+        """There is one engine."""
 
     def append(self, inputs: Array, observations: Array) -> None:
         raise NotImplementedError("new observations are moments to be added")
@@ -91,14 +102,14 @@ class FleetExpert(Expert):
         found = self.engine.evaluate(log_theta)
         return found is not None and found.error <= max(EXACT, tolerance(self.size))
 
-    def failure(self, theta: Array) -> NumericalError:
+    def failure(self, theta: Array) -> ThetaError:
         """Why there is no answer at theta."""
         self.failing = True
         sizes = self.sizes(theta)
-        told = f"at theta = {theta.tolist()} "
         if sizes is None:
-            return not_certified(told + "the data of the fleet have more moments than can be sent")
+            return too_many(theta)
         if not self.moments.covers(sizes):
             self.beyond = np.maximum(self.beyond, sizes)
-            return not_certified(told + f"moments on a grid of {sizes} are needed, and {self.moments.sizes} are there")
-        return not_certified(told + "the moments of the fleet's data are not precise enough")
+            there = f"moments on a grid of {self.moments.sizes} are there, and {sizes} are needed"
+            return not_certified(there, theta)
+        return not_certified("the moments of the fleet's data are not precise enough", theta)

@@ -52,6 +52,22 @@ class Conditioned:
         self._extended: Extensions | None = None
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
+    def append(self, i: int, more: Shard) -> None:
+        """More observations of one agent, in the units of the data: nothing is computed anew for any other.
+
+        What joins an agent's data with the samples of all agents goes: they are drawn from all observations.
+        """
+        (scaled,) = self.scaling.apply([more])
+        self.shards[i] = pooled([self.shards[i], scaled])
+        for role in ("own", "weighted"):
+            if role in self._kept:
+                self._kept[role].append(i, scaled)
+        if "reach" in self.__dict__:
+            self.reach.renew(i, self.shards[i][0])
+        if self._extended is not None:
+            self._extended.release()
+            self._extended = None
+
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
         return self._of("own", self.shards, hosted, self.thetas)
@@ -71,7 +87,7 @@ class Conditioned:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
         data = [pooled(samples)] * len(distinct)
-        found = self._of("common", data, [0] * len(distinct), distinct).at(queries)
+        found = self._of("common", data, [None] * len(distinct), distinct).at(queries)
         rows = which.ravel()
         engine = tuple(found.engine[row] for row in rows)
         return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
@@ -79,7 +95,7 @@ class Conditioned:
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
-        return self._of("whole", [pool], [0], theta[None])
+        return self._of("whole", [pool], [None], theta[None])
 
     def exact(self, moments: FleetMoments, queries: Array) -> tuple[Array, Array]:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
@@ -136,7 +152,7 @@ class Conditioned:
         return Reach([x for x, _ in self.shards], self.thetas, self.kernel)
 
     def _of(
-        self, role: str, data: Sequence[Shard], agents: Sequence[int], thetas: Array, *, moments: bool = True
+        self, role: str, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, *, moments: bool = True
     ) -> Posteriors:
         kept = self._kept.get(role)
         if kept is None or not same_data(kept.data, data):
@@ -149,13 +165,22 @@ class Conditioned:
 
 
 def _expert(
-    inputs: Array, observations: Array, agent: int, *, kernel: Kernel, engine: str, neighbours: int, moments: bool
+    inputs: Array,
+    observations: Array,
+    agent: int | None,
+    *,
+    kernel: Kernel,
+    engine: str,
+    neighbours: int,
+    moments: bool,
 ) -> Expert:
     return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
 
 
 class Conditioner:
     """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or neighbours change.
+
+    Rows that come after the old ones are given to it: nothing else is computed anew.
 
     The arrays of a shard must not be written to while they are in use here; new data are new arrays.
     """
@@ -175,11 +200,29 @@ class Conditioner:
         neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
         model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
-        if self._last is None or model != self._model or not same_data(self._data, shards):
+        more = added(self._data, shards)
+        if self._last is None or model != self._model or more is None:
             self._last = None  # before the next one needs the memory
             self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
-            self._data, self._model = list(shards), model
+        else:
+            for i, rows in enumerate(more):
+                if len(rows[1]):
+                    self._last.append(i, rows)
+        self._data, self._model = list(shards), model
         return self._last
+
+
+def added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | None:
+    """The rows that have come to each data set, at its end; None if anything else is different.
+
+    >>> X, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
+    >>> [len(rows) for _, rows in added([(X[:2], y[:2]), (X, y)], [(X, y), (X, y)])], added([(X, y)], [(X[1:], y[1:])])
+    ([1, 0], None)
+    """
+    sizes = [len(y) for _, y in before]
+    if len(before) != len(now) or not same_data(before, [(x[:n], y[:n]) for (x, y), n in zip(now, sizes, strict=True)]):
+        return None
+    return [(x[n:], y[n:]) for (x, y), n in zip(now, sizes, strict=True)]
 
 
 def same_data(one: Sequence[Shard], other: Sequence[Shard]) -> bool:

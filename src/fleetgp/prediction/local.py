@@ -7,13 +7,14 @@ from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.partition import Shard
+from fleetgp.errors import InputError
 from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import Expert
+from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import side_by_side
-from fleetgp.prediction.posteriors import CHUNK, Posteriors, Room
+from fleetgp.prediction.posteriors import CHUNK, chunks
 from fleetgp.prediction.rules import SMALLEST
 
 
@@ -42,16 +43,24 @@ def local_answers(
     """
     h, size = Hyperparameters.from_theta(theta), len(pool[1])
     scales = np.asarray(h.length_scales)
-    if size <= count:
-        known = Posteriors([pool], [agent], theta[None], lambda x, y, i: Expert(x, y, kernel, i, "dense"), Room())
-        whole = known.at(queries)
-        rows = np.tile(np.arange(size), (len(queries), 1))
-        found = np.stack([whole.mean[0], whole.variance[0], np.full(len(queries), whole.jitter)], axis=1)
-    else:
-        _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
-        found = _of_each(pool, queries, rows, kernel, h, agent)
+    try:
+        if size <= count:
+            rows = np.tile(np.arange(size), (len(queries), 1))
+            found = _of_all(DenseEngine(*pool, kernel, agent).posterior(h), queries)
+        else:
+            _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
+            found = _of_each(pool, queries, rows, kernel, h, agent)
+    except MemoryError:
+        raise InputError(f"dec-nearest with {count} neighbours needs more memory than there is: use fewer") from None
     found[:, 1] = np.maximum(found[:, 1], SMALLEST * h.signal**2)
     return found, rows
+
+
+def _of_all(posterior: DensePosterior, queries: Array) -> Array:
+    """Mean, variance and jitter (T, 3) given the whole pool."""
+    parts = chunks(np.arange(len(queries)), len(posterior.inputs))
+    told = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)
+    return np.column_stack([np.concatenate(told), np.full(len(queries), posterior.jitter)])
 
 
 def _of_each(pool: Shard, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int) -> Array:

@@ -88,7 +88,9 @@ def direct(
         unit, roots = scaled_whole(covariances[t][np.ix_(chosen, chosen)], explained[chosen, t], n.prior[0])
         factor = factorize(unit, 0.0, pivot=PIVOT)
         if factor is None:
-            raise NumericalError(f"query {t}: the covariance of the agents' means cannot be factorized: use grbcm")
+            raise NumericalError(
+                "the covariance of the agents' means at a query cannot be factorized: predict with grbcm or dec-grbcm"
+            )
         jitter = max(jitter, factor.jitter)
         known = roots * explained[chosen, t]
         answers[t] = known @ factor.solve(np.column_stack([roots * mean[chosen, t], known]))

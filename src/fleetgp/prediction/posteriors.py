@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.pool import pooled
 from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import Expert, condition
@@ -25,8 +26,8 @@ CHUNK, SHORTEST_CHUNK = 1 << 19, 128
 UNUSED = "unused"
 
 Item = TypeVar("Item")
-#: Of inputs, observations and the number of the agent whose they are.
-MakesExpert = Callable[[Array, Array, int], Expert]
+#: Of inputs, observations and the number of the agent whose they are; None for the fleet's.
+MakesExpert = Callable[[Array, Array, int | None], Expert]
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class Lazy(Generic[Item]):
     """One item per data set, computed by a subclass when it is first needed, and kept if there is room."""
 
     def __init__(self, data: Sequence[Shard], room: Room) -> None:
-        self.data, self._room = data, room
+        self.data, self._room = list(data), room
         self._kept: list[Item | None] = [None] * len(data)
-        self._held = 0
+        self._held = [0] * len(data)  # bytes of the room
 
     def compute(self, positions: Sequence[int]) -> Sequence[Item]:
         raise NotImplementedError
@@ -84,7 +85,7 @@ class Lazy(Generic[Item]):
             found[i] = item
             size = held_bytes(item)
             taken = self._room.take(size)
-            self._held += size if taken else 0
+            self._held[i] = size if taken else 0
             if taken or len(self.data) == 1:  # a single one is in memory anyway
                 self._kept[i] = item
         return [found[i] for i in positions]
@@ -105,23 +106,40 @@ class Lazy(Generic[Item]):
 
     def release(self) -> None:
         """Give the room back; whatever is asked later is computed again."""
-        self._room.left += self._held
-        self._kept, self._held = [None] * len(self.data), 0
+        for i in range(len(self.data)):
+            self.forget(i)
+
+    def forget(self, i: int) -> None:
+        """Give back the room of one item."""
+        self._room.left += self._held[i]
+        self._kept[i], self._held[i] = None, 0
 
 
 class Posteriors(Lazy[Posterior]):
     """f | data[i] at thetas[i], for each i. agents: whose data they are, for errors.  expert: makes their GP."""
 
     def __init__(
-        self, data: Sequence[Shard], agents: Sequence[int], thetas: Array, expert: MakesExpert, room: Room
+        self, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, expert: MakesExpert, room: Room
     ) -> None:
         super().__init__(data, room)
         self.thetas = thetas
-        self._agents, self._expert = agents, expert
+        self._agents, self._make = agents, expert
+        self._experts: dict[int, Expert] = {}
 
     def compute(self, positions: Sequence[int]) -> list[Posterior]:
-        experts = [self._expert(*self.data[i], self._agents[i]) for i in positions]
-        return condition(experts, self.thetas[list(positions)], lambda posterior: posterior)
+        for i in positions:
+            if i not in self._experts:
+                self._experts[i] = self._make(*self.data[i], self._agents[i])
+        return condition(
+            [self._experts[i] for i in positions], self.thetas[list(positions)], lambda posterior: posterior
+        )
+
+    def append(self, i: int, more: Shard) -> None:
+        """More observations of one: only its posterior is renewed, by an expert that keeps what it knows of the old."""
+        self.data[i] = pooled([self.data[i], more])
+        if i in self._experts:
+            self._experts[i].append(*more)
+        self.forget(i)
 
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""

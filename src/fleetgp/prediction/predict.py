@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
+from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -64,7 +65,8 @@ def agree_on(
 ) -> Agreed:
     """What the method needs from other agents, whatever is asked; see `agree`."""
     h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
-    return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
+    with retold(scale=conditioned.scaling.scale):
+        return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
 
 
 def answer_in_blocks(
@@ -87,7 +89,9 @@ def answer_in_blocks(
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
             task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
-            yield number, _prediction(task, _answer(task, conditioned), conditioned, noisy)
+            with retold(scale=conditioned.scaling.scale):
+                found = _answer(task, conditioned)
+            yield number, _prediction(task, found, conditioned, noisy)
 
 
 def block_size(method: PredictionMethod, network: Network, neighbours: int = NEIGHBOURS) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fleetgp.prediction.posteriors import first_used
 #: An answer that explains less than this share of the variance is no better than the prior.
 INFORMED = 0.01
 #: From the best to the worst.
-STATUSES: tuple[Status, ...] = ("converged", "round limit", "diverged")
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,11 @@ class Reach:
         self._sizes = [len(x) for x in inputs]
         self._kernel = kernel
         self._falls = kernel in KERNELS.values()
-        self._trees = [cKDTree(x / np.asarray(h.length_scales)) for x, h in zip(inputs, self._models, strict=True)]
+        self._trees = [_tree(x, h) for x, h in zip(inputs, self._models, strict=True)]
+
+    def renew(self, i: int, inputs: Array) -> None:
+        """All inputs of one agent, which has got more."""
+        self._sizes[i], self._trees[i] = len(inputs), _tree(inputs, self._models[i])
 
     def nearest(self, queries: Array, count: int) -> tuple[Array, IntArray]:
         """Scaled distances and rows of each agent's observations nearest to the queries, (A, T, count) each."""
@@ -59,3 +63,7 @@ class Reach:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             most = near * ((1.0 + SLACK) * np.array(self._sizes) / noise)[:, None]
         return least, np.where(np.isfinite(most), np.minimum(most, signal[:, None]), signal[:, None])
+
+
+def _tree(inputs: Array, h: Hyperparameters) -> cKDTree:
+    return cKDTree(inputs / np.asarray(h.length_scales))

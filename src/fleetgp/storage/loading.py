@@ -129,4 +129,6 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
         approximation=np.array([from_json(value) for value in facts.get("approximation", [0.0] * agents)]),
+        sample=np.array(facts.get("sample", []), dtype=np.int64),
+        used=np.array(facts.get("used", []), dtype=np.int64),
     )

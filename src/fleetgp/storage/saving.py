@@ -114,6 +114,8 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "nll": to_json(fit.nll),
         "noise_floor": fit.noise_floor,
         "engine": list(fit.engine),
+        "sample": fit.sample.tolist(),
+        "used": fit.used.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),
         "starts": [

@@ -12,6 +12,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
 from fleetgp.training.curvature import Curvature
+from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
@@ -76,13 +77,18 @@ class Search:
     """
 
     def __init__(
-        self, likelihoods: Pooled, state: CentralState, most: int, record: Callable[[int, CentralState], None]
+        self,
+        likelihoods: Pooled,
+        state: CentralState,
+        most: int,
+        deadline: Deadline,
+        record: Callable[[int, CentralState], None],
     ) -> None:
-        self.likelihoods, self.most, self.record = likelihoods, most, record
+        self.likelihoods, self.most, self.deadline, self.record = likelihoods, most, deadline, record
         self.best = state
         self.total, self.slope = np.inf, np.zeros_like(state.local.x[0])  # of the best
         self.evaluations = 0
-        self.out_of_rounds = False
+        self.ended: Status | None = None  # by the caller's limits
         self.start = state.local.x[0]
         self.scale = 1.0
         value, slope = self._evaluated(self.start)
@@ -93,8 +99,11 @@ class Search:
     def __call__(self, x: Array) -> tuple[float, Array]:
         if np.array_equal(x, self.start):
             return self._first
-        if self.evaluations == self.most:
-            self.out_of_rounds = True
+        if self.ended is None and self.deadline.passed:
+            self.ended = "time limit"
+        elif self.ended is None and self.evaluations == self.most:
+            self.ended = "round limit"
+        if self.ended is not None:
             return self._rising(x)
         if np.abs(x - self.best.local.x[0]).max() > TRUST:
             return self._rising(x)  # too far to be worth an evaluation
@@ -105,7 +114,7 @@ class Search:
 
     def stop(self, intermediate_result: OptimizeResult) -> None:
         """The callback after each iteration of the minimizer, which `StopIteration` ends."""
-        if self.out_of_rounds:
+        if self.ended is not None:
             raise StopIteration
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
@@ -135,9 +144,10 @@ class CentralMinimizer:
     A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.
     """
 
-    def __init__(self, likelihoods: Pooled, floor: Floor) -> None:
+    def __init__(self, likelihoods: Pooled, floor: Floor, deadline: Deadline = NEVER) -> None:
         self.likelihoods = likelihoods
         self.floor = floor
+        self.deadline = deadline
 
     def begin(self, x: Array) -> CentralState:
         return CentralState(unevaluated(x))
@@ -145,7 +155,7 @@ class CentralMinimizer:
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
-        search = Search(self.likelihoods, state, rounds, record)
+        search = Search(self.likelihoods, state, rounds, self.deadline, record)
         bounds = np.stack([self.floor.lifted(search.start - REACH), search.start + REACH], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
         found = minimize(
@@ -159,8 +169,8 @@ class CentralMinimizer:
         """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly
         any gradient is left, or hardly anything to be gained by following it.
         """
-        if search.out_of_rounds:
-            return "round limit"
+        if search.ended is not None and np.isfinite(search.total):
+            return search.ended
         away = np.abs(found.x - search.start)
         away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
         if not np.isfinite(search.total) or (away >= REACH - TOUCHING).any():

@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import (
+    LATE,
     UNWATCHED,
     Interlude,
     Maximin,
@@ -22,6 +23,7 @@ from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.graph import Graph
 from fleetgp.network import Incoming, Network
 from fleetgp.training.admm import Admm
+from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.primal import Local, Primal, Pull
 
 #: How far above critical damping an automatic rho goes.
@@ -60,11 +62,19 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
 
     kind = "hyperparameters"
 
-    def __init__(self, network: Network, primal: Primal, rho: float | None, interlude: Interlude | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        primal: Primal,
+        rho: float | None,
+        interlude: Interlude | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
         self.network = network
         self.primal = primal
         self.rho = rho
         self.interlude = interlude
+        self.deadline = deadline
         self._edges = network.union_incoming
         self._degrees = self._edges.degrees[:, None].astype(float)
         self._pace = best_pace(network.topology.union) if rho is None else np.nan
@@ -80,7 +90,7 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         return self.learn(state, dict(zip(wishes, np.split(agreed, len(wishes)), strict=True)))
 
     def rounds(self, tol: float) -> OverNeighbours[EdgeState]:
-        watching = tol > 0 or self.rho is None
+        watching = tol > 0 or self.rho is None or self.deadline.given
         stopping = Maximin(self.network.diameter, tol, relative=False) if watching else UNWATCHED
         rule = self if self.interlude is None else WithInterludes(self, self.interlude)
         return OverNeighbours(rule, self.network, stopping)
@@ -110,7 +120,10 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         distance = self.primal.floor.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
         left = np.abs(distance).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
-        return Watch(state.local.x, left, self._wishes(state.local))
+        largest = self._wishes(state.local)
+        if self.deadline.given:
+            largest[LATE] = np.full_like(left, self.deadline.passed)
+        return Watch(state.local.x, left, largest)
 
     def learn(self, state: EdgeState, largest: Mapping[str, Array]) -> EdgeState:
         """Take in the fleet's curvature; renew an automatic rho where it has moved by more than a factor of two."""

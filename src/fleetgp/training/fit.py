@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.gp.moments.fleet import FleetMoments
@@ -17,7 +17,8 @@ from fleetgp.network import Ledger
 class Start:
     """One of the starts of a training: where it began, how good it was, and how it ended.
 
-    Of several, those that were not chosen were followed to a coarse tolerance only, which their status is about.
+    Of several, those that were not chosen were followed to a coarse tolerance only, which their status is about. Those
+    on a sample (see `Fit.sample`) have the likelihood of that sample, and were followed on it alone.
     """
 
     theta0: Array
@@ -33,7 +34,7 @@ class Fit:
     thetas: (A, P) each agent's own hyperparameters, natural units, paper order: l_1 .. l_D, sigma_f, sigma_eps.
     history: (R + 1, A, P) the same after every round, from the start.
     rounds: rounds of the training itself; the ledger also has those of setting it up.
-    status: "converged" (the stopping rule held), "round limit" or "diverged".
+    status: "converged" (the stopping rule held), "round limit", "time limit" or "diverged".
     residual: what the stopping rule last saw; infinite if it never judged.
     nll: the sum of the local likelihoods at the end, of augmented data for the g- methods; for full-gp and dec-full-gp
         the likelihood of all data.
@@ -45,6 +46,9 @@ class Fit:
         neighbours, estimated; 0 for the other engines, which are exact.
     rho: (P,) the penalty at the end; empty for the methods that have none.
     noise_floor: the smallest sigma_eps that was allowed, in the units of the data; 0 for none.
+    sample: (A,) how many of its observations each agent trained on first; empty if it was all of them.
+    used: (A,) of how many observations the likelihood at the end is: of all that the agent held, unless the time was up
+        while it trained on a sample.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -64,6 +68,8 @@ class Fit:
     noise_floor: float = 0.0
     moments: FleetMoments | None = None
     approximation: Array = field(default_factory=lambda: np.zeros(0))
+    sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def at_floor(self) -> BoolArray:
@@ -97,6 +103,16 @@ def disagreement(thetas: Array) -> float:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.ptp(np.log(thetas), axis=0).max())
+
+
+def about_sample(fit: Fit) -> str:
+    """What was trained on first, and whether all observations had their turn; empty if all had it from the start."""
+    if not len(fit.sample):
+        return ""
+    first = f"Trained first on a random sample, {int(fit.sample.sum()):,} observations in all"
+    if fit.status != "time limit":
+        return f"{first}, then on all."
+    return f"{first}; when the time was up, on {int(fit.used.sum()):,}."
 
 
 def about_floor(fit: Fit, noise_floor: float) -> str:

@@ -62,6 +62,11 @@ class Objective:
                 values.engine[i] = evaluation.engine
         return values
 
+    def settle(self, log_thetas: Array) -> None:
+        """Have each agent settle on one engine for what comes, around its own log theta."""
+        for expert, x in zip(self.experts, log_thetas, strict=True):
+            expert.settle(x)
+
     def error_estimates(self, log_thetas: Array, values: Values) -> Array:
         """(A,) what the likelihoods at (A, P) may be wrong by: estimates, for the engine that approximates."""
         rows = zip(self.experts, log_thetas, values.engine, strict=True)

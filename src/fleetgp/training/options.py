@@ -34,6 +34,8 @@ class TrainingOptions:
         and a fixed rho it is the paper's rule, |theta_i - z| < tol. full-gp, fact-gp and g-fact-gp end when no gradient
         is left above tol, or above rounding; dec-fact-gp and dec-g-fact-gp when the minimum is within tol in log theta.
         A round of these five is one evaluation of the likelihoods.
+    seconds: stop after this time on an agent's own clock, at the end of the round or of the window of rounds in which
+        the first agent says so, with the best theta so far.
     rho: the ADMM penalty. None chooses it from measured curvature, per hyperparameter, and keeps it safe.
     kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of the linearized step. None takes the
         measured curvature.
@@ -55,6 +57,7 @@ class TrainingOptions:
     starts: Array | None = None
     rounds: int = 2000
     tol: float = 1e-5
+    seconds: float | None = None
     rho: float | None = None
     kappa: float | None = None
     lipschitz: float | None = None
@@ -70,6 +73,8 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         check_whole("rounds", self.rounds, least=1)
         check_number("tol", self.tol, least=0.0)
+        if self.seconds is not None:
+            check_number("seconds", self.seconds, above=0.0)
         for name in ("rho", "kappa", "lipschitz", "step"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0.0)

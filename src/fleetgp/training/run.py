@@ -63,15 +63,20 @@ class Run(Generic[State]):
         self._tol = np.inf  # that of the last judgement
 
     def go(self, rounds: int, tol: float) -> None:
-        """Follow it to a tolerance, unless it has diverged or used up its rounds."""
+        """Follow it to a tolerance, unless it has diverged or used up its rounds or its time."""
         before, done = self._outcome, len(self.history) - 1
         if before is not None and before.status == "converged" and tol < self._tol and done >= rounds:
             before = self._outcome = replace(before, status="round limit")  # what was judged is not what is asked
-        if before is not None and (before.status == "diverged" or tol >= self._tol or done >= rounds):
+        over = before is not None and before.status in ("diverged", "time limit")
+        if before is not None and (over or tol >= self._tol or done >= rounds):
             return
         self._tol = tol
         state = self._begun() if before is None else before.state
         self._outcome = self.runner.run(state, rounds=rounds - done, tol=tol, record=self._record)
+
+    @property
+    def begun(self) -> bool:
+        return self._outcome is not None
 
     @property
     def outcome(self) -> Outcome[State]:
@@ -109,13 +114,19 @@ class Run(Generic[State]):
 
 def follow(setting: Setting, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
     """Follow all starts, and the best one to its end; which one that is."""
-    best, network = 0, setting.network
-    with network.phase("training"):
-        if len(runs) > 1:
-            for run in runs:
-                run.go(options.rounds, min(options.tol * COARSE, LOOSEST))
-            with network.phase("choice"):
-                best, _ = best_start(setting.reduction, np.stack([run.nll for run in runs], axis=1))
-            runs[best].chosen = True
+    with setting.network.phase("training"):
+        best = choose(setting, runs, options.rounds, options.tol) if len(runs) > 1 else 0
+        runs[best].chosen = True
         runs[best].go(options.rounds, options.tol)
+    return best
+
+
+def choose(setting: Setting, runs: Sequence[Run[Any]], rounds: int, tol: float) -> int:
+    """Follow all starts to where their likelihoods can be compared, or as many as there is time for; the best one."""
+    for run in runs:
+        run.go(rounds, min(tol * COARSE, LOOSEST))
+        if run.outcome.status == "time limit":
+            break
+    with setting.network.phase("choice"):
+        best, _ = best_start(setting.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
     return best

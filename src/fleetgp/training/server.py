@@ -10,6 +10,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import UNWATCHED, Running, Verdict
 from fleetgp.network import Network
 from fleetgp.training.admm import Admm
+from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.primal import Local, Primal, Pull
 
 
@@ -41,10 +42,11 @@ class ServerAdmm(Admm[ServerState]):
     long before the optimum.
     """
 
-    def __init__(self, network: Network, primal: Primal, rho: float | None) -> None:
+    def __init__(self, network: Network, primal: Primal, rho: float | None, deadline: Deadline = NEVER) -> None:
         self.network = network
         self.primal = primal
         self.rho = rho
+        self.deadline = deadline
 
     def begin(self, x: Array) -> ServerState:
         local = self.primal.start(x)
@@ -104,7 +106,7 @@ class ServerRounds:
 
     def step(self, running: Running[ServerState]) -> tuple[Running[ServerState], Verdict | None]:
         state, left = self.admm.gathered(*self.admm.answered(running.state))
-        return self.start(state), Verdict(np.full(1, left), self.tol)
+        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.deadline.passed)
 
     def ends(self, running: Running[ServerState], verdict: Verdict) -> bool:
         return verdict.status != "round limit"

@@ -21,6 +21,7 @@ from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
+from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.edges import EdgeAdmm
 from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
@@ -34,7 +35,10 @@ from fleetgp.training.tree import TreeNewton
 
 @dataclass(frozen=True)
 class Setting:
-    """starts: (S, P) log theta, at or above the floor; like the floor for the scaled observations."""
+    """starts: (S, P) log theta, at or above the floor; like the floor for the scaled observations.
+
+    levels: of samples of the data to be trained on first.
+    """
 
     method: TrainingMethod
     network: Network
@@ -43,6 +47,8 @@ class Setting:
     floor: Floor
     objective: Objective
     starts: Array
+    levels: int = 0
+    deadline: Deadline = NEVER
 
     def start(self, number: int) -> Array:
         """One of the starts at every expert, (A, P)."""
@@ -57,7 +63,8 @@ class Setting:
 def prepare(
     method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, options: TrainingOptions
 ) -> Setting:
-    """Agree on what a training needs, for the hosted agents, whose data are `shards`."""
+    """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
+    deadline = Deadline.after(options.seconds)
     reduction = _reduction(method, network)
     scaling = Scaling()
     if options.normalize:
@@ -65,27 +72,27 @@ def prepare(
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards)
     data = scaling.apply(_data(method, shards, network, options.seed))
-    ids = (0,) if method.meet == "pool" else network.hosted
+    ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
-    starts, floor = _starts_and_floor(reduction, data, network, options, scaling)
-    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts)
+    starts, floor, levels = _starts_and_floor(reduction, data, network, options, scaling)
+    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts, levels, deadline)
 
 
 def minimizer(setting: Setting) -> CentralMinimizer:
     """For full-gp, fact-gp and g-fact-gp."""
     pooled = setting.method.meet == "pool"
     likelihoods = Pooled(setting.objective) if pooled else Shared(setting.objective, setting.network)
-    return CentralMinimizer(likelihoods, setting.floor)
+    return CentralMinimizer(likelihoods, setting.floor, setting.deadline)
 
 
 def stepwise(
     setting: Setting, options: TrainingOptions, interlude: Interlude | None = None
 ) -> EdgeAdmm | ServerAdmm | TreeNewton:
     """For the methods that go round by round."""
-    method, objective, floor = setting.method, setting.objective, setting.floor
+    method, objective, floor, deadline = setting.method, setting.objective, setting.floor, setting.deadline
     if method.meet == "tree":
-        return TreeNewton(setting.network, objective, floor, interlude)
+        return TreeNewton(setting.network, objective, floor, interlude, deadline)
     primal: Primal
     if method.step == "nested":
         primal = NestedStep(objective, floor, step_size=options.step_size, iterations=options.nested_limit)
@@ -94,8 +101,8 @@ def stepwise(
     else:
         primal = LinearizedStep(objective, floor, options.lipschitz, at_anchor=True)
     if method.decentralized:
-        return EdgeAdmm(setting.network, primal, options.rho, interlude)
-    return ServerAdmm(setting.network, primal, options.rho)
+        return EdgeAdmm(setting.network, primal, options.rho, interlude, deadline)
+    return ServerAdmm(setting.network, primal, options.rho, deadline)
 
 
 def _reduction(method: TrainingMethod, network: Network) -> Reduction:
@@ -117,13 +124,14 @@ def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, see
 
 def _starts_and_floor(
     reduction: Reduction, data: Sequence[Shard], network: Network, options: TrainingOptions, scaling: Scaling
-) -> tuple[Array, Floor]:
-    """Where to start, (S, P) at or above the floor, and the floor, both for the scaled observations.
+) -> tuple[Array, Floor, int]:
+    """Where to start, (S, P) at or above the floor, and the floor, both for the scaled observations; and on how many
+    levels of samples: none where the starts are given, or the rounds.
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
     asks = options.noise_floor > 0.0 and not options.normalize
-    deviation = 1.0
+    deviation, levels = 1.0, 0
     if options.starts is None or asks:
         with network.phase("floor" if options.starts is not None else "starts"):
             found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
@@ -131,6 +139,7 @@ def _starts_and_floor(
     floor = Floor.of(options.noise_floor * deviation)
     if options.starts is None:
         starts = default_starts(found, network.agents)
+        levels = found.levels if options.tol > 0.0 else 0
     else:
         starts = options.starts - scaling.shift(options.starts)
-    return floor.lifted(starts), floor
+    return floor.lifted(starts), floor, levels

@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
+from fleetgp.training.samples import levels
 
 #: Length-scales of the default starts, as fractions of the reach of the data.
 SPANS = (0.5, 0.15, 0.05)
@@ -19,34 +20,41 @@ NOISE = 0.3
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """Powers of two, agreed by the fleet: how wide its data are, (D,), how large, and how far they vary."""
+    """Powers of two, agreed by the fleet: how wide its data are, (D,), how large, and how far they vary.
+
+    levels: of the samples of its data that the largest agent trains on first.
+    """
 
     widths: Array
     size: float
     deviation: float
+    levels: int = 0
 
 
 def agree_on_magnitudes(
     reduction: Reduction, shards: Sequence[Shard], *, widths: bool = False, deviation: bool = False
 ) -> Magnitudes:
-    """What is asked for, in one message; the size comes with either.
+    """What is asked for, in one message; the size comes with either, the levels with the widths.
 
     Only the fleet's maxima of rounded magnitudes are agreed: the power of two at or above each agent's width along
-    each axis, its root mean square, and its standard deviation. No coordinate and no observation can be read from
-    them. A magnitude of zero counts as 1, a deviation of zero as the size.
+    each axis, its root mean square, and its standard deviation, and of its size about a power of ten. No coordinate and
+    no observation can be read from them. A magnitude of zero counts as 1, a deviation of zero as the size.
     """
     columns = [np.array([[np.sqrt((y**2).mean())] for _, y in shards])]
     if widths:
         columns.insert(0, np.stack([np.ptp(x, axis=0) for x, _ in shards]))
     if deviation:
         columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for _, y in shards]))
-    powers = reduction.maximum(power_of_two(np.concatenate(columns, axis=1)))
+    told = power_of_two(np.concatenate(columns, axis=1))
+    if widths:
+        told = np.column_stack([[levels(len(y)) for _, y in shards], told])
+    powers = reduction.maximum(told)
+    largest, powers = (int(powers[0]), powers[1:]) if widths else (0, powers)
     found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
     size = float(found[-2] if deviation else found[-1])
     varied = deviation and bool(np.isfinite(powers[-1]))
-    return Magnitudes(
-        found[: shards[0][0].shape[1]] if widths else np.empty(0), size, float(found[-1]) if varied else size
-    )
+    reach = found[: shards[0][0].shape[1]] if widths else np.empty(0)
+    return Magnitudes(reach, size, float(found[-1]) if varied else size, largest)
 
 
 def default_starts(magnitudes: Magnitudes, agents: int) -> Array:

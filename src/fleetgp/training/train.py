@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import Kernel
@@ -17,7 +17,8 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
-from fleetgp.training.run import Report, Run, Runner, follow
+from fleetgp.training.run import COARSE, LOOSEST, Report, Run, Runner, choose, follow
+from fleetgp.training.samples import sampled
 from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
 from fleetgp.training.whole import WholeTraining
 
@@ -41,15 +42,56 @@ def train(
     if method.meet == "moments":
         whole = WholeTraining(method, shards, network, kernel, options, report)
         whole.run()
-        return replace(_fit(whole.setting, whole.runs, whole.best), moments=whole.moments)
+        return replace(_fit(whole.setting, whole.runs, whole.runs[whole.best]), moments=whole.moments)
     setting = prepare(method, shards, network, kernel, options)
-    runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
-    runs = [Run(setting, runner, number, report) for number in range(len(setting.starts))]
-    return _fit(setting, runs, follow(setting, runs, options))
+
+    def begun(setting: Setting, numbers: Iterable[int], history: list[Array] | None = None) -> list[Run[Any]]:
+        runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
+        return [Run(setting, runner, number, report, history) for number in numbers]
+
+    every = range(len(setting.starts))
+    if setting.levels:
+        return _by_samples(setting, begun, every, options)
+    runs = begun(setting, every)
+    return _fit(setting, runs, runs[follow(setting, runs, options)])
 
 
-def _fit(setting: Setting, runs: Sequence[Run[Any]], best: int) -> Fit:
-    chosen, hosted = runs[best], len(setting.network.hosted)
+class Begun(Protocol):
+    """Some of the starts before their first round, or where a history ends."""
+
+    def __call__(
+        self, setting: Setting, numbers: Iterable[int], history: list[Array] | None = None
+    ) -> list[Run[Any]]: ...
+
+
+def _by_samples(setting: Setting, begun: Begun, every: Iterable[int], options: TrainingOptions) -> Fit:
+    """All starts on the smallest sample, the best one on larger ones and at last on all data."""
+    small = replace(setting, objective=sampled(setting.objective, 0, options.seed))
+    with setting.network.phase("training"):
+        runs = begun(small, every)
+        number = choose(small, runs, max(1, options.rounds // 2), options.tol)
+        run, here, sizes = runs[number], small, _sizes(small)
+        for level in range(1, setting.levels + 1):
+            if run.outcome.status == "time limit":
+                break
+            last = level == setting.levels
+            here = setting if last else replace(setting, objective=sampled(setting.objective, level, options.seed))
+            here.objective.settle(run.history[-1])
+            # A start that diverged on a sample gets another chance.
+            (run,) = begun(here, [number], None if run.outcome.status == "diverged" else run.history)
+            run.chosen = True
+            rounds = max(options.rounds, len(run.history))  # one at least
+            run.go(rounds, options.tol if last else min(options.tol * COARSE, LOOSEST))
+    return replace(_fit(here, runs, run), sample=sizes)
+
+
+def _sizes(setting: Setting) -> IntArray:
+    sizes = [expert.size for expert in setting.objective.experts]
+    return np.broadcast_to(np.array(sizes), len(setting.network.hosted))
+
+
+def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any]) -> Fit:
+    hosted = len(setting.network.hosted)
     outcome = chosen.outcome
     history = setting.thetas(np.stack(chosen.history))
     if setting.method.meet in ("pool", "moments"):  # one expert for all
@@ -67,11 +109,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], best: int) -> Fit:
         nll=float(chosen.nll.sum()),
         jitter=np.broadcast_to(chosen.jitter, hosted),
         rho=getattr(outcome.state, "rho", np.empty(0)),
-        starts=tuple(run.summary for run in runs),
+        starts=tuple(run.summary for run in runs if run.begun),
         scaling=setting.scaling,
         engine=tuple(np.broadcast_to(outcome.state.local.values.engine, hosted).tolist()),
         ledger=setting.network.ledger,
         noise_floor=float(np.exp(setting.floor.log)) * setting.scaling.scale,
+        used=_sizes(setting),
         approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
     )
 

@@ -108,7 +108,9 @@ class Trainer:
 
 #: The options of a whole training that its steps have too, besides where they start and what draws their samples.
 STEP_OPTIONS = tuple(
-    option.name for option in fields(TrainingOptions) if option.name not in ("starts", "rounds", "seed", "normalize")
+    option.name
+    for option in fields(TrainingOptions)
+    if option.name not in ("starts", "rounds", "seconds", "seed", "normalize")
 )
 
 

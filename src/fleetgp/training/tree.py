@@ -12,6 +12,7 @@ from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Verdict, d
 from fleetgp.network import Network
 from fleetgp.training.central import unevaluated
 from fleetgp.training.curvature import measure_hessian
+from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.newton import Newton, Search, Sum, pack, unpack
 from fleetgp.training.objective import Objective, Values
@@ -39,9 +40,15 @@ class TreeNewton:
     """
 
     def __init__(
-        self, network: Network, objective: Objective, floor: Floor, interlude: Interlude | None = None
+        self,
+        network: Network,
+        objective: Objective,
+        floor: Floor,
+        interlude: Interlude | None = None,
+        deadline: Deadline = NEVER,
     ) -> None:
-        self.network, self.objective, self.floor, self.interlude = network, objective, floor, interlude
+        self.network, self.objective, self.floor = network, objective, floor
+        self.interlude, self.deadline = interlude, deadline
 
     def begin(self, x: Array) -> TreeState:
         """From a start (A, P) that is the same at all agents."""
@@ -62,16 +69,16 @@ class TreeNewton:
         )
         return Outcome.of(running.state, done, verdict)
 
-    def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool]:
-        """One evaluation; the new state, and whether somebody wants an interlude."""
+    def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
+        """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         values = self.objective(x)
         told = self._decided(state, tol, self._rows(x, values))
-        before, search = state.search, Search.of(told[:-1], x.shape[1])
+        before, search = state.search, Search.of(told[:-2], x.shape[1])
         # The start is each agent's own logarithm; from then on x is the root's.
         accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
         local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
-        return replace(state, local=local, search=search), bool(told[-1] > 0.0)
+        return replace(state, local=local, search=search), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
 
     def landed(self, state: TreeState) -> TreeState:
         """The last step, which no sum has to be known for: each agent takes it alone."""
@@ -82,26 +89,27 @@ class TreeNewton:
 
     def _rows(self, x: Array, values: Values) -> Array:
         """What each hosted agent adds to the sums, (A, K): l_i, |l_i|, its derivatives; whether it has failed, when it
-        adds nothing else; whether it wants an interlude.
+        adds nothing else; whether it wants an interlude; whether its time is up.
         """
         finite: BoolArray = np.isfinite(values.nll)
         hessian = measure_hessian(self.objective, x, values, finite)
         rows = np.column_stack([values.nll, np.abs(values.nll), values.gradient, pack(hessian)])
         failed = ~(np.abs(rows) <= LARGEST).all(axis=1)
         wanted = self.interlude is not None and self.interlude.wanted()
-        return np.column_stack([np.where(failed[:, None], 0.0, rows), failed, np.full(len(x), wanted)])
+        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(x), 1))
+        return np.column_stack([np.where(failed[:, None], 0.0, rows), failed, signs])
 
     def _decided(self, state: TreeState, tol: float, rows: Array) -> Array:
-        """The search after the fleet's evaluation as a row, and how many want an interlude."""
+        """The search after the fleet's evaluation as a row, how many want an interlude, and how many are late."""
         width = rows.shape[1]
         newton, parameters = Newton(state.start, self.floor, tol), len(state.start)
 
         def finish(total: Array, _: BoolArray | None) -> Array:
-            (value, size), gradient, hessian, (failed, wanted) = np.split(total[0], [2, 2 + parameters, width - 2])
+            (value, size), gradient, hessian, (failed, *signs) = np.split(total[0], [2, 2 + parameters, width - 3])
             found = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
-            return np.append(newton.decide(state.search, found).row, wanted)[None]
+            return np.append(newton.decide(state.search, found).row, signs)[None]
 
-        told = self.network.reduce(rows[:, None], "statistics", finish=finish, told=(len(state.search.row) + 1,))
+        told = self.network.reduce(rows[:, None], "statistics", finish=finish, told=(len(state.search.row) + 2,))
         assert told is not None, "all agents are told"
         return np.asarray(told[0])
 
@@ -116,8 +124,8 @@ class TreeRounds:
         return Running(state, state, UNWATCHED)
 
     def step(self, running: Running[TreeState]) -> tuple[Running[TreeState], Verdict | None]:
-        state, wanted = self.trainer.step(running.state, self.tol)
-        verdict = Verdict(np.full(1, state.search.residual), self.tol)
+        state, wanted, late = self.trainer.step(running.state, self.tol)
+        verdict = Verdict(np.full(1, state.search.residual), self.tol, late=late)
         if verdict.status == "converged":
             state = self.trainer.landed(state)
         elif verdict.status == "round limit" and wanted and self.trainer.interlude is not None:

@@ -20,12 +20,14 @@ from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moment
 from fleetgp.consensus.reductions import Alone
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.gp.fleet_expert import FleetExpert, not_certified, refuse_rough
+from fleetgp.errors import NumericalError
+from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
 from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
+from fleetgp.training.deadline import Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
@@ -37,6 +39,8 @@ from fleetgp.training.walls import Walls
 
 #: From the best to the worst.
 STATUSES: tuple[Status, ...] = get_args(Status)
+#: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
+LITTLE_NOISE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,10 @@ class WholeTraining:
     ) -> None:
         refuse_rough(kernel, options.engine)
         self._method, self._network, self._options, self._report = method, network, options, report
+        self._deadline = Deadline.after(options.seconds)
         self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
+        if sizes is None:
+            raise too_wide(self._frame, options)
         self._scaling = scaling_of(self._frame, options)
         self._shards = self._scaling.apply(shards)
         self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
@@ -95,7 +102,7 @@ class WholeTraining:
 
     def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
-        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor)
+        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor, self._deadline)
         return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
 
     def _agree(self) -> tuple[int, ...] | None:
@@ -116,12 +123,15 @@ class WholeTraining:
         found = told[0]
         sizes, refused, status = found[:dimension].astype(int), found[dimension], int(found[dimension + 1])
         theta = found[dimension + 2 :]
-        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() else []
+        late = STATUSES[status] == "time limit"
+        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() and not late else []
         if refused or (finer and not fits(finer)):
-            raise not_certified(
-                f"the training has come to theta = {self.setting.thetas(theta).tolist()}, where no moments that can be "
-                "sent are precise enough"
+            why, ended = (
+                "no moments that can be sent are precise enough where training has come to,",
+                self.setting.thetas(theta),
             )
+            floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+            raise not_certified(why, ended, floor + INSTEAD)
         if finer:
             return tuple(finer)
         chosen.settle(theta[None], STATUSES[status])
@@ -134,7 +144,7 @@ class WholeTraining:
         walls, chosen = self.setting.floor, self.runs[self.best]
         assert isinstance(walls, Walls)
         status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
-        if len(chosen.history) > self._options.rounds:
+        if len(chosen.history) > self._options.rounds or status == "time limit":
             return Wish(none, False, status)
         at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
         # A start that is worse where its wall stands may be better behind it: that is tried, but once only.
@@ -161,6 +171,16 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     ratios = np.maximum(ratios, PLANNED_RATIO)
     both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
     return both or sizes_for_all(reaches, ratios, count)
+
+
+def too_wide(frame: Frame, options: TrainingOptions) -> NumericalError:
+    """The error of a fleet whose data have no grid to start with."""
+    widths = " x ".join(f"{width:.4g}" for width in 2.0 * frame.box.half)
+    longer = "" if options.starts is None else "give a theta0 with longer length-scales or more noise, or "
+    return NumericalError(
+        f"dec-full-gp: data on a box of {widths} have more moments than can be sent, already at the theta that the "
+        f"training starts with: {longer}{INSTEAD}"
+    )
 
 
 def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> IntArray:

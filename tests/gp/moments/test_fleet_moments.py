@@ -112,7 +112,9 @@ def test_a_theta_beyond_the_grid_is_a_failure_that_tells_which_grid() -> None:
     assert expert.covers(THETA)
     fine = np.array([1.2, 0.1, 1.3, 0.1])
     assert not expert.covers(fine)
-    with pytest.raises(fg.NumericalError, match=r"moments on a grid of \(\d+, \d+\) are needed.*dec-nn-grbcm"):
+    with pytest.raises(
+        fg.NumericalError, match=r"\(\d+, \d+\) are needed at theta = \(l_1 = 1.2, l_2 = 0.1, .*dec-nn-grbcm"
+    ):
         expert.evaluate(np.log(fine))
     assert expert.failing
     assert expert.beyond[1] > expert.moments.sizes[1]

@@ -58,6 +58,7 @@ class TrainingPart(_Part):
     theta0: list[float] | list[list[float]] | None = None
     rounds: Count = 2000
     tol: Fraction = 1e-5
+    seconds: Positive | None = None
     rho: Positive | None = None
     kappa: Positive | None = None
     nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"

@@ -15,6 +15,7 @@ from fleetgp.gp.dense.likelihood import evaluate_stack, stack_size
 from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.engine import DataEngine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.failure import MORE_NOISE, OUT_OF_RANGE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import cores, share
@@ -55,7 +56,7 @@ class DenseEngine(DataEngine):
             if (np.abs(row) < LARGEST_LOG).all():
                 alike[expert.inputs.shape, expert.kernel].append(i)
             else:
-                found[i] = NumericalError(f"agent {expert.agent}: log theta = {row.tolist()} is out of range")
+                found[i] = out_of_range(expert.agent, row)
 
         def evaluate(rows: list[int]) -> None:
             experts = [engines[i] for i in rows]
@@ -71,37 +72,40 @@ class DenseEngine(DataEngine):
         return [found[i] for i in range(len(engines))]
 
     def condition(self, theta: Array) -> DensePosterior:
-        h = Hyperparameters.from_theta(theta)
         try:
-            factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+            return self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
+
+    def posterior(self, h: Hyperparameters) -> DensePosterior:
+        """The same; a MemoryError is the caller's to explain."""
+        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
 
     def failure(self, h: Hyperparameters) -> NumericalError:
         """Why the covariance cannot be factorized at these hyperparameters."""
-        return NumericalError(
-            f"agent {self.agent}: the covariance of its {self.size} points is not positive definite at "
-            f"theta = {h.theta.tolist()}, even with jitter; {self._likely_reason(h)}"
+        what = (
+            f"{owner(self.agent)}: the covariance of its {self.size} points is not positive definite, even with jitter,"
         )
+        return ThetaError(what, h.theta, self._advice(h))
 
     def too_large(self) -> InputError:
         return InputError(
-            f"agent {self.agent}: the dense engine needs {gigabytes(self.size):.0f} GB for its {self.size} points, "
-            "more than there is, and the moments engine does not apply here: give the data to more agents"
+            f"{owner(self.agent)}: the dense engine needs {gigabytes(self.size):.0f} GB for its {self.size} points, "
+            'more than there is: use engine="auto", which takes another one for so many'
         )
 
-    def _likely_reason(self, h: Hyperparameters) -> str:
+    def _advice(self, h: Hyperparameters) -> str:
         if not (np.isfinite(self.inputs).all() and np.isfinite(self.observations).all()):
-            return "its data hold NaN or infinite values: remove them"
+            return "remove the NaN or infinite values from its data"
         if not np.isfinite(h.theta**2).all() or min(h.length_scales) < SMALLEST_SCALE:
-            return "theta is out of range: start closer to the scale of the data"
+            return OUT_OF_RANGE
         pair = duplicate_rows(self.inputs)
         if pair is not None:
-            return f"rows {pair[0]} and {pair[1]} are duplicates: remove one, or use a larger sigma_eps"
-        return f"sigma_eps / sigma_f = {h.noise / h.signal:.1e} is tiny: use a larger sigma_eps"
+            return f"remove one of the rows {pair[0]} and {pair[1]}, which are duplicates; or {MORE_NOISE}"
+        return MORE_NOISE
 
 
 def _stack(experts: Sequence[DenseEngine], log_thetas: Array) -> list[Evaluation | None]:

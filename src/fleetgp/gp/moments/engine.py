@@ -59,7 +59,7 @@ class SumsEngine(Engine):
 
     name = "moments"
 
-    def __init__(self, data: DataSums, agent: int, longest: int = LONGEST) -> None:
+    def __init__(self, data: DataSums, agent: int | None, longest: int = LONGEST) -> None:
         self.agent, self.data = agent, data
         self._renew(longest)
 
@@ -142,7 +142,7 @@ class MomentsEngine(SumsEngine):
 
     data: ChebyshevSums
 
-    def __init__(self, inputs: Array, observations: Array, agent: int) -> None:
+    def __init__(self, inputs: Array, observations: Array, agent: int | None) -> None:
         super().__init__(ChebyshevSums(inputs, observations), agent, _longest(len(observations)))
 
     def append(self, inputs: Array, observations: Array) -> None:

@@ -21,6 +21,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import NumericalError
 from fleetgp.gp.engine import DataEngine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.failure import MORE_NOISE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia.cost import expected_seconds
@@ -33,8 +34,9 @@ from fleetgp.linalg.threads import blas_threads
 
 #: Neighbours of a point, unless the caller says otherwise.
 NEIGHBOURS = 30
-#: A query has this many times as many: there are no later points, and it costs nothing in training.
-AROUND = 2
+#: A query has this many times as many: there are no later points, and it costs nothing in training. On a real field of
+#: 100,000 points with gaps of 30 km, 4 is as good as any more; with 2 the CRPS in the gaps is 1 % worse.
+AROUND = 4
 #: Points whose conditional density is computed with twice the neighbours, for an estimate of the error.
 SAMPLE = 500
 #: Sets of neighbours that are kept.
@@ -47,7 +49,7 @@ class VecchiaEngine(DataEngine):
     name = "vecchia"
 
     def __init__(
-        self, inputs: Array, observations: Array, kernel: Kernel, agent: int, neighbours: int = NEIGHBOURS
+        self, inputs: Array, observations: Array, kernel: Kernel, agent: int | None, neighbours: int = NEIGHBOURS
     ) -> None:
         super().__init__(inputs, observations, kernel, agent)
         self.neighbours = neighbours
@@ -111,17 +113,14 @@ class VecchiaEngine(DataEngine):
 
     def failure(self, h: Hyperparameters) -> NumericalError:
         """Why a covariance cannot be factorized at these hyperparameters."""
-        return NumericalError(
-            f"agent {self.agent}: the covariance of some of its {self.size} points is not positive definite at "
-            f"theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps, or start closer to the scale of "
-            "the data"
-        )
+        what = f"the covariance of some of its {self.size} points is not positive definite, even with jitter,"
+        return ThetaError(f"{owner(self.agent)}: {what}", h.theta, MORE_NOISE)
 
     def _checked(self, log_theta: Array) -> Hyperparameters:
         if not (np.abs(log_theta) < LARGEST_LOG).all():
-            raise NumericalError(f"agent {self.agent}: log theta = {log_theta.tolist()} is out of range")
+            raise out_of_range(self.agent, log_theta)
         if not self._finite:
-            raise NumericalError(f"agent {self.agent}: its data hold NaN or infinite values: remove them")
+            raise NumericalError(f"{owner(self.agent)}: its data hold NaN or infinite values: remove them")
         return Hyperparameters.from_log(log_theta)
 
     def _in_order(self, h: Hyperparameters) -> Ordered:

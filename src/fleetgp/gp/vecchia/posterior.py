@@ -6,8 +6,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array
-from fleetgp.errors import NumericalError
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.failure import MORE_NOISE, ThetaError, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia import plain
@@ -27,7 +27,7 @@ class VecchiaPosterior:
     engine = "vecchia"
 
     def __init__(
-        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int
+        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int | None
     ) -> None:
         self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
         self.jitter, self._agent = 0.0, agent
@@ -84,10 +84,10 @@ class VecchiaPosterior:
                         self.kernel, data.places, data.values, places[some], near[some], data.ratio
                     )
             except plain.NotPositiveDefiniteError:
-                h = self.hyperparameters
-                raise NumericalError(
-                    f"agent {self._agent}: the covariance of the {count} observations at a query is not positive "
-                    f"definite at theta = {h.theta.tolist()}, even with jitter: use a larger sigma_eps"
-                ) from None
+                what = (
+                    f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
+                )
+                theta = self.hyperparameters.theta
+                raise ThetaError(f"{owner(self._agent)}: {what}", theta, MORE_NOISE) from None
             self.jitter = max(self.jitter, jitter * (self.hyperparameters.signal**2 + self.hyperparameters.noise**2))
         return found, near, weights
