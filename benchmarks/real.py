@@ -92,7 +92,11 @@ def runs(data: str, size: int) -> list[Run]:
     each = {"each": True} if data == "days" else {}
     if size == 100_000 and data == "atlantic":  # side by side, with as many neighbours
         asked += [of("gpboost", neighbours=20, each=True), of("fleetgp", engine="vecchia", neighbours=20)]
-    asked += [of("gpboost", kernel, neighbours=20, **each) for kernel in ("matern32", "matern12")]
+    asked += [
+        of("gpboost", kernel, neighbours=20, **each)
+        for kernel in ("matern32", "matern12")
+        if size or kernel == "matern32"
+    ]
     if not small:
         asked += [of("fleet", kernel, trainer="dec-fact-gp") for kernel in ("matern12", "matern32")]
     if size and size <= 20_000:
