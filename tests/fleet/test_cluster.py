@@ -289,6 +289,7 @@ def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
 
 
 JOINS_AND_STARTS = """
+import socket
 import sys
 import ray
 import fleetgp as fg
@@ -296,6 +297,15 @@ import fleetgp as fg
 if __name__ == "__main__":
     field = fg.synthetic_field(80, seed=1)
     shards = fg.partition(field.inputs, field.observations, agents=4)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+    try:
+        fg.Fleet(shards, backend="ray", workers=1, address=nobody).train("dec-fact-gp")
+    except fg.NetworkError as error:
+        assert f"expected a Ray cluster at {nobody}, got none" in str(error)
+    else:
+        raise AssertionError("nobody was joined")
+    assert not ray.is_initialized()
     thetas = []
     for address in (sys.argv[1], None):
         with fg.Fleet(shards, backend="ray", workers=1, address=address) as fleet:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 
 import ray
 
 from fleetgp.errors import InputError, NetworkError
+
+#: Seconds within which a cluster must answer at its address.
+KNOCK = 20.0
 
 _LOCK = threading.Lock()
 #: How many sessions use the connection that was opened here; None if it was not opened here.
@@ -60,8 +64,9 @@ def _connect(address: str | None, workers: int) -> None:
     quiet = {"log_to_driver": False, "logging_level": "error"}
     if address is not None:
         try:
+            _knock(address)
             ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             first = str(error).strip().partition("\n")[0]
             raise NetworkError(
                 f"expected a Ray cluster at {address}, got none ({first}): start one with `ray start --head`, or leave "
@@ -73,3 +78,10 @@ def _connect(address: str | None, workers: int) -> None:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)
     except ValueError:  # a cluster is there, and has its cores
         ray.init(**quiet)
+
+
+def _knock(address: str) -> None:
+    """An OSError where nobody listens at a host:port: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), KNOCK).close()
