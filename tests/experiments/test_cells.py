@@ -10,7 +10,7 @@ import pytest
 
 from fleetgp.experiments.cells import Cell, run_cells
 from fleetgp.progress import Progress
-from fleetgp.storage.kept import Kept
+from fleetgp.io.kept import Kept
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:

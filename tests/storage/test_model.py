@@ -16,7 +16,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
 from fleetgp.io import read_edges
-from fleetgp.storage.kept import Kept
+from fleetgp.io.kept import Kept
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model

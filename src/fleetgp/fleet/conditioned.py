@@ -14,8 +14,10 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.shards import same_shards
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
@@ -56,10 +58,8 @@ class Source:
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
-        shards = [array for shard in self.shards for array in shard]
-        others = [array for shard in other.shards for array in shard]
         return (
-            [id(array) for array in shards] == [id(array) for array in others]
+            same_shards(self.shards, other.shards)
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and self.moments is other.moments
@@ -211,7 +211,7 @@ def check_agent(agent: object, agents: int) -> int:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = source.shards[0][0].shape[1]
+    dimension = dimension_of(source.shards)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")

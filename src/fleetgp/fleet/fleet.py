@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +12,18 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source, check_agent
+from fleetgp.fleet.files import MEMORY, ROWS, read_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
 from fleetgp.fleet.thetas import check_starts, check_theta_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
+from fleetgp.io.formats import Reading
+from fleetgp.io.tables import Missing
 from fleetgp.network import InProcess
 from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -75,11 +80,50 @@ class Fleet:
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
         self.fit: Fit | None = None
-        self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
+        self._trained: Sequence[Shard] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
+
+    @classmethod
+    def from_files(
+        cls,
+        files: str | Path | Sequence[str | Path],
+        graph: object = "path",
+        *,
+        inputs: Sequence[str],
+        target: str,
+        agent: str | None = None,
+        missing: Missing = "refuse",
+        fill: Sequence[float] | None = None,
+        reading: Reading | None = None,
+        sample: int | None = None,
+        memory: float = MEMORY,
+        rows: int = ROWS,
+        cache: str | Path | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> Fleet:
+        """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
+
+        dec-full-gp reads the files in chunks, once for the fleet's box and once or more for its moments. Every other
+        method loads all rows when it first needs them, up to a limit.
+
+        files: a pattern ("data/*.parquet"), a path, or a list of them.
+        inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
+        missing, fill, reading: as in `fleetgp.io.read_observations`. Cells of a field (NetCDF, Zarr) that hold nothing
+            are no rows.
+        sample: methods that need rows get so many of each agent's, drawn at random: `fit.held` says of how many.
+        memory: bytes of observations that may be loaded.
+        rows: at most so many are read at once, for each core.
+        cache: a folder for what was found out of each file: a second call reads only what is new or has changed.
+        options: theta, normalize and kernel, as of a `Fleet`.
+        """
+        given: dict[str, Any] = {"missing": missing, "fill": fill, "reading": reading, "sample": sample}
+        given |= {"memory": memory, "rows": rows, "cache": cache, "seed": seed, "stacklevel": 2}
+        shards = read_files(files, inputs=inputs, target=target, agent=agent, **given)
+        return cls(shards, graph, inputs=inputs, seed=seed, **options)
 
     @property
     def agents(self) -> int:
@@ -87,7 +131,7 @@ class Fleet:
 
     @property
     def dimension(self) -> int:
-        return int(self.shards[0][0].shape[1])
+        return dimension_of(self.shards)
 
     def train(
         self,
@@ -186,7 +230,7 @@ class Fleet:
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(self._keep(progress.furthest))
             raise
-        self.fit, self._trained = fit, tuple(self.shards)
+        self.fit, self._trained = fit, as_they_are(self.shards)
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
         progress.ended(fit)
@@ -209,6 +253,8 @@ class Fleet:
         No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
         """
         number = check_agent(agent, self.agents)
+        if isinstance(self.shards, Streamed):
+            raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
         self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
 
     def predict(
@@ -296,8 +342,9 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
         moments = fit.moments if fit is not None and same_shards(self.shards, self._trained) else None
-        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
+        data = as_they_are(self.shards)
+        return Source(data, self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
 
     def __repr__(self) -> str:
-        points = sum(len(y) for _, y in self.shards)
+        points = sum(counts_of(self.shards))
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

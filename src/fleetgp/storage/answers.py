@@ -13,12 +13,12 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import unknown_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.io.kept import Kept
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
-from fleetgp.storage.kept import Kept
 from fleetgp.storage.model import Model
 from fleetgp.version import __version__
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import summaries_of
+from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
 from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
@@ -40,8 +42,7 @@ def axes_of(shards: Sequence[Shard], grid: str, box: tuple[float, float, float, 
             f"--grid {grid}: {counts[0] * counts[1]:,} points are too many: give at most {MOST_CELLS:,} in all"
         )
     if box is None:
-        inputs = np.concatenate([x for x, _ in shards])
-        low, high = inputs.min(axis=0), inputs.max(axis=0)
+        low, high = corners(summaries_of(shards))
     else:
         low, high = np.array(box[:2]), np.array(box[2:])
     if not (np.isfinite([low, high]).all() and (low < high).all()):

@@ -116,6 +116,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),
+        "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),
         "starts": [
