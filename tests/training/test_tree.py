@@ -70,8 +70,8 @@ def test_it_sends_a_fraction_of_dec_apx_gp_and_statistics_alone() -> None:
 
 def test_an_evaluation_is_one_reduction_and_nothing_else_is_sent() -> None:
     fit = fleet(200, 5).train("dec-fact-gp", theta0=THETA0, noise_floor=0)
-    # Two numbers of l_i, 4 of its gradient, 10 of its Hessian and three counts go up each of the four edges; the next and
-    # the best x with its likelihood and derivatives, four numbers and two counts come down.
+    # Two numbers of l_i, 4 of its gradient, 10 of its Hessian and three counts go up each of the four edges; the next
+    # and the best x with its likelihood and derivatives, four numbers and two counts come down.
     assert fit.ledger.total(kind="statistics").scalars == fit.rounds * 4 * (19 + 29)
     assert fit.ledger.rounds_by_phase == {"training": fit.rounds * 2 * 2}
 

@@ -39,7 +39,7 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-g-fact-gp",
-    kernel: options.KERNEL = "se",
+    kernel: options.KERNEL = "matern32",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,
     reading: options.FileReading,
@@ -52,11 +52,14 @@ def fit(
 ) -> None:
     """Train a fleet on a file and write the model to a folder.
 
-    Each agent uses its own rows only; what it tells its neighbours is in the result. Agents stand on a path, cycle, ...
+    Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
+    agent has all rows, which is the most accurate where they may be pooled. Agents stand on a path, cycle, ...
     in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
     between them, and no header; # begins a comment.
 
     [bold]Examples[/bold]
+
+    [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out field/[/cyan]
 
     [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
 
@@ -99,9 +102,9 @@ class Split:
     seed: int
 
     def check(self, inputs: list[str]) -> None:
-        if (self.column is None) == (self.agents is None):
+        if self.column is not None and self.agents is not None:
             raise InputError(
-                "give either --agent (the column that names the agents) or --agents (how many to split over)"
+                "give either --agent (the column that names the agents) or --agents (how many to split over), not both"
             )
         if self.column is not None and (self.by is not None or self.axis is not None):
             raise InputError("--partition and --axis are for --agents: with --agent each agent has its own rows")
@@ -116,7 +119,12 @@ class Split:
             by = options.one_of("--partition", self.by or "stripes", BY)
             along = 0 if self.axis is None else inputs.index(self.axis)
             parts = partition(
-                data.inputs, data.observations, agents=self.agents or 0, by=by, axis=along, seed=self.seed
+                data.inputs,
+                data.observations,
+                agents=1 if self.agents is None else self.agents,
+                by=by,
+                axis=along,
+                seed=self.seed,
             )
             return [str(number) for number in range(len(parts))], parts
         names, parts = partition_by_label(data.inputs, data.observations, data.labels)

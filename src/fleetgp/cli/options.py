@@ -33,7 +33,8 @@ TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
 AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
 AGENTS = Annotated[
-    int | None, typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over.")
+    int | None,
+    typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)"),
 ]
 PARTITION = Annotated[
     str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
@@ -41,7 +42,7 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-KERNEL = Annotated[str, typer.Option(help="se, matern12, matern32 or matern52.")]
+KERNEL = Annotated[str, typer.Option(help="se (the smoothest), matern52, matern32 or matern12 (the roughest).")]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
 ]

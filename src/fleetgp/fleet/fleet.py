@@ -17,7 +17,8 @@ from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source, check_agent
 from fleetgp.fleet.files import MEMORY, ROWS, read_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
-from fleetgp.fleet.thetas import check_starts, check_theta_of
+from fleetgp.fleet.thetas import check_theta_of
+from fleetgp.fleet.trainings import keep_unfinished, options_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
@@ -170,7 +171,8 @@ class Fleet:
         the methods that have it. A training that diverged warns, and so does one that ends at the floor of sigma_eps.
         """
         row = training_method(method)
-        options = self._training_options(
+        options = options_of(
+            self,
             row,
             theta0,
             seed,
@@ -209,18 +211,8 @@ class Fleet:
         """
         row = training_method(method)
         check_stepwise(row, options)
-        chosen = self._training_options(row, theta0, seed, **options)
+        chosen = options_of(self, row, theta0, seed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
-
-    def _training_options(
-        self, method: TrainingMethod, theta0: object, seed: int | None, **given: Any
-    ) -> TrainingOptions:
-        """What was given, checked, with what the fleet knows itself."""
-        starts = None if theta0 is None else check_starts(self.shards, theta0)
-        chosen_seed = self.seed if seed is None else seed
-        options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=self.normalize, **given)
-        options.refuse_foreign(method)
-        return options
 
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
         try:
@@ -228,24 +220,13 @@ class Fleet:
             with retold(inputs=self.inputs):
                 fit = train(method, self.shards, InProcess(self.graph), self.kernel, options, progress)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(self._keep(progress.furthest))
+            interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
         self.fit, self._trained = fit, as_they_are(self.shards)
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
         progress.ended(fit)
         return fit
-
-    def _keep(self, furthest: Progress | None) -> str:
-        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
-        if furthest is None or furthest.thetas is None:
-            return "the training was interrupted before its first round: the fleet is as it was"
-        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
-        if self.theta is not None and self.unfinished is None:
-            return f"{said}: the fleet keeps the theta that it had"
-        self.fit, self.unfinished = None, furthest
-        self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
-        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

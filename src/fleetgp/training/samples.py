@@ -45,5 +45,6 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
 def _sample(expert: Expert, size: int, seed: int) -> Expert:
     if expert.size <= size:
         return expert
-    rows = np.random.default_rng((seed, expert.agent)).permutation(expert.size)[:size]
+    agent = 0 if expert.agent is None else expert.agent
+    rows = np.random.default_rng((seed, agent)).permutation(expert.size)[:size]
     return expert.part(np.sort(rows))

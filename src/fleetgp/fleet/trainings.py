@@ -1,0 +1,35 @@
+"""What a fleet adds to a training: options that it knows itself, and what becomes of one that is interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetgp.fleet.thetas import check_starts
+from fleetgp.progress import Progress
+from fleetgp.training import TrainingMethod, TrainingOptions
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+
+def options_of(fleet: Fleet, method: TrainingMethod, theta0: object, seed: int | None, **given: Any) -> TrainingOptions:
+    """What was given, checked, with what the fleet knows itself."""
+    starts = None if theta0 is None else check_starts(fleet.shards, theta0)
+    chosen_seed = fleet.seed if seed is None else seed
+    options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, **given)
+    options.refuse_foreign(method)
+    return options
+
+
+def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
+    """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+    if furthest is None or furthest.thetas is None:
+        return "the training was interrupted before its first round: the fleet is as it was"
+    said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+    if fleet.theta is not None and fleet.unfinished is None:
+        return f"{said}: the fleet keeps the theta that it had"
+    fleet.fit, fleet.unfinished = None, furthest
+    fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+    return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
