@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.cli import options
+from fleetgp.cli.files import InFiles, forget, notes_of, reading_beside
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import Shard, partition, partition_by_label
 from fleetgp.data.partition import BY
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.hyperparameters import names as hyperparameter_names
 from fleetgp.graph import GRAPH_NAMES, Graph
@@ -29,7 +32,7 @@ from fleetgp.training.fit import about_sample
 
 def fit(
     *,
-    file: options.OBSERVATIONS,
+    files: options.OBSERVATIONS,
     inputs: options.INPUTS,
     target: options.TARGET,
     out: options.MODEL_OUT,
@@ -43,6 +46,7 @@ def fit(
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,
     reading: options.FileReading,
+    streaming: InFiles,
     normalize: options.NORMALIZE = True,
     start: options.START = None,
     how: options.Training,
@@ -55,7 +59,8 @@ def fit(
     Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
     agent has all rows, which is the most accurate where they may be pooled. Agents stand on a path, cycle, ...
     in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
-    between them, and no header; # begins a comment.
+    between them, and no header; # begins a comment. Of several files each is an agent's, unless --agent says whose
+    rows are whose; they may be larger than memory for dec-full-gp, which reads them in chunks.
 
     [bold]Examples[/bold]
 
@@ -66,6 +71,8 @@ def fit(
     [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
+
+    [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen = asdict(how)
     _check(out, overwrite, inputs, target)
@@ -73,13 +80,20 @@ def fit(
     theta0 = None if start is None else _start(start, inputs)
     split = Split(agent, agents, by, axis, seed)
     split.check(inputs)
-    data = _read(file, inputs, target, agent, missing, fill, reading.reading)
-    names, shards = split.shards(data, file, inputs)
+    cache, shards = reading_beside(out), None
+    if streaming.chunked(files, agents):
+        shards = streaming.read(files, inputs, target, agent, missing, fill, reading.reading, seed, cache)
+        names, dropped, notes = list(shards.names), shards.dropped, notes_of(shards)
+    else:
+        data = _read(files[0], inputs, target, agent, missing, fill, reading.reading)
+        names, shards = split.shards(data, files[0], inputs)
+        dropped, notes = data.dropped, data.notes
     fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
     model = Model(fleet, tuple(names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
-    _report(model, data, out, output.as_json)
+    forget(cache)
+    _report(model, dropped, notes, out, output.as_json)
 
 
 def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:
@@ -189,10 +203,12 @@ def _keep(model: Model, out: Path) -> str:
     return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
 
 
-def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
+def _report(model: Model, dropped: int, notes: Sequence[str], out: Path, as_json: bool) -> None:
     fleet, found = model.fleet, model.fleet.fit
     assert found is not None
-    dropped = data.dropped
+    counts = counts_of(fleet.shards)
+    by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
+    how = " --method dec-full-gp" if by_moments else ""
     if found.status != "converged":
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
@@ -206,9 +222,9 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
         {
             "model": str(out),
             "agents": list(model.agents),
-            "observations": [len(y) for _, y in fleet.shards],
+            "observations": counts,
             "dropped": dropped,
-            "notes": list(data.notes),
+            "notes": list(notes),
             "method": found.method,
             "status": found.status,
             "rounds": found.rounds,
@@ -224,17 +240,19 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
             "held": found.held,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
-        f"{sum(len(y) for _, y in fleet.shards):,} observations of {count_of_agents(len(model.agents))}"
+        f"{sum(counts):,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
-        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
+        *(f"{note[0].upper()}{note[1:]}." for note in notes),
         *([told] if (told := about_sample(found)) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
         f"Sent between agents, in numbers: {_sent(sent)}.",
         f"The model is in {bold(out)}. Next:",
-        f"  [cyan]fleetgp predict {escape(str(out))} points.csv --out answer.csv[/cyan]",
+        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
         *(
-            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200 --out map.nc[/cyan]"]
+            [
+                f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{' --within inf' if by_moments else ''} --out map.nc[/cyan]"
+            ]
             if fleet.dimension == 2
             else []
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,16 +14,14 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.conditioned import ConditionedFleet, Source, check_agent
-from fleetgp.fleet.files import MEMORY, ROWS, read_files
+from fleetgp.fleet.files import from_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
 from fleetgp.fleet.thetas import check_theta_of
-from fleetgp.fleet.trainings import keep_unfinished, options_of
+from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
-from fleetgp.io.formats import Reading
-from fleetgp.io.tables import Missing
 from fleetgp.network import InProcess
 from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -87,44 +84,7 @@ class Fleet:
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
-    @classmethod
-    def from_files(
-        cls,
-        files: str | Path | Sequence[str | Path],
-        graph: object = "path",
-        *,
-        inputs: Sequence[str],
-        target: str,
-        agent: str | None = None,
-        missing: Missing = "refuse",
-        fill: Sequence[float] | None = None,
-        reading: Reading | None = None,
-        sample: int | None = None,
-        memory: float = MEMORY,
-        rows: int = ROWS,
-        cache: str | Path | None = None,
-        seed: int = 0,
-        **options: Any,
-    ) -> Fleet:
-        """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
-
-        dec-full-gp reads the files in chunks, once for the fleet's box and once or more for its moments. Every other
-        method loads all rows when it first needs them, up to a limit.
-
-        files: a pattern ("data/*.parquet"), a path, or a list of them.
-        inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
-        missing, fill, reading: as in `fleetgp.io.read_observations`. Cells of a field (NetCDF, Zarr) that hold nothing
-            are no rows.
-        sample: methods that need rows get so many of each agent's, drawn at random: `fit.held` says of how many.
-        memory: bytes of observations that may be loaded.
-        rows: at most so many are read at once, for each core.
-        cache: a folder for what was found out of each file: a second call reads only what is new or has changed.
-        options: theta, normalize and kernel, as of a `Fleet`.
-        """
-        given: dict[str, Any] = {"missing": missing, "fill": fill, "reading": reading, "sample": sample}
-        given |= {"memory": memory, "rows": rows, "cache": cache, "seed": seed, "stacklevel": 2}
-        shards = read_files(files, inputs=inputs, target=target, agent=agent, **given)
-        return cls(shards, graph, inputs=inputs, seed=seed, **options)
+    from_files = classmethod(from_files)
 
     @property
     def agents(self) -> int:
@@ -222,11 +182,16 @@ class Fleet:
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
+        fit = of_sample(fit, self.shards)
+        self.adopt(fit)
+        progress.ended(fit)
+        return fit
+
+    def adopt(self, fit: Fit) -> None:
+        """Take over a training that was of the fleet's data, as they are now."""
         self.fit, self._trained = fit, as_they_are(self.shards)
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
-        progress.ended(fit)
-        return fit
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import summaries_of
+from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
@@ -56,6 +56,13 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
 
     if not within > 0.0:
         raise InputError(f"--within must be a number of length-scales above 0, got {within:g}")
+    if isinstance(model.fleet.shards, Streamed):
+        if within < np.inf:
+            raise InputError(
+                "the model knows its data by their moments, not where every observation is: expected --within inf, "
+                f"got --within {within:g}"
+            )
+        return np.ones(len(cells), dtype=bool)
     scales = np.array(list(model.theta.values())[: len(model.inputs)])
     places = np.concatenate([x for x, _ in model.fleet.shards])
     distance, _ = cKDTree(places / scales).query(cells / scales)
@@ -160,7 +167,8 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     mean, deviation = (np.where(known, data[name].values, np.nan) for name in (label, f"{label}_standard_deviation"))
     wide = np.ptp(x) >= 0.6 * np.ptp(y)
     figure = Figure(figsize=(7.2, 3.3) if wide else (5.2, 4.4), layout="constrained")
-    places = np.concatenate([inputs for inputs, _ in model.fleet.shards])
+    rows = [] if isinstance(model.fleet.shards, Streamed) else model.fleet.shards
+    places = np.concatenate([np.empty((0, 2)), *(inputs for inputs, _ in rows)])
     places = places[:: max(1, len(places) // 1500)]
     what = f"{model.target} ({units})" if units else model.target
     panels = ((f"Mean of {model.target}", mean, "viridis"), ("Standard deviation", deviation, "magma"))
