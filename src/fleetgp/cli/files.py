@@ -6,17 +6,27 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fleetgp.cli import options
+from fleetgp.data.streamed import Shards
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
 from fleetgp.fleet.files import MEMORY, read_files
-from fleetgp.io import Reading
 from fleetgp.io.chunks import CHUNKED, size_of
-from fleetgp.io.file_shards import FileShards
 
 #: A file of more bytes is read in chunks, whatever its kind.
 LARGE = 200_000_000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The agents' names and data, how many rows were left out, and what else was done to the values."""
+
+    names: list[str]
+    shards: Shards
+    dropped: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -38,54 +48,32 @@ class InFiles:
             )
         return True
 
-    def read(
-        self,
-        files: Sequence[Path],
-        inputs: list[str],
-        target: str,
-        agent: str | None,
-        missing: str,
-        fill: list[str] | None,
-        reading: Reading,
-        seed: int,
-        cache: Path,
-    ) -> FileShards:
-        """The agents' data. What was found out of finished files is kept in the cache."""
+    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, cache: Path) -> Taken:
+        """The agents' data. what: the options of `read_observations`.  cache: for what is known of finished files."""
+        limit = MEMORY if self.memory is None else self.memory
         try:
-            found = read_files(
-                files,
-                inputs=inputs,
-                target=target,
-                agent=agent,
-                missing=options.missing_of(missing),
-                fill=options.fills_of(fill),
-                reading=reading,
-                sample=self.sample,
-                memory=MEMORY if self.memory is None else self.memory,
-                cache=cache,
-                seed=seed,
-            )
+            found = read_files(files, **what, sample=self.sample, memory=limit, cache=cache, seed=seed)
         except InputError as error:
             going_on = "; the same command goes on from what was read" if cache.exists() else ""
             raise InputError(f"{error}{going_on}") from error
         if joined(found.summaries).squares == 0.0:
-            raise InputError(f"the column {target!r} has one value only: there is nothing to learn")
-        if len(found) > 20 and 2 * len(found) > found.points:
-            raise InputError(
-                f"the column {agent!r} names {len(found)} agents in {found.points} rows: is it the right one?"
-            )
-        return found
+            raise InputError(f"the column {what['target']!r} has one value only: there is nothing to learn")
+        if what["agent"] is not None:
+            check_column("", what["agent"], len(found), found.points)
+        empty = f"{found.empty:,} cells of fields hold nothing, and are no observations"
+        return Taken(list(found.names), found, found.dropped, (empty,) if found.empty else ())
+
+
+def check_column(where: str, column: str | None, agents: int, rows: int) -> None:
+    """One clear error where a column can hardly be the one that names the agents."""
+    if agents > 20 and 2 * agents > rows:
+        raise InputError(f"{where}the column {column!r} names {agents} agents in {rows} rows: is it the right one?")
 
 
 def reading_beside(out: Path) -> Path:
-    """Where what was found out of files is kept until the model is written."""
+    """Where what is known of finished files is kept until the model is written."""
     return out.with_name(f".{out.name}.reading")
 
 
-def forget(cache: Path) -> None:
-    shutil.rmtree(cache, ignore_errors=True)
-
-
-def notes_of(shards: FileShards) -> tuple[str, ...]:
-    """What was left out besides rows with missing values."""
-    return (f"{shards.empty:,} cells of fields hold nothing, and are no observations",) if shards.empty else ()
+def forget_reading(out: Path) -> None:
+    shutil.rmtree(reading_beside(out), ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,15 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.cli import options
-from fleetgp.cli.files import InFiles, forget, notes_of, reading_beside
+from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading, reading_beside
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
-from fleetgp.data import Shard, partition, partition_by_label
+from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.hyperparameters import names as hyperparameter_names
 from fleetgp.graph import GRAPH_NAMES, Graph
-from fleetgp.io import Observations, Reading, read_edges, read_observations
+from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
 from fleetgp.storage.loading import load_model
@@ -80,20 +79,16 @@ def fit(
     theta0 = None if start is None else _start(start, inputs)
     split = Split(agent, agents, by, axis, seed)
     split.check(inputs)
-    cache, shards = reading_beside(out), None
-    if streaming.chunked(files, agents):
-        shards = streaming.read(files, inputs, target, agent, missing, fill, reading.reading, seed, cache)
-        names, dropped, notes = list(shards.names), shards.dropped, notes_of(shards)
-    else:
-        data = _read(files[0], inputs, target, agent, missing, fill, reading.reading)
-        names, shards = split.shards(data, files[0], inputs)
-        dropped, notes = data.dropped, data.notes
-    fleet = fg.Fleet(shards, _graph(graph, names), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
-    model = Model(fleet, tuple(names), tuple(inputs), target)
+    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
+    what |= {"fill": options.fills_of(fill), "reading": reading.reading}
+    chunked = streaming.chunked(files, agents)
+    data = streaming.read(files, what, seed, reading_beside(out)) if chunked else split.read(files[0], what)
+    fleet = fg.Fleet(data.shards, _graph(graph, data), normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
+    model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
-    forget(cache)
-    _report(model, dropped, notes, out, output.as_json)
+    forget_reading(out)
+    _report(model, data, out, output.as_json)
 
 
 def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:
@@ -127,50 +122,20 @@ class Split:
         if self.axis is not None and self.axis not in inputs:
             raise unknown_name("--axis", self.axis, inputs)
 
-    def shards(self, data: Observations, file: Path, inputs: list[str]) -> tuple[list[str], list[Shard]]:
-        """The agents' names and data."""
+    def read(self, file: Path, what: dict[str, Any]) -> Taken:
+        """One file as a whole. what: the options of `read_observations`."""
+        data = read_observations(file, **what)
+        if np.ptp(data.observations) == 0.0:
+            raise InputError(f"{file}: the column {what['target']!r} has one value only: there is nothing to learn")
         if data.labels is None:
             by = options.one_of("--partition", self.by or "stripes", BY)
-            along = 0 if self.axis is None else inputs.index(self.axis)
-            parts = partition(
-                data.inputs,
-                data.observations,
-                agents=1 if self.agents is None else self.agents,
-                by=by,
-                axis=along,
-                seed=self.seed,
-            )
-            return [str(number) for number in range(len(parts))], parts
+            along = 0 if self.axis is None else what["inputs"].index(self.axis)
+            agents = 1 if self.agents is None else self.agents
+            parts = partition(data.inputs, data.observations, agents=agents, by=by, axis=along, seed=self.seed)
+            return Taken([str(number) for number in range(len(parts))], parts, data.dropped, data.notes)
         names, parts = partition_by_label(data.inputs, data.observations, data.labels)
-        rows = len(data.labels)
-        if len(names) > 20 and 2 * len(names) > rows:
-            raise InputError(
-                f"{file}: the column {self.column!r} names {len(names)} agents in {rows} rows: is it the right one?"
-            )
-        return names, parts
-
-
-def _read(
-    file: Path,
-    inputs: list[str],
-    target: str,
-    agent: str | None,
-    missing: str,
-    fill: list[str] | None,
-    reading: Reading,
-) -> Observations:
-    data = read_observations(
-        file,
-        inputs=inputs,
-        target=target,
-        agent=agent,
-        missing=options.missing_of(missing),
-        fill=options.fills_of(fill),
-        reading=reading,
-    )
-    if np.ptp(data.observations) == 0.0:
-        raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
-    return data
+        check_column(f"{file}: ", self.column, len(names), len(data.labels))
+        return Taken(names, parts, data.dropped, data.notes)
 
 
 def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet: bool) -> None:
@@ -203,12 +168,12 @@ def _keep(model: Model, out: Path) -> str:
     return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
 
 
-def _report(model: Model, dropped: int, notes: Sequence[str], out: Path, as_json: bool) -> None:
+def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
     fleet, found = model.fleet, model.fleet.fit
     assert found is not None
-    counts = counts_of(fleet.shards)
+    dropped, counts = data.dropped, counts_of(fleet.shards)
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
-    how = " --method dec-full-gp" if by_moments else ""
+    how, everywhere = (" --method dec-full-gp", " --within inf") if by_moments else ("", "")
     if found.status != "converged":
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
@@ -224,7 +189,7 @@ def _report(model: Model, dropped: int, notes: Sequence[str], out: Path, as_json
             "agents": list(model.agents),
             "observations": counts,
             "dropped": dropped,
-            "notes": list(notes),
+            "notes": list(data.notes),
             "method": found.method,
             "status": found.status,
             "rounds": found.rounds,
@@ -237,12 +202,13 @@ def _report(model: Model, dropped: int, notes: Sequence[str], out: Path, as_json
             "approximation": found.approximation,
             "sample": found.sample,
             "used": found.used,
+            "drawn": found.drawn,
             "held": found.held,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
         f"{sum(counts):,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
-        *(f"{note[0].upper()}{note[1:]}." for note in notes),
+        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
         *([told] if (told := about_sample(found)) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
@@ -250,9 +216,7 @@ def _report(model: Model, dropped: int, notes: Sequence[str], out: Path, as_json
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
         *(
-            [
-                f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{' --within inf' if by_moments else ''} --out map.nc[/cyan]"
-            ]
+            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
             if fleet.dimension == 2
             else []
         ),
@@ -271,12 +235,12 @@ def _start(folder: Path, inputs: list[str]) -> list[float]:
     return [theta[name] for name in hyperparameter_names(inputs)]
 
 
-def _graph(graph: str, names: list[str]) -> str | Graph:
+def _graph(graph: str, data: Taken) -> str | Graph:
     if graph in GRAPH_NAMES:
         return graph
     if not Path(graph).exists():
         raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
-    return read_edges(graph, names)
+    return read_edges(graph, data.names)
 
 
 def _sent(kinds: dict[str, Traffic]) -> str:

@@ -31,7 +31,8 @@ def of_sample(fit: Fit, shards: Sequence[Shard]) -> Fit:
     """The fit, which says so if it is of a sample of what is in the files; moments are of all of it."""
     if not isinstance(shards, Streamed) or not shards.sampled or fit.moments is not None:
         return fit
-    return replace(fit, held=np.array(counts_of(shards)))
+    drawn = np.array([len(y) for _, y in shards])
+    return replace(fit, drawn=drawn, held=np.array(counts_of(shards)))
 
 
 def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:

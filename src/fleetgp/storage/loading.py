@@ -141,5 +141,6 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         approximation=np.array([from_json(value) for value in facts.get("approximation", [0.0] * agents)]),
         sample=np.array(facts.get("sample", []), dtype=np.int64),
         used=np.array(facts.get("used", []), dtype=np.int64),
+        drawn=np.array(facts.get("drawn", []), dtype=np.int64),
         held=np.array(facts.get("held", []), dtype=np.int64),
     )

@@ -135,6 +135,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),
+        "drawn": fit.drawn.tolist(),
         "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),

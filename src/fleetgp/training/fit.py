@@ -49,8 +49,8 @@ class Fit:
     sample: (A,) how many of its observations each agent trained on first; empty if it was all of them.
     used: (A,) of how many observations the likelihood at the end is: of all that the agent held, unless the time was up
         while it trained on a sample.
-    held: (A,) how many observations each agent has in its files, where it trained on a random sample of them
-        (`Fleet.from_files(sample=..)`); empty if it was all of them.
+    drawn, held: (A,) where each agent trained on a random sample of its own observations (`Fleet.from_files` with
+        sample): how many these are, and how many are in the files; empty if it was all of them.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -72,6 +72,7 @@ class Fit:
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
@@ -111,8 +112,10 @@ def disagreement(thetas: Array) -> float:
 def about_sample(fit: Fit) -> str:
     """What was trained on, at first and at last; empty if it was all observations from the start."""
     if len(fit.held):
-        drawn = f"{int(fit.used.sum()):,} of the {int(fit.held.sum()):,} observations in the files"
-        return f"Trained on a random sample only: {drawn}."
+        return (
+            f"Trained on a random sample only: {int(fit.drawn.sum()):,} of the {int(fit.held.sum()):,} observations "
+            "in the files."
+        )
     if not len(fit.sample):
         return ""
     first = f"Trained first on a random sample, {int(fit.sample.sum()):,} observations in all"
