@@ -21,6 +21,9 @@ from fleetgp.io.tables import check_names, numeric
 CHUNKED = (".csv", ".parquet", ".nc", ".zarr")
 #: Values of all columns of a text file that are in memory at once, at most: wide tables come in fewer rows.
 MOST_VALUES = 1 << 22
+#: What pandas takes for a missing number.
+NO_NUMBER = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+             "NA", "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
             raise InputError(f"{error}{_after(read)}") from error
         except (OSError, ValueError, KeyError, IndexError, EOFError, RuntimeError, NotImplementedError) as error:
             kind = file.suffix[1:].upper()
-            raise InputError(f"{file}: it cannot be read as {kind}: {error!s:.300}{_after(read)}") from error
+            raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
         numbers = np.column_stack(
             [numeric(values[name], name, file, columns.reading, read) for name in columns.numbers]
         )
@@ -99,11 +102,14 @@ def _csv(file: Path, columns: Columns, rows: int) -> Found:
     with csv_errors(file, how):
         have = csv_names(file, options)
     check_names(file, columns.all, have, how)
-    written = {} if columns.agent is None else {columns.agent: str}  # it may be called NA, or 007
+    written: dict[str, Any] = {}
+    if columns.agent is not None:  # it may be called NA, or 007
+        gaps = dict.fromkeys(columns.numbers, list(NO_NUMBER))
+        written = {"dtype": {columns.agent: str}, "keep_default_na": False, "na_values": gaps}
     few = max(1, min(rows, MOST_VALUES // len(have)))
     # All columns are read: with some of them, pandas would not notice rows that are too long.
     with csv_errors(file, how):
-        reader = pandas_for(file).read_csv(file, low_memory=False, chunksize=few, converters=written, **options)
+        reader = pandas_for(file).read_csv(file, low_memory=False, chunksize=few, **written, **options)
     with reader:
         while True:
             with csv_errors(file, how):
