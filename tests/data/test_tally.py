@@ -20,7 +20,8 @@ def table(seed: int) -> Array:
     """Rows that are strange in some way, or not at all."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
-    columns = [rng.uniform(*rng.choice([[-20, 20], [170, 200], [-20, 200]]), n), np.full(n, 3.0), rng.normal(15, 2, n)]
+    west, east = rng.choice([[-20, 20], [170, 200], [-20, 200]])
+    columns = [rng.uniform(west, east, n), np.full(n, 3.0), rng.normal(15, 2, n)]
     if rng.random() < 0.3:
         columns[1] = 20240101.0 + rng.integers(0, 31, n)
     if rng.random() < 0.3:

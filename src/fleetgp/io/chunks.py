@@ -104,7 +104,7 @@ def _csv(file: Path, columns: Columns, rows: int) -> Found:
     check_names(file, columns.all, have, how)
     written: dict[str, Any] = {}
     if columns.agent is not None:  # it may be called NA, or 007
-        gaps = dict.fromkeys(columns.numbers, list(NO_NUMBER))
+        gaps = {name: list(NO_NUMBER) for name in columns.numbers}
         written = {"dtype": {columns.agent: str}, "keep_default_na": False, "na_values": gaps}
     few = max(1, min(rows, MOST_VALUES // len(have)))
     # All columns are read: with some of them, pandas would not notice rows that are too long.

@@ -27,8 +27,8 @@ EPOCH = np.datetime64("1970-01-01", "ns")
 def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[tuple[dict[str, Any], int, tuple[str, ...]]]:
     """Values by column, how many cells hold nothing, and units."""
     names, target = columns.all, columns.target
-    engine: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False} if file.suffix.lower() == ".zarr" else {}
-    with xarray().open_dataset(file, **engine) as data:
+    zarr: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False}
+    with xarray().open_dataset(file, **(zarr if file.suffix.lower() == ".zarr" else {})) as data:
         check_names(file, names, [str(name) for name in data.variables], columns.reading)
         field = data[target]
         for name in names:

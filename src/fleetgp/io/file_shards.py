@@ -21,7 +21,6 @@ from fleetgp.io.chunks import size_of
 from fleetgp.io.kept import Kept
 from fleetgp.io.survey import Scan, Survey, rows_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
-from fleetgp.units import readable_bytes
 from fleetgp.version import __version__
 
 #: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
@@ -164,8 +163,8 @@ class FileShards(Streamed):
         size = 8 * rows * len(self.source.scan.columns.numbers)
         if size > self.limit:
             raise InputError(
-                f"expected at most {readable_bytes(self.limit)} of observations in memory, got {rows:,} rows, "
-                f"{readable_bytes(size)}: {instead}, or raise the limit "
+                f"expected observations of at most {self.limit:,} bytes in memory, got {rows:,} rows, "
+                f"{size:,} bytes: {instead}, or raise the limit "
                 f"(memory={_round_up(size)}, on the command line --memory {_round_up(size)})"
             )
 
