@@ -16,7 +16,7 @@ help:
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
 	@echo "make chaos  100 fleets of processes with random faults (about an hour; with root and iptables also cut links)"
 	@echo "make soak   five processes, asked and told rows for 15 minutes: nothing may grow"
-	@echo "make bench  FleetGP against scikit-learn, GPyTorch, JAX and libKriging: docs/benchmarks.md (about 20 minutes)"
+	@echo "make bench  FleetGP against scikit-learn, GPyTorch, GPBoost, JAX and libKriging: docs/benchmarks.md (about 80 minutes)"
 	@echo "make lock   renew the exact versions in requirements.lock"
 
 $(STAMP): requirements.lock pyproject.toml

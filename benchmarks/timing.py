@@ -71,3 +71,20 @@ class Table:
         head = [f"| {' | '.join(self.columns)} |", "|" + " ---: |" * len(self.columns)]
         body = [f"| {' | '.join(row)} |" for row in self.rows]
         return "\n".join([f"## {self.title}", "", *head, *body, "", *(f"- {note}" for note in self.notes), ""])
+
+
+class Tables:
+    """Several tables of one section, under what is said of all of them."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.notes: list[str] = []
+        self.tables: list[Table] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        print(f"   {text}", flush=True)
+
+    def markdown(self) -> str:
+        parts = [table.markdown().replace("## ", "### ", 1) for table in self.tables]
+        return "\n".join([f"## {self.title}", "", *(f"- {note}" for note in self.notes), "", *parts])

@@ -88,7 +88,7 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert "no edge for Cy of the data" in wrong(*fit, *FIT, "--graph", "few.txt", "--out", "m")
     assert "unknown graph 'ring'" in wrong(*fit, *FIT, "--graph", "ring", "--out", "m")
     assert "unknown training method" in wrong(*fit, *FIT, "--training", "magic", "--out", "m")
-    assert "either --agent" in wrong(*fit, "--inputs", "lon", "--target", "sst", "--out", "m")
+    assert "either --agent" in wrong(*fit, *FIT, "--agents", "2", "--out", "m")
     assert "between 1 and the 240" in wrong(*fit, "--inputs", "lon", "--target", "sst", "--agents", "999", "--out", "m")
     assert "column 'boat' must hold numbers" in wrong(
         *fit, "--inputs", "boat", "--target", "sst", "--agents", "2", "--out", "m"

@@ -44,6 +44,21 @@ def test_graphs_from_files_partitions_and_units(folder: Path) -> None:
     assert all(ends[i][1] <= ends[i + 1][0] for i in range(3))
 
 
+def test_without_agents_one_has_all_rows_and_a_rough_kernel(folder: Path) -> None:
+    found = run("fit", "observations.csv", *FIT[:-2], "--out", "m", "--tol", "1e-3")
+    assert "240 observations of 1 agent." in found.stdout
+    model = load_model("m")
+    assert model.agents == ("0",)
+    assert model.fleet.kernel.name == "matern32"
+
+
+def test_a_time_limit_is_said_and_kept(folder: Path) -> None:
+    found = run("fit", "observations.csv", *FIT, "--out", "m", "--seconds", "0.001")
+    assert "training ended by time limit" in said(found)
+    assert load_model("m").status == "time limit"
+    assert "did not converge (time limit)" in said(run("predict", "m", "points.csv", "--out", "a.csv"))
+
+
 def test_rows_with_gaps_are_refused_or_dropped_with_a_count(folder: Path) -> None:
     table = pd.read_csv("observations.csv")
     table.loc[[3, 8], "sst"] = np.nan

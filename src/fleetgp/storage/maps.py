@@ -25,6 +25,8 @@ MOST_CELLS = 10_000_000
 #: What the variable "coverage" of a map says of a cell.
 KNOWN, PRIOR, LEFT_OUT = 0, 1, 2
 COVERAGE = "coverage"
+#: Deviations that differ by more than this factor are drawn on a logarithmic scale.
+WIDE = 10.0
 
 
 def axes_of(shards: Sequence[Shard], grid: str, box: tuple[float, float, float, float] | None) -> tuple[Array, Array]:
@@ -145,7 +147,7 @@ def _dataset(model: Model, axes: tuple[Array, Array], answers: Answers, coverage
         coords={y: (y, axes[1], _coordinate(model.inputs[1])), x: (x, axes[0], _coordinate(model.inputs[0]))},
         attrs={
             "Conventions": "CF-1.8",
-            "title": f"{model.target}, predicted by a fleet of {len(model.agents)} agents",
+            "title": f"{model.target}, predicted by a fleet of {_agents(model)}",
             "method": answers.method,
             "status": answers.status,
             "asked_agent": answers.agent,
@@ -157,8 +159,10 @@ def _dataset(model: Model, axes: tuple[Array, Array], answers: Answers, coverage
 def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, units: str) -> Any:
     """Mean and standard deviation side by side; dots are the observations, at most some thousand of them.
 
-    Cells that the data say nothing about are hatched, not coloured: a colour would pass for knowledge.
+    Cells that the data say nothing about are hatched, not coloured: a colour would pass for knowledge. Deviations that
+    differ much have a logarithmic scale.
     """
+    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
     x, y = axes
@@ -168,22 +172,29 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     wide = np.ptp(x) >= 0.6 * np.ptp(y)
     figure = Figure(figsize=(7.2, 3.3) if wide else (5.2, 4.4), layout="constrained")
     rows = [] if isinstance(model.fleet.shards, Streamed) else model.fleet.shards
-    places = np.concatenate([np.empty((0, 2)), *(inputs for inputs, _ in rows)])
-    places = places[:: max(1, len(places) // 1500)]
+    everywhere = np.concatenate([np.empty((0, 2)), *(inputs for inputs, _ in rows)])
+    places = everywhere[:: max(1, len(everywhere) // 1500)]
     what = f"{model.target} ({units})" if units else model.target
     panels = ((f"Mean of {model.target}", mean, "viridis"), ("Standard deviation", deviation, "magma"))
     for panel, (title, values, colours) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
         panel.patch.set(facecolor="0.93", edgecolor="0.75", hatch="////", linewidth=0.0)
         if known.any():
-            image = panel.pcolormesh(x, y, values, cmap=colours, shading="nearest", rasterized=True)
+            least, most = np.nanmin(deviation), np.nanmax(deviation)
+            scale = LogNorm(least, most) if values is deviation and most > WIDE * least > 0.0 else None
+            image = panel.pcolormesh(x, y, values, cmap=colours, norm=scale, shading="nearest", rasterized=True)
             figure.colorbar(image, ax=panel, label=what, shrink=0.9)
         panel.plot(places[:, 0], places[:, 1], ".", color="white", markersize=0.8, alpha=0.5)
         panel.set(title=title, xlabel=_described(model.inputs[0]), xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     figure.axes[0].set_ylabel(_described(model.inputs[1]))
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if known.all() else "; hatched: nothing known"
-    figure.suptitle(f"{len(model.agents)} agents, {answers.method}{ended} (dots: observations{blank})", fontsize=9)
+    dots = "observations" if len(places) == len(everywhere) else f"{len(places):,} of {len(everywhere):,} observations"
+    figure.suptitle(f"{_agents(model)}, {answers.method}{ended} (dots: {dots}{blank})", fontsize=9)
     return figure
+
+
+def _agents(model: Model) -> str:
+    return "1 agent" if len(model.agents) == 1 else f"{len(model.agents)} agents"
 
 
 def _identifier(name: str) -> str:
