@@ -189,7 +189,8 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if known.all() else "; hatched: nothing known"
     dots = "observations" if len(places) == len(everywhere) else f"{len(places):,} of {len(everywhere):,} observations"
-    figure.suptitle(f"{_agents(model)}, {answers.method}{ended} (dots: {dots}{blank})", fontsize=9)
+    said = f"dots: {dots}" if len(places) else "the model knows no single observations"
+    figure.suptitle(f"{_agents(model)}, {answers.method}{ended} ({said}{blank})", fontsize=9)
     return figure
 
 
