@@ -39,10 +39,13 @@ class Source:
     cache: Path | None
 
     def over_files(self, work: Callable[[Path, str], Piece]) -> Iterator[Piece]:
-        """work(file, owner) for all files, in their order, as many at once as there are cores."""
+        """work(file, owner) for all files, in their order, as many at once as there are cores; of NetCDF one, whose
+        library is not made for threads.
+        """
         pairs = list(zip(self.files, self.owners, strict=True))
-        for first in range(0, len(pairs), cores()):
-            yield from side_by_side(lambda pair: work(*pair), pairs[first : first + cores()])
+        wave = 1 if any(file.suffix.lower() == ".nc" for file in self.files) else cores()
+        for first in range(0, len(pairs), wave):
+            yield from side_by_side(lambda pair: work(*pair), pairs[first : first + wave])
 
     def kept(self, file: Path, **settings: Any) -> Kept | None:
         """Where what was found out of a file is kept: gone if the file changes, or how it is read."""

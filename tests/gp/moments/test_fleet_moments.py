@@ -133,7 +133,7 @@ def test_the_finest_length_scales_of_a_grid_are_those_it_was_made_for() -> None:
 
 @pytest.mark.parametrize("times", [1, 100, 10_000])
 def test_likelihoods_of_millions_of_rows_are_taken_for_exact_and_within_their_certificate(times: int) -> None:
-    """Every place is measured k times: with the mean of its rows and their squares, an exact GP of 300 rows tells all."""
+    """Every place is measured many times: with the means and squares of its rows, an exact GP of 300 tells all."""
     rng, places = np.random.default_rng(5), 300
     x, theta = rng.uniform(-1, 1, (places, 2)), np.array([0.65, 0.75, 1.8, 0.1])
     scaled, noise2 = x / theta[:2], theta[3] ** 2
