@@ -92,7 +92,7 @@ class Fleet:
 
     def train(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
@@ -153,7 +153,7 @@ class Fleet:
 
     def trainer(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         seed: int | None = None,
