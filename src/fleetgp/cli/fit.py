@@ -40,7 +40,7 @@ def fit(
     by: options.PARTITION = None,
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
-    training: options.TRAINING = "dec-g-fact-gp",
+    training: options.TRAINING = "dec-fact-gp",
     kernel: options.KERNEL = "matern32",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,

@@ -96,7 +96,7 @@ class Fleet:
 
     def train(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
@@ -157,7 +157,7 @@ class Fleet:
 
     def trainer(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         seed: int | None = None,
