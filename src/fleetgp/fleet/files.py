@@ -62,8 +62,8 @@ def from_files(
     sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
         many. dec-full-gp still takes all of them.
     memory: bytes of observations that may be loaded, 1 GB.
-    rows: at most so many are read at once, for each core. Reading takes some 50 MB a core, and each agent's moments,
-        some 0.5 MB, whatever the size of the files.
+    rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
+        agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
     graph, theta, normalize, kernel, seed: as of a `Fleet`.
