@@ -71,7 +71,7 @@ def every_graph(agents: int) -> dict[str, Topology]:
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
 import os, signal, sys
-from fleetgp.storage.kept import Kept
+from fleetgp.io.kept import Kept
 left, put = int(sys.argv.pop(1)), Kept.put
 
 def put_and_stop(self, name, piece):

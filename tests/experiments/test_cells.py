@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fleetgp.experiments.cells import Cell, run_cells
+from fleetgp.io.kept import Kept
 from fleetgp.progress import Progress
-from fleetgp.storage.kept import Kept
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:

@@ -265,7 +265,11 @@ def test_a_worker_that_does_not_answer_is_replaced(
 # ---- whose cluster ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
+def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n0,1\n1,2\n2,4\n", encoding="utf-8")
+    files = fg.Fleet.from_files(tmp_path / "a.csv", inputs=["x"], target="y").shards
+    with pytest.raises(InputError, match='expected data in memory for backend="ray"'):
+        fg.Fleet(files, backend="ray")
     with pytest.raises(InputError, match="apx-gp needs a central node, and the workers of a cluster have none"):
         fleet.train("apx-gp")
     with pytest.raises(InputError, match="npae needs a central node, and the workers of a cluster have none"):

@@ -71,6 +71,7 @@ def test_what_changes_the_posterior_changes_the_answer() -> None:
     seen.pop()
     fleet.theta = np.array(other)
     check(fleet.predict(POINTS, "rbcm"), fresh(theta=other).predict(POINTS, "rbcm"))
+    assert isinstance(fleet.shards, list)
     fleet.shards[0] = fg.Fleet(turned).shards[0]
     check(fleet.predict(POINTS, "rbcm"), fg.Fleet(turned, theta=other).predict(POINTS, "rbcm"))
     fleet.kernel = KERNELS["matern32"]

@@ -16,7 +16,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
 from fleetgp.io import read_edges
-from fleetgp.storage.kept import Kept
+from fleetgp.io.kept import Kept
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
@@ -167,7 +167,7 @@ def flip(path: Path) -> None:
         (lambda f: (f / "model.json").write_text("[]"), "does not describe"),
         (
             lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}'),
-            "reads up to 1: upgrade",
+            "reads up to 2: upgrade",
         ),
         (lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}'), "damaged: KeyError"),
         (lambda f: (f / "agents" / "0001.safetensors").unlink(), "damaged: FileNotFoundError"),

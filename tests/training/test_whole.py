@@ -71,6 +71,7 @@ def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
 def test_moments_of_other_data_are_not_used() -> None:
     f = fleet(120, 3)
     f.train("dec-full-gp", theta0=THETA0)
+    assert isinstance(f.shards, list)
     x, y = f.shards[0]
     f.shards[0] = fg.Fleet([(x, y + 1.0)]).shards[0]
     found = f.predict(QUERIES, "dec-full-gp")

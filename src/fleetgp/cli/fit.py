@@ -12,13 +12,15 @@ from rich.markup import escape
 import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
+from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading, reading_beside
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
-from fleetgp.data import Shard, partition, partition_by_label
+from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.gp.hyperparameters import names as hyperparameter_names
 from fleetgp.graph import GRAPH_NAMES, Graph
-from fleetgp.io import Observations, Reading, read_edges, read_observations
+from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
 from fleetgp.progress import listening
 from fleetgp.storage.loading import load_model
@@ -30,7 +32,7 @@ from fleetgp.training.fit import about_sample
 
 def fit(
     *,
-    file: options.OBSERVATIONS,
+    files: options.OBSERVATIONS,
     inputs: options.INPUTS,
     target: options.TARGET,
     out: options.MODEL_OUT,
@@ -39,11 +41,12 @@ def fit(
     by: options.PARTITION = None,
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
-    training: options.TRAINING = "dec-g-fact-gp",
+    training: options.TRAINING = "dec-fact-gp",
     kernel: options.KERNEL = "matern32",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,
     reading: options.FileReading,
+    streaming: InFiles,
     normalize: options.NORMALIZE = True,
     start: options.START = None,
     how: options.Training,
@@ -57,7 +60,8 @@ def fit(
     Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
     agent has all rows, which is the most accurate where they may be pooled. Agents stand on a path, cycle, ...
     in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
-    between them, and no header; # begins a comment.
+    between them, and no header; # begins a comment. Of several files each is an agent's, unless --agent says whose
+    rows are whose; they may be larger than memory for dec-full-gp, which reads them in chunks.
 
     [bold]Examples[/bold]
 
@@ -70,20 +74,25 @@ def fit(
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --out model/ --cluster --workers 8[/cyan]
+
+    [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, backend = asdict(how), where.backend
+    chosen, made = asdict(how), where.backend
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
     split = Split(agent, agents, by, axis, seed)
     split.check(inputs)
-    data = _read(file, inputs, target, agent, missing, fill, reading.reading)
-    names, shards = split.shards(data, file, inputs)
-    what: dict[str, Any] = {"normalize": normalize, "kernel": kernel, "seed": seed, "inputs": inputs}
-    with fg.Fleet(shards, _graph(graph, names), **what, **backend) as fleet:
-        model = Model(fleet, tuple(names), tuple(inputs), target)
+    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
+    what |= {"fill": options.fills_of(fill), "reading": reading.reading}
+    chunked = streaming.chunked(files, agents)
+    data = streaming.read(files, what, seed, reading_beside(out)) if chunked else split.read(files[0], what)
+    made |= {"normalize": normalize, "kernel": kernel, "seed": seed, "inputs": inputs}
+    with fg.Fleet(data.shards, _graph(graph, data), **made) as fleet:
+        model = Model(fleet, tuple(data.names), tuple(inputs), target)
         _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
+    forget_reading(out)
     _report(model, data, out, output.as_json)
 
 
@@ -118,50 +127,20 @@ class Split:
         if self.axis is not None and self.axis not in inputs:
             raise unknown_name("--axis", self.axis, inputs)
 
-    def shards(self, data: Observations, file: Path, inputs: list[str]) -> tuple[list[str], list[Shard]]:
-        """The agents' names and data."""
+    def read(self, file: Path, what: dict[str, Any]) -> Taken:
+        """One file as a whole. what: the options of `read_observations`."""
+        data = read_observations(file, **what)
+        if np.ptp(data.observations) == 0.0:
+            raise InputError(f"{file}: the column {what['target']!r} has one value only: there is nothing to learn")
         if data.labels is None:
             by = options.one_of("--partition", self.by or "stripes", BY)
-            along = 0 if self.axis is None else inputs.index(self.axis)
-            parts = partition(
-                data.inputs,
-                data.observations,
-                agents=1 if self.agents is None else self.agents,
-                by=by,
-                axis=along,
-                seed=self.seed,
-            )
-            return [str(number) for number in range(len(parts))], parts
+            along = 0 if self.axis is None else what["inputs"].index(self.axis)
+            agents = 1 if self.agents is None else self.agents
+            parts = partition(data.inputs, data.observations, agents=agents, by=by, axis=along, seed=self.seed)
+            return Taken([str(number) for number in range(len(parts))], parts, data.dropped, data.notes)
         names, parts = partition_by_label(data.inputs, data.observations, data.labels)
-        rows = len(data.labels)
-        if len(names) > 20 and 2 * len(names) > rows:
-            raise InputError(
-                f"{file}: the column {self.column!r} names {len(names)} agents in {rows} rows: is it the right one?"
-            )
-        return names, parts
-
-
-def _read(
-    file: Path,
-    inputs: list[str],
-    target: str,
-    agent: str | None,
-    missing: str,
-    fill: list[str] | None,
-    reading: Reading,
-) -> Observations:
-    data = read_observations(
-        file,
-        inputs=inputs,
-        target=target,
-        agent=agent,
-        missing=options.missing_of(missing),
-        fill=options.fills_of(fill),
-        reading=reading,
-    )
-    if np.ptp(data.observations) == 0.0:
-        raise InputError(f"{file}: the column {target!r} has one value only: there is nothing to learn")
-    return data
+        check_column(f"{file}: ", self.column, len(names), len(data.labels))
+        return Taken(names, parts, data.dropped, data.notes)
 
 
 def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet: bool) -> None:
@@ -196,10 +175,12 @@ def _keep(model: Model, out: Path) -> str:
     return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
 
 
-def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
+def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
     fleet, found = model.fleet, model.fleet.fit
     assert found is not None
-    dropped = data.dropped
+    dropped, counts = data.dropped, counts_of(fleet.shards)
+    by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
+    how, everywhere = (" --method dec-full-gp", " --within inf") if by_moments else ("", "")
     if found.status != "converged":
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
@@ -213,7 +194,7 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
         {
             "model": str(out),
             "agents": list(model.agents),
-            "observations": [len(y) for _, y in fleet.shards],
+            "observations": counts,
             "dropped": dropped,
             "notes": list(data.notes),
             "method": found.method,
@@ -228,19 +209,21 @@ def _report(model: Model, data: Observations, out: Path, as_json: bool) -> None:
             "approximation": found.approximation,
             "sample": found.sample,
             "used": found.used,
+            "drawn": found.drawn,
+            "held": found.held,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
         },
-        f"{sum(len(y) for _, y in fleet.shards):,} observations of {count_of_agents(len(model.agents))}"
+        f"{sum(counts):,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
-        *([about_sample(found)] if len(found.sample) else []),
+        *([told] if (told := about_sample(found)) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
         table,
         f"Sent between agents, in numbers: {_sent(sent)}.",
         f"The model is in {bold(out)}. Next:",
-        f"  [cyan]fleetgp predict {escape(str(out))} points.csv --out answer.csv[/cyan]",
+        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
         *(
-            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200 --out map.nc[/cyan]"]
+            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
             if fleet.dimension == 2
             else []
         ),
@@ -259,12 +242,12 @@ def _start(folder: Path, inputs: list[str]) -> list[float]:
     return [theta[name] for name in hyperparameter_names(inputs)]
 
 
-def _graph(graph: str, names: list[str]) -> str | Graph:
+def _graph(graph: str, data: Taken) -> str | Graph:
     if graph in GRAPH_NAMES:
         return graph
     if not Path(graph).exists():
         raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
-    return read_edges(graph, names)
+    return read_edges(graph, data.names)
 
 
 def _sent(kinds: dict[str, Traffic]) -> str:

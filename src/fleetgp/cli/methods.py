@@ -27,9 +27,9 @@ TRAINING_NOTES = {
     ),
     "dec-fact-gp": (
         "sums of l_i, gradient, Hessian per step",
-        "no observation may leave an agent: exact, cheap",
+        "the default: no observation leaves an agent; exact, cheap",
     ),
-    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "the default: the same, accurate with many agents"),
+    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "to compare: smooth fields in many small agents"),
     "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
     "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
     "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),

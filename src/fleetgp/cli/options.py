@@ -26,8 +26,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 # ---- fit ---------------------------------------------------------------------------------------------------
 
 OBSERVATIONS = Annotated[
-    Path, typer.Argument(help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst).", readable=False)
+    list[Path],
+    typer.Argument(
+        help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst). Several files, also of NetCDF and Zarr with "
+        "any variables, are read in chunks.",
+        readable=False,
+    ),
 ]
+SAMPLE = Annotated[
+    int | None,
+    typer.Option(help="Files: methods that need rows get so many of each agent's, drawn at random.", min=1),
+]
+MEMORY = Annotated[float | None, typer.Option(help="Files: bytes of observations that may be loaded. (default: 1e9)")]
 INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
 TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]

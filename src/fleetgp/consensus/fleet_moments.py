@@ -13,12 +13,11 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of, moments_of, summaries_of
 from fleetgp.gp.basis import Box
 from fleetgp.gp.fleet_expert import too_many
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import sizes_for_all
-from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.linalg.threads import side_by_side
 from fleetgp.network import Merge, Network
 
 #: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
@@ -55,8 +54,8 @@ def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tup
     The root makes the plan, for all: a power or a logarithm may differ in its last bit between processors, and sums on
     grids of different sizes do not add up.
     """
-    dimension = shards[0][0].shape[1]
-    own = [[*outer_corners(x), float(len(y)), y.mean(), ((y - y.mean()) ** 2).sum()] for x, y in shards]
+    dimension = dimension_of(shards)
+    own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
 
     def planned(total: Array, _: object) -> Array:
         sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
@@ -73,8 +72,8 @@ def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tup
 def reduce_moments(network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> FleetMoments:
     """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
     with network.phase("moments"):
-        rows = side_by_side(lambda shard: FleetMoments.of(ChebyshevSums(*shard, box), sizes).packed, list(shards))
-        total = network.reduce(np.stack(rows), "moments")
+        rows = np.stack([found.packed for found in moments_of(shards, box, sizes)])
+        total = network.reduce(rows, "moments")
     assert total is not None, "all agents are told"
     return FleetMoments.unpacked(box, sizes, total)
 
@@ -93,13 +92,12 @@ def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array, *,
     return reduce_moments(network, shards, frame.box, sizes)
 
 
-def outer_corners(inputs: Array) -> Array:
+def outer_corners(low: Array, high: Array) -> Array:
     """(2 D,) the highest and minus the lowest coordinates, rounded outwards: never quite an input.
 
-    >>> outer_corners(np.array([[0.0, 5.0], [1.5, 5.0]])).tolist()
+    >>> outer_corners(np.array([0.0, 5.0]), np.array([1.5, 5.0])).tolist()
     [1.5625, 5.000244140625, 0.0625, -4.999755859375]
     """
-    high, low = inputs.max(axis=0), inputs.min(axis=0)
     width, size = high - low, np.maximum(np.abs(high), np.abs(low))
     width = np.where(width > 0.0, width, np.maximum(NARROW * size, ORIGIN))
     step = np.maximum(STEP * np.exp2(np.ceil(np.log2(width))), 4.0 * np.spacing(size))

@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Shards, Streamed, summaries_of
 from fleetgp.network import Merge
 
 
@@ -20,7 +21,9 @@ class Scaling:
     offset: float = 0.0
     scale: float = 1.0
 
-    def apply(self, shards: Sequence[Shard]) -> list[Shard]:
+    def apply(self, shards: Sequence[Shard]) -> Shards:
+        if isinstance(shards, Streamed):
+            return shards.rescaled(self.offset, self.scale)
         return [(x, (y - self.offset) / self.scale) for x, y in shards]
 
     def shift(self, log_theta: Array) -> Array:
@@ -32,7 +35,7 @@ class Scaling:
 
 def agree_on_scaling(reduction: Reduction, shards: Sequence[Shard]) -> Scaling:
     """The fleet's mean and standard deviation, in one reduction."""
-    own = [[float(len(y)), y.mean(), ((y - y.mean()) ** 2).sum()] for _, y in shards]
+    own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
     ((count, mean, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
     return Scaling(float(mean), spread if spread > 0.0 else 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import InputError
@@ -61,9 +62,11 @@ def fill_value(values: Array, *, repeated: bool = False, among: Array | None = N
 
 
 def _far(value: float, rest: Array) -> bool:
-    if not rest.size:
-        return False
-    low, high = float(rest.min()), float(rest.max())
+    return bool(rest.size) and far(value, float(rest.min()), float(rest.max()))
+
+
+def far(value: float, low: float, high: float) -> bool:
+    """Whether a value is out of all proportion to others, which lie between low and high."""
     width = high - low if high > low else max(abs(high), 1.0)
     return value < low - FAR * width or value > high + FAR * width
 
@@ -75,6 +78,10 @@ def mixed_longitudes(name: str, values: Array) -> str:
     west, east = int((values < 0.0).sum()), int((values > 180.0).sum())
     if not (west and east):
         return ""
+    return mixed_error(name, west, east)
+
+
+def mixed_error(name: str, west: int, east: int) -> str:
     return (
         f"column {name!r} mixes two conventions of longitude: {west} values are below 0 and {east} above 180. "
         "Subtract 360 from the latter, or add 360 to the former; if they are meant so, give the column another name"
@@ -88,14 +95,23 @@ def duplicated_rows(rows: Array) -> int:
     5
     """
     # Sorting rows is slow; sorting one hash a row is not, and 64 bits do not collide by chance.
+    return many_copies(len(rows) - len(np.unique(row_hashes(rows))), len(rows))
+
+
+def many_copies(count: int, rows: int) -> int:
+    """So many copies among the rows; 0 where these are few."""
+    return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * rows else 0
+
+
+def row_hashes(rows: Array) -> NDArray[np.uint64]:
+    """One number a row, the same for the same rows."""
     bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # + 0.0: -0.0 equals 0.0
     hashes = np.zeros(len(rows), dtype=np.uint64)
     for column in bits.T:
         hashes ^= column
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         hashes ^= hashes >> np.uint64(29)
-    count = len(rows) - len(np.unique(hashes))
-    return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * len(rows) else 0
+    return hashes
 
 
 def refuse_suspicious(
@@ -110,21 +126,26 @@ def refuse_suspicious(
         before = None if among is None else among[:, column]
         found = fill_value(values, repeated=column == len(names) - 1, among=before) if fills else None
         if found is not None:
-            value = f"{found[0]:.10g}"
-            remedy = (
-                f"Say so (fill = [{float(value)!r}] in the agent's table of fleet.toml), and its rows are gaps; "
-                "or say there that all values are real (fill = [])"
-                if of_agent
-                else f"Say so (fill=[{value}], on the command line --fill {value}), and its rows count as missing; "
-                "or say that all values are real (fill=[], --fill none)"
-            )
-            raise InputError(
-                f"{where}: column {name!r} has the value {value} {times(found[1])}, far from all others: is it a fill "
-                f"value? {remedy}"
-            )
+            raise InputError(fill_error(where, name, *found, of_agent=of_agent))
         mixed = mixed_longitudes(name, values[np.isfinite(values)])
         if mixed:
             raise InputError(f"{where}: {mixed}")
+
+
+def fill_error(where: str, name: str, found: float, count: int, *, of_agent: bool = False) -> str:
+    """What to say of a value that looks like a fill value, and occurs so often."""
+    value = f"{found:.10g}"
+    remedy = (
+        f"Say so (fill = [{float(value)!r}] in the agent's table of fleet.toml), and its rows are gaps; "
+        "or say there that all values are real (fill = [])"
+        if of_agent
+        else f"Say so (fill=[{value}], on the command line --fill {value}), and its rows count as missing; "
+        "or say that all values are real (fill=[], --fill none)"
+    )
+    return (
+        f"{where}: column {name!r} has the value {value} {times(count)}, far from all others: is it a fill value? "
+        f"{remedy}"
+    )
 
 
 def are_dates(values: Array) -> bool:
@@ -144,10 +165,11 @@ def are_dates(values: Array) -> bool:
     return bool((days <= lengths.astype(int)).all())
 
 
-def _told_of_input(name: str, values: Array) -> list[str]:
-    if len(values) > 1 and values.min() == values.max():
+def told_of_input(name: str, *, constant: bool, dates: bool) -> list[str]:
+    """What is strange about an input. constant: it has one value.  dates: all values are days, YYYYMMDD."""
+    if constant:
         return [f"input {name!r} has one value only: its length-scale cannot be learned. Leave it out"]
-    if are_dates(values):
+    if dates:
         return [
             f"input {name!r} looks like dates, YYYYMMDD: as numbers the last day of a month and the next day are far "
             "apart. Give days since some moment"
@@ -169,11 +191,14 @@ def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) ->
         if mixed:
             told.append(mixed)
         if values is not observations:
-            told += _told_of_input(name, values)
+            constant = len(values) > 1 and bool(values.min() == values.max())
+            told += told_of_input(name, constant=constant, dates=are_dates(values))
     copies = duplicated_rows(np.column_stack([inputs, observations]))
-    if copies:
-        told.append(
-            f"{copies} of {len(observations)} rows are exact copies of others: sigma_eps will come out too small. "
-            "Remove them, unless they were really measured again"
-        )
-    return told
+    return [*told, *([told_of_copies(str(copies), len(observations))] if copies else [])]
+
+
+def told_of_copies(copies: str, rows: int) -> str:
+    return (
+        f"{copies} of {rows} rows are exact copies of others: sigma_eps will come out too small. "
+        "Remove them, unless they were really measured again"
+    )

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetgp.errors import FleetGPError, FleetGPWarning
+from fleetgp.io.kept import Kept
 from fleetgp.progress import Listener, Progress
-from fleetgp.storage.kept import Kept
 
 #: One BLAS thread per worker: as many workers as cores do not fight over them.
 SINGLE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

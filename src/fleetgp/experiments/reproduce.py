@@ -16,8 +16,8 @@ from fleetgp.experiments import (
 )
 from fleetgp.experiments.cells import run_cells
 from fleetgp.experiments.report import Report
+from fleetgp.io.kept import Kept
 from fleetgp.progress import Listener
-from fleetgp.storage.kept import Kept
 from fleetgp.version import __version__
 
 EXPERIMENTS = ("training", "prediction", "communication")

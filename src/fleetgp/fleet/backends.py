@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, Self, get_args
 
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question
 from fleetgp.fleet.source import Source
@@ -97,7 +98,9 @@ class AnswersHere:
 IN_PROCESS = AllHere()
 
 
-def chosen_backend(name: str, graph: Topology, workers: int | None, address: str | None) -> Backend:
+def chosen_backend(
+    name: str, shards: Sequence[Shard], graph: Topology, workers: int | None, address: str | None
+) -> Backend:
     """By its name, with what was given for it."""
     if name not in get_args(BackendName):
         raise unknown_name("backend", name, get_args(BackendName))
@@ -105,6 +108,10 @@ def chosen_backend(name: str, graph: Topology, workers: int | None, address: str
         if workers is not None or address is not None:
             raise InputError('workers and address are of backend="ray": give that as well, or leave them out')
         return IN_PROCESS
+    if isinstance(shards, Streamed):
+        raise InputError(
+            'expected data in memory for backend="ray", got files that are read in chunks: use "in-process"'
+        )
     if workers is not None:
         check_whole("workers", workers, least=1)
         if workers > graph.agents:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.data.streamed import dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.answering import Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
@@ -124,7 +125,7 @@ def check_agent(agent: object, agents: int) -> int:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = source.shards[0][0].shape[1]
+    dimension = dimension_of(source.shards)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")

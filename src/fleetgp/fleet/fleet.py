@@ -6,18 +6,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
-from fleetgp.fleet.shards import check_shards, grown, places_of, same_shards, warn_of_shards
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.files import from_files
+from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
+from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
-from fleetgp.fleet.trainings import keep_unfinished, options_of
+from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
@@ -83,13 +82,15 @@ class Fleet(Closing):
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
-        super().__init__(chosen_backend(backend, self.graph, workers, address))
+        super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
         self.fit: Fit | None = None
-        self._trained: tuple[Shard, ...] = ()  # the data that the fit is from
+        self._trained: Sequence[Shard] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
+
+    from_files = classmethod(from_files)
 
     @property
     def agents(self) -> int:
@@ -97,11 +98,11 @@ class Fleet(Closing):
 
     @property
     def dimension(self) -> int:
-        return int(self.shards[0][0].shape[1])
+        return dimension_of(self.shards)
 
     def train(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         rounds: int = 2000,
@@ -162,7 +163,7 @@ class Fleet(Closing):
 
     def trainer(
         self,
-        method: str = "dec-g-fact-gp",
+        method: str = "dec-fact-gp",
         *,
         theta0: Sequence[float] | Array | None = None,
         seed: int | None = None,
@@ -188,11 +189,16 @@ class Fleet(Closing):
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
-        self.fit, self._trained = fit, tuple(self.shards)
-        if fit.status != "diverged":
-            self.theta, self.unfinished = fit.theta, None
+        fit = of_sample(fit, self.shards)
+        self.adopt(fit)
         progress.ended(fit)
         return fit
+
+    def adopt(self, fit: Fit) -> None:
+        """Take over a training that was of the fleet's data, as they are now."""
+        self.fit, self._trained = fit, as_they_are(self.shards)
+        if fit.status != "diverged":
+            self.theta, self.unfinished = fit.theta, None
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
@@ -200,6 +206,8 @@ class Fleet(Closing):
         No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
         """
         number = check_agent(agent, self.agents)
+        if isinstance(self.shards, Streamed):
+            raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
         self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
 
     def predict(
@@ -245,7 +253,7 @@ class Fleet(Closing):
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
-        source = self._source(theta)
+        source = source_of(self, theta, self._trained)
         nearest = prediction_method(method).rule == "nearest"
         of_engine = None if nearest else neighbours
         if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
@@ -271,24 +279,8 @@ class Fleet(Closing):
         >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
         (True, True)
         """
-        return ConditionedFleet(self._source(theta), engine, neighbours, backend=self._backend)
-
-    def _source(self, theta: Sequence[float] | Array | None) -> Source:
-        """What predictions are from: with the theta that was given, or that of the fleet."""
-        fit = self.fit
-        if theta is not None:
-            model = check_theta_of(self.shards, theta)
-        elif self.theta is None:
-            why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
-            raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
-        elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
-            model = check_theta_of(self.shards, self.theta)  # as it was set
-        else:
-            model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
-        scaling = fit.scaling if fit is not None else None if self.normalize else Scaling()
-        moments = fit.moments if fit is not None and same_shards(self.shards, self._trained) else None
-        return Source(tuple(self.shards), self.inputs, self.graph, self.kernel, model, scaling, self.seed, moments)
+        return ConditionedFleet(source_of(self, theta, self._trained), engine, neighbours, backend=self._backend)
 
     def __repr__(self) -> str:
-        points = sum(len(y) for _, y in self.shards)
+        points = sum(counts_of(self.shards))
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

@@ -8,6 +8,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import summaries_of
+from fleetgp.data.summary import corners
 
 
 def told_of_outside(
@@ -22,8 +24,7 @@ def told_of_outside(
     if not count:
         return ""
     first = int(np.flatnonzero(uninformed)[0])
-    low = np.min([x.min(axis=0) for x, _ in shards], axis=0)
-    high = np.max([x.max(axis=0) for x, _ in shards], axis=0)
+    low, high = corners(summaries_of(shards))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     place = ", ".join(f"{name} {value:.6g}" for name, value in zip(labels, queries[first], strict=True))
     ranges = ", ".join(f"{name} {a:.6g} to {b:.6g}" for name, a, b in zip(labels, low, high, strict=True))

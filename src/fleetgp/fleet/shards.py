@@ -10,6 +10,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Shards, Streamed, summaries_of
+from fleetgp.data.summary import corners
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
@@ -17,11 +19,13 @@ from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_fi
 
 def check_shards(
     shards: Sequence[tuple[Any, Any]], inputs: Sequence[str] | None = None
-) -> tuple[list[Shard], tuple[str, ...] | None]:
+) -> tuple[Shards, tuple[str, ...] | None]:
     """Every agent's data as float arrays, and the inputs' names, or one error that names the agent.
 
     Data frames are put in the order of `inputs`, or of agent 0's columns.
     """
+    if isinstance(shards, Streamed):  # checked while they were read
+        return shards, None if inputs is None else as_names(inputs, "inputs")
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
     for agent, shard in enumerate(shards):
@@ -58,7 +62,9 @@ def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | 
 
 
 def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
-    """Whether these are the same arrays, which nobody may write to."""
+    """Whether these are the same arrays, which nobody may write to, or the same files."""
+    if isinstance(one, Streamed) or isinstance(other, Streamed):
+        return one is other
     return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
 
 
@@ -75,13 +81,16 @@ def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
 
 def places_of(shards: Sequence[Shard]) -> Array:
     """(M, D) where each agent's data are, in units of how far all data reach along each axis."""
-    low, high = np.min([x.min(axis=0) for x, _ in shards], axis=0), np.max([x.max(axis=0) for x, _ in shards], axis=0)
-    centres = np.stack([x.mean(axis=0) for x, _ in shards])
+    known = summaries_of(shards)
+    low, high = corners(known)
+    centres = np.stack([one.centre for one in known])
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
 def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
+    if isinstance(shards, Streamed):  # it was said while they were read
+        return
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     for told in told_suspicions(inputs, observations, _labels(names, inputs.shape[1])):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)

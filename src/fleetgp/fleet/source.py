@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import as_they_are
+from fleetgp.errors import InputError
+from fleetgp.fleet.shards import same_shards
+from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
 
 
 @dataclass(frozen=True)
@@ -35,13 +43,29 @@ class Source:
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
-        shards = [array for shard in self.shards for array in shard]
-        others = [array for shard in other.shards for array in shard]
         return (
-            [id(array) for array in shards] == [id(array) for array in others]
+            same_shards(self.shards, other.shards)
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and self.moments is other.moments
             and (self.inputs, self.kernel, self.scaling, self.seed)
             == (other.inputs, other.kernel, other.scaling, other.seed)
         )
+
+
+def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
+    """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
+    fit = fleet.fit
+    if theta is not None:
+        model = check_theta_of(fleet.shards, theta)
+    elif fleet.theta is None:
+        why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
+        raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
+    elif fit is None or fit.status == "diverged" or not np.array_equal(fleet.theta, fit.theta):
+        model = check_theta_of(fleet.shards, fleet.theta)  # as it was set
+    else:
+        model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
+    scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()
+    moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
+    data = as_they_are(fleet.shards)
+    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments)

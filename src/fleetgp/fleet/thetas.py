@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import refuse_duplicates
 from fleetgp.given import as_numbers
@@ -16,7 +17,7 @@ from fleetgp.gp.hyperparameters import check_theta
 
 def check_theta_of(shards: Sequence[Shard], theta: object, name: str = "theta") -> Array:
     """One theta in natural units, (P,), or one clear error."""
-    values, dimension = as_numbers(theta, name), shards[0][0].shape[1]
+    values, dimension = as_numbers(theta, name), dimension_of(shards)
     if values.shape == (dimension + 2,) and values[-1] == 0:
         refuse_duplicates(shards, f"{name} has sigma_eps = 0")
     return check_theta(values, dimension, name)

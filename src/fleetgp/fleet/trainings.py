@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.fleet.thetas import check_starts
 from fleetgp.progress import Progress
-from fleetgp.training import TrainingMethod, TrainingOptions
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -21,6 +25,14 @@ def options_of(fleet: Fleet, method: TrainingMethod, theta0: object, seed: int |
     options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, **given)
     options.refuse_foreign(method)
     return options
+
+
+def of_sample(fit: Fit, shards: Sequence[Shard]) -> Fit:
+    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it."""
+    if not isinstance(shards, Streamed) or not shards.sampled or fit.moments is not None:
+        return fit
+    drawn = np.array([len(y) for _, y in shards])
+    return replace(fit, drawn=drawn, held=np.array(counts_of(shards)))
 
 
 def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:

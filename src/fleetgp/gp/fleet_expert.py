@@ -18,12 +18,13 @@ from fleetgp.gp.moments.engine import SumsEngine
 from fleetgp.gp.moments.fleet import FleetMoments
 
 #: The largest certified error of a likelihood, in nats, that is taken for exact where there is no other engine to ask:
-#: no data can tell likelihoods apart that are as close. For many points more, as for any expert.
-EXACT = 1e-4
+#: no data can tell likelihoods apart that are as close. For many points more, as for any expert, and beyond so much for
+#: each point: rounding of their sums grows with them, as the likelihood does.
+EXACT, EXACT_EACH = 1e-4, 1e-9
 #: What will do on the way to an optimum, in nats and relative to the likelihood.
 ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
 #: What is left to those who cannot have all data in moments.
-INSTEAD = "train with dec-gapx-gp or dec-g-fact-gp and predict with dec-nn-grbcm"
+INSTEAD = "train with dec-fact-gp and predict with dec-nn-grbcm"
 #: The same where only a prediction is asked for.
 PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
 
@@ -100,7 +101,7 @@ class FleetExpert(Expert):
     def certain(self, log_theta: Array) -> bool:
         """Whether the likelihood at theta is as good as exact: for where a training ends."""
         found = self.engine.evaluate(log_theta)
-        return found is not None and found.error <= max(EXACT, tolerance(self.size))
+        return found is not None and found.error <= max(EXACT, tolerance(self.size), EXACT_EACH * self.size)
 
     def failure(self, theta: Array) -> ThetaError:
         """Why there is no answer at theta."""

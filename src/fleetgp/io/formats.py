@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,36 +118,59 @@ def _check_expansion(file: Path, size: int) -> None:
 
 
 def _csv(file: Path, text: Which | None, how: Reading) -> Table:
-    pd = pandas_for(file)
-    separator = _SEPARATORS.get(how.sep or "comma", how.sep or "comma")
-    for name, value in (("sep", separator), ("decimal", how.decimal or ".")):
-        if len(value) != 1:
-            raise InputError(f"{name} (--{name}) must be one character, or tab, got {value!r}")
-    options = {"sep": separator, "decimal": how.decimal or ".", "encoding": how.encoding or "utf-8"}
-    try:
-        header = pd.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
+    pd, options = pandas_for(file), csv_options(how)
+    with csv_errors(file, how):
+        names = csv_names(file, options)
         table = pd.read_csv(file, low_memory=False, **options)
-    except UnicodeDecodeError as error:
-        wide = file.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
-        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
-        name = "utf-16" if wide else "latin-1"
-        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
-        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
-    except LookupError as error:
-        raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
-    names = [str(name) for name in header.iloc[0]]
-    twice = [name for name in names if name and names.count(name) > 1]
-    if twice:
-        raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
-    if not isinstance(table.index, pd.RangeIndex):
-        hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
-        raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
+    check_fields(table, names, file, how)
     columns = {str(name): table[name].to_numpy() for name in table.columns}
     written = [name for name in table.columns if text is not None and text(str(name))]
     if written:  # an agent may be called NA, or 007
         told = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
         columns |= {str(name): told[name].to_numpy(dtype=object) for name in written}
     return Table(columns)
+
+
+def csv_options(how: Reading) -> dict[str, str]:
+    """What pandas must know to read the file."""
+    separator = _SEPARATORS.get(how.sep or "comma", how.sep or "comma")
+    for name, value in (("sep", separator), ("decimal", how.decimal or ".")):
+        if len(value) != 1:
+            raise InputError(f"{name} (--{name}) must be one character, or tab, got {value!r}")
+    return {"sep": separator, "decimal": how.decimal or ".", "encoding": how.encoding or "utf-8"}
+
+
+def csv_names(file: Path, options: dict[str, str]) -> list[str]:
+    """The names in the header, which must differ."""
+    header = pandas_for(file).read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
+    names = [str(name) for name in header.iloc[0]]
+    twice = [name for name in names if name and names.count(name) > 1]
+    if twice:
+        raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
+    return names
+
+
+def check_fields(table: Any, names: Sequence[str], file: Path, how: Reading) -> None:
+    """One clear error where pandas took what the header has no name for as labels of the rows."""
+    if not isinstance(table.index, pandas_for(file).RangeIndex):
+        hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
+        raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
+
+
+@contextmanager
+def csv_errors(file: Path, how: Reading) -> Iterator[None]:
+    """What is wrong with the text of a file, and how to say what it is."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        with file.open("rb") as stream:
+            wide = stream.read(2) in (b"\xff\xfe", b"\xfe\xff")
+        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
+        name = "utf-16" if wide else "latin-1"
+        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
+        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
+    except LookupError as error:
+        raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
 
 
 def _parquet(file: Path, text: Which | None, how: Reading) -> Table:

@@ -73,22 +73,27 @@ def read_observations(
     if agent is not None:
         present = np.array([is_present(value) for value in table.columns[agent]], dtype=bool)
         sound &= present
-        labels = tuple(_text(value) for value in table.columns[agent][sound])
+        labels = tuple(label_text(value) for value in table.columns[agent][sound])
     bad = np.flatnonzero(~sound)
     if bad.size and missing == "refuse":
-        setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
-        raise InputError(
-            f"{path}: {bad.size} of {len(sound)} rows have missing or infinite values (first: row {bad[0] + 1}): "
-            f'fill them, or drop them (missing="drop", {setting})'
-        )
+        raise missing_rows(path, bad.size, len(sound), int(bad[0]), settable=settable)
     if not sound.any():
         raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
     if agent is not None and labels is not None:
-        named = dict.fromkeys(_text(value) for value in table.columns[agent][present])
+        named = dict.fromkeys(label_text(value) for value in table.columns[agent][present])
         empty = [name for name in named if name not in set(labels)]
         if empty:
             raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
     return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size), table.notes)
+
+
+def missing_rows(path: str | Path, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:
+    """The error of a table with rows that cannot be used."""
+    setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
+    return InputError(
+        f"{path}: {count} of {rows} rows have missing or infinite values (first: row {first + 1}): "
+        f'fill them, or drop them (missing="drop", {setting})'
+    )
 
 
 def read_columns(
@@ -96,20 +101,27 @@ def read_columns(
 ) -> Table:
     """A table that has some columns of the same length, or one error that says which there are."""
     table = read_table(path, text=text, reading=reading)
-    for name in names:
-        if name not in table.columns:
-            have = ", ".join(name if name == name.strip() else repr(name) for name in table.columns)
-            settable = reading is None or reading.settable
-            hint = separated_otherwise(list(table.columns), settable=settable)
-            raise InputError(f"{path}: there is no column {name!r}; it has {have}{hint}")
+    check_names(path, names, list(table.columns), reading)
     lengths = {len(table.columns[name]) for name in names}
     if len(lengths) > 1:
         raise InputError(f"{path}: the columns {list(names)} have different lengths: {sorted(lengths)}")
     return table
 
 
-def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read."""
+def check_names(path: str | Path, names: Sequence[str], have: Sequence[str], reading: Reading | None = None) -> None:
+    """One clear error, which says what there is, where a column is missing."""
+    for name in names:
+        if name not in have:
+            told = ", ".join(name if name == name.strip() else repr(name) for name in have)
+            hint = separated_otherwise(have, settable=reading is None or reading.settable)
+            raise InputError(f"{path}: there is no column {name!r}; it has {told}{hint}")
+
+
+def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None, before: int = 0) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read.
+
+    before: how many rows of the file come before these.
+    """
     array, reading = np.asarray(values), reading or Reading()
     hint = ""
     if array.dtype.kind == "O":
@@ -121,7 +133,7 @@ def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = 
         if row is not None:  # one such cell makes texts of all others
             raise InputError(
                 f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
-                f"(first: row {row + 1}){hint}"
+                f"(first: row {before + row + 1}){hint}"
             )
     try:
         return as_numbers(array, f"{path}: column {name!r} must hold numbers")
@@ -161,7 +173,7 @@ def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
             pandas_for(file).DataFrame(columns).to_parquet(partial, index=False)
 
 
-def _text(value: object) -> str:
+def label_text(value: object) -> str:
     """A label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))

@@ -81,7 +81,7 @@ def fleet_text(
     data: Sequence[str],
     edges: Sequence[tuple[int, int]],
     *,
-    training: str = "dec-g-fact-gp",
+    training: str = "dec-fact-gp",
     training_options: str = "",
     prediction: str = "dec-nn-grbcm",
     prediction_options: str = "",

@@ -12,6 +12,7 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
@@ -57,6 +58,7 @@ class Conditioned:
 
         What joins an agent's data with the samples of all agents goes: they are drawn from all observations.
         """
+        assert isinstance(self.shards, list), "files do not grow"
         (scaled,) = self.scaling.apply([more])
         self.shards[i] = pooled([self.shards[i], scaled])
         for role in ("own", "weighted"):
@@ -187,7 +189,7 @@ class Conditioner:
 
     def __init__(self) -> None:
         self._last: Conditioned | None = None
-        self._data: list[Shard] = []
+        self._data: Sequence[Shard] = []
         self._model: tuple[object, ...] = ()
 
     def condition(
@@ -200,7 +202,7 @@ class Conditioner:
         neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
         model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
-        more = added(self._data, shards)
+        more = ([] if shards is self._data else None) if isinstance(shards, Streamed) else added(self._data, shards)
         if self._last is None or model != self._model or more is None:
             self._last = None  # before the next one needs the memory
             self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
@@ -208,7 +210,8 @@ class Conditioner:
             for i, rows in enumerate(more):
                 if len(rows[1]):
                     self._last.append(i, rows)
-        self._data, self._model = list(shards), model
+        self._data = shards if isinstance(shards, Streamed) else list(shards)
+        self._model = model
         return self._last
 
 

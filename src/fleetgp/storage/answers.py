@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import unknown_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.io.kept import Kept
 from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
-from fleetgp.storage.kept import Kept
 from fleetgp.storage.model import Model
 from fleetgp.version import __version__
 
@@ -98,8 +99,13 @@ def _settings(
     """Everything that an answer depends on: pieces of another one are of no use."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
-    for inputs, observations in fleet.shards:
-        content.update(inputs.tobytes() + observations.tobytes())
+    if isinstance(fleet.shards, Streamed):
+        content.update(b"".join(one.packed.tobytes() for one in fleet.shards.summaries))
+        if fleet.fit is not None and fleet.fit.moments is not None:
+            content.update(fleet.fit.moments.packed.tobytes())
+    else:
+        for inputs, observations in fleet.shards:
+            content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
         "pieces": 4,  # of what a block holds

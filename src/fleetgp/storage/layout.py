@@ -3,19 +3,23 @@
 model.json               what it is: agents, graph, hyperparameters, how it was trained
 training.safetensors     every agent's estimate, and how it came there
 ledger.json              what was sent in training, by edge and kind of content
-agents/0000.safetensors  inputs and observations of one agent, a file each
+agents/0000.safetensors  inputs and observations of one agent, a file each; not of data larger than memory, but
+moments.safetensors      the moments of all data, and what each agent's data are like
 """
 
 from __future__ import annotations
 
 FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
-VERSION = 1
+VERSION = 2
+#: Of folders with all rows.
+VERSION_WITH_ROWS = 1
 DESCRIPTION = "model.json"
 TRAINING = "training.safetensors"
 LEDGER = "ledger.json"
+MOMENTS = "moments.safetensors"
 AGENTS = "agents"
-FILES = (DESCRIPTION, TRAINING, LEDGER)
+FILES = (DESCRIPTION, TRAINING, LEDGER, MOMENTS)
 
 
 def agent_file(number: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.gp.hyperparameters import check_theta
@@ -21,6 +22,7 @@ from fleetgp.network import Ledger
 from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
 from fleetgp.storage.model import Model, theta_labels
+from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
 from fleetgp.training import Fit
 from fleetgp.training.fit import Start
@@ -64,12 +66,11 @@ def load_model(folder: str | Path) -> Model:
 def _read(facts: Mapping[str, Any], folder: Path) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards = []
-    for number, agent in enumerate(facts["agents"]):
-        count = typed(agent, "observations", int)
-        shapes = {"inputs": (count, len(inputs)), "observations": (count,)}
-        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes)
-        shards.append((arrays["inputs"], arrays["observations"]))
+    shards: Sequence[Shard]
+    if "moments" in facts:
+        shards, moments = load_moments(folder, facts["moments"], names, len(inputs))
+    else:
+        shards, moments = _read_shards(facts["agents"], folder, len(inputs)), None
     given = facts["hyperparameters"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
@@ -83,9 +84,18 @@ def _read(facts: Mapping[str, Any], folder: Path) -> Model:
             inputs=inputs,
         )
     if "training" in facts:
-        fleet.fit = _read_fit(facts["training"], folder, fleet)
-        fleet.theta = fleet.fit.theta if fleet.fit.status != "diverged" else fleet.theta
+        fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
+
+
+def _read_shards(agents: Sequence[Mapping[str, Any]], folder: Path, dimension: int) -> list[Shard]:
+    shards = []
+    for number, agent in enumerate(agents):
+        count = typed(agent, "observations", int)
+        shapes = {"inputs": (count, dimension), "observations": (count,)}
+        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes)
+        shards.append((arrays["inputs"], arrays["observations"]))
+    return shards
 
 
 def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]) -> Topology:
@@ -131,4 +141,6 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         approximation=np.array([from_json(value) for value in facts.get("approximation", [0.0] * agents)]),
         sample=np.array(facts.get("sample", []), dtype=np.int64),
         used=np.array(facts.get("used", []), dtype=np.int64),
+        drawn=np.array(facts.get("drawn", []), dtype=np.int64),
+        held=np.array(facts.get("held", []), dtype=np.int64),
     )

@@ -12,6 +12,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
 from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
@@ -42,8 +44,7 @@ def axes_of(shards: Sequence[Shard], grid: str, box: tuple[float, float, float, 
             f"--grid {grid}: {counts[0] * counts[1]:,} points are too many: give at most {MOST_CELLS:,} in all"
         )
     if box is None:
-        inputs = np.concatenate([x for x, _ in shards])
-        low, high = inputs.min(axis=0), inputs.max(axis=0)
+        low, high = corners(summaries_of(shards))
     else:
         low, high = np.array(box[:2]), np.array(box[2:])
     if not (np.isfinite([low, high]).all() and (low < high).all()):
@@ -57,6 +58,13 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
 
     if not within > 0.0:
         raise InputError(f"--within must be a number of length-scales above 0, got {within:g}")
+    if isinstance(model.fleet.shards, Streamed):
+        if within < np.inf:
+            raise InputError(
+                "the model knows its data by their moments, not where every observation is: expected --within inf, "
+                f"got --within {within:g}"
+            )
+        return np.ones(len(cells), dtype=bool)
     scales = np.array(list(model.theta.values())[: len(model.inputs)])
     places = np.concatenate([x for x, _ in model.fleet.shards])
     distance, _ = cKDTree(places / scales).query(cells / scales)
@@ -163,7 +171,8 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     mean, deviation = (np.where(known, data[name].values, np.nan) for name in (label, f"{label}_standard_deviation"))
     wide = np.ptp(x) >= 0.6 * np.ptp(y)
     figure = Figure(figsize=(7.2, 3.3) if wide else (5.2, 4.4), layout="constrained")
-    everywhere = np.concatenate([inputs for inputs, _ in model.fleet.shards])
+    rows = [] if isinstance(model.fleet.shards, Streamed) else model.fleet.shards
+    everywhere = np.concatenate([np.empty((0, 2)), *(inputs for inputs, _ in rows)])
     places = everywhere[:: max(1, len(everywhere) // 1500)]
     what = f"{model.target} ({units})" if units else model.target
     panels = ((f"Mean of {model.target}", mean, "viridis"), ("Standard deviation", deviation, "magma"))
@@ -180,7 +189,8 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if known.all() else "; hatched: nothing known"
     dots = "observations" if len(places) == len(everywhere) else f"{len(places):,} of {len(everywhere):,} observations"
-    figure.suptitle(f"{_agents(model)}, {answers.method}{ended} (dots: {dots}{blank})", fontsize=9)
+    said = f"dots: {dots}" if len(places) else "the model knows no single observations"
+    figure.suptitle(f"{_agents(model)}, {answers.method}{ended} ({said}{blank})", fontsize=9)
     return figure
 
 

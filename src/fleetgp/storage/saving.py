@@ -12,12 +12,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_place
 from fleetgp.graph import Topology
 from fleetgp.storage.json_values import to_json
-from fleetgp.storage.layout import AGENTS, DESCRIPTION, FILES, FORMAT, LEDGER, TRAINING, VERSION, agent_file
+from fleetgp.storage.layout import (
+    AGENTS,
+    DESCRIPTION,
+    FILES,
+    FORMAT,
+    LEDGER,
+    TRAINING,
+    VERSION,
+    VERSION_WITH_ROWS,
+    agent_file,
+)
 from fleetgp.storage.model import Model
+from fleetgp.storage.remembered import save_moments
 from fleetgp.storage.tensors import save_arrays
 from fleetgp.training import Fit
 from fleetgp.version import __version__
@@ -69,13 +81,18 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
 def _write(model: Model, folder: Path) -> None:
     fleet, fit = model.fleet, model.fleet.fit
     (folder / AGENTS).mkdir(parents=True)
-    agents = []
-    for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
-        digest = save_arrays(folder / agent_file(number), {"inputs": inputs, "observations": observations})
-        agents.append({"name": name, "observations": len(observations), "sha256": digest})
+    agents: list[dict[str, Any]] = []
+    moments = fit.moments if fit is not None and isinstance(fleet.shards, Streamed) else None
+    if moments is None:
+        for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
+            digest = save_arrays(folder / agent_file(number), {"inputs": inputs, "observations": observations})
+            agents.append({"name": name, "observations": len(observations), "sha256": digest})
+    else:
+        counts = counts_of(fleet.shards)
+        agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if moments is not None else VERSION_WITH_ROWS,
         "written_by": f"fleetgp {__version__}",
         "inputs": list(model.inputs),
         "target": model.target,
@@ -88,6 +105,8 @@ def _write(model: Model, folder: Path) -> None:
         "agents": agents,
         "graph": _graph_facts(fleet.graph, model.agents),
     }
+    if moments is not None:
+        facts["moments"] = save_moments(folder, moments, summaries_of(fleet.shards))
     if fit is not None:
         facts["training"] = _training_facts(fit, folder)
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
@@ -116,6 +135,8 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),
+        "drawn": fit.drawn.tolist(),
+        "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),
         "starts": [

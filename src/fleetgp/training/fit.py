@@ -49,6 +49,8 @@ class Fit:
     sample: (A,) how many of its observations each agent trained on first; empty if it was all of them.
     used: (A,) of how many observations the likelihood at the end is: of all that the agent held, unless the time was up
         while it trained on a sample.
+    drawn, held: (A,) where each agent trained on a random sample of its own observations (`Fleet.from_files` with
+        sample): how many these are, and how many are in the files; empty if it was all of them.
     nlls, start_nlls: (A,) and (S, A) the summands of `nll` and of those of the starts; empty in a model that was read.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
@@ -71,6 +73,8 @@ class Fit:
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     nlls: Array = field(default_factory=lambda: np.zeros(0))
     start_nlls: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -109,7 +113,12 @@ def disagreement(thetas: Array) -> float:
 
 
 def about_sample(fit: Fit) -> str:
-    """What was trained on first, and whether all observations had their turn; empty if all had it from the start."""
+    """What was trained on, at first and at last; empty if it was all observations from the start."""
+    if len(fit.held):
+        return (
+            f"Trained on a random sample only: {int(fit.drawn.sum()):,} of the {int(fit.held.sum()):,} observations "
+            "in the files."
+        )
     if not len(fit.sample):
         return ""
     first = f"Trained first on a random sample, {int(fit.sample.sum()):,} observations in all"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,3 +74,21 @@ def spread_out(rows: int, dimension: int) -> tuple[Array, Array]:
     """The first rows of the paper's field, in any number of dimensions."""
     x, y = paper_shards(900, 1)[0]
     return np.tile(x[:rows], (1, 5))[:, :dimension] * np.linspace(1, 1.7, dimension), y[:rows]
+
+
+def exact_mean(inputs: Array, observations: Array, queries: Array, theta: Array) -> Array:
+    """The posterior's mean in extended precision."""
+    x, y, q, t = (np.asarray(a, dtype=np.longdouble) for a in (inputs, observations, queries, theta))
+
+    def kernel(a: Any, b: Any) -> Any:
+        return t[-2] ** 2 * np.exp(-(((a[:, None] - b[None]) / t[:-2]) ** 2).sum(axis=2))
+
+    c = kernel(x, x) + t[-1] ** 2 * np.eye(len(y), dtype=np.longdouble)
+    for j in range(len(y)):  # Gauss, without pivots: C is positive definite
+        factors = c[j + 1 :, j] / c[j, j]
+        c[j + 1 :, j:] -= factors[:, None] * c[j, j:]
+        y[j + 1 :] -= factors * y[j]
+    weights = np.zeros_like(y)
+    for j in range(len(y) - 1, -1, -1):
+        weights[j] = (y[j] - c[j, j + 1 :] @ weights[j + 1 :]) / c[j, j]
+    return np.asarray(kernel(q, x) @ weights, dtype=float)

@@ -98,7 +98,7 @@ def test_rows_outside_the_box_and_other_boxes_are_refused() -> None:
 @pytest.mark.parametrize("kind", ["anywhere", "clusters", "line", "diagonal", "repeats", "far"])
 def test_the_faces_of_the_box_are_nobodys_inputs_but_close(kind: str) -> None:
     x = places(kind, 40, 2, np.random.default_rng(1))
-    high, low = np.split(outer_corners(x), 2)
+    high, low = np.split(outer_corners(x.min(axis=0), x.max(axis=0)), 2)
     assert (high > x.max(axis=0)).all()
     assert (-low < x.min(axis=0)).all()
     width = np.ptp(x, axis=0)
@@ -129,3 +129,27 @@ def test_the_finest_length_scales_of_a_grid_are_those_it_was_made_for() -> None:
     found = np.array(finest_reach(sizes, 1000))
     assert (found >= reach).all()
     assert (found <= reach * 2.0**0.26).all(), "two steps at most"
+
+
+@pytest.mark.parametrize("times", [1, 100, 10_000])
+def test_likelihoods_of_millions_of_rows_are_taken_for_exact_and_within_their_certificate(times: int) -> None:
+    """Every place is measured many times: with the means and squares of its rows, an exact GP of 300 tells all."""
+    rng, places = np.random.default_rng(5), 300
+    x, theta = rng.uniform(-1, 1, (places, 2)), np.array([0.65, 0.75, 1.8, 0.1])
+    scaled, noise2 = x / theta[:2], theta[3] ** 2
+    K = theta[2] ** 2 * np.exp(-((scaled[:, None] - scaled) ** 2).sum(axis=2))
+    field = np.linalg.cholesky(K + 1e-9 * np.eye(places)) @ rng.standard_normal(places)
+    means = field + theta[3] / np.sqrt(times) * rng.standard_normal(places)
+    within = places * (times - 1) * noise2  # squared deviations from the means
+    box, count = Box.around(x), places * times
+    sizes = sizes_for_all([box.half / theta[:2]], [float((theta[2] / theta[3]) ** 2)], count)
+    assert sizes is not None
+    once = FleetMoments.of(ChebyshevSums(x, means, box), sizes)
+    expert = FleetExpert(FleetMoments(box, times * once.sums, times * once.responses, times * once.squares + within))
+    assert expert.size == count
+    assert expert.certain(np.log(theta))
+    found = expert.engine.evaluate(np.log(theta))
+    assert found is not None
+    quadratic = within / noise2 + times * means @ np.linalg.solve(noise2 * np.eye(places) + times * K, means)
+    determinant = count * np.log(noise2) + np.linalg.slogdet(np.eye(places) + (times / noise2) * K)[1]
+    assert abs(found.nll - 0.5 * (quadratic + determinant)) < max(found.error, 1e-7)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import Expert
-from fleetgp.gp.moments.engine import MomentsEngine
-from tests.gp.moments.problems import SE, places
+from fleetgp.gp.moments.certificate import EPS
+from fleetgp.gp.moments.engine import MEAN_ULPS, MomentsEngine
+from tests.gp.moments.problems import SE, exact_mean, places
 
 
 @settings(max_examples=30)
@@ -41,3 +43,16 @@ def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None
     assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
     for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
         assert MomentsEngine(x, y, 0).condition(np.array(extreme)) is None
+
+
+@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here")
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+def test_rounding_of_the_mean_is_below_what_is_told(noise: float) -> None:
+    rng = np.random.default_rng(0)
+    x, queries, scales = rng.uniform(0.0, 2.0, (240, 2)), rng.uniform(0.0, 2.0, (50, 2)), np.array([1.2, 0.5])
+    y = np.cos(x @ [2.0, 3.0]) + noise * rng.standard_normal(len(x))
+    posterior = MomentsEngine(x, y, 0).condition(np.array([*scales, 1.3, noise]))
+    assert posterior is not None
+    exact = exact_mean(x, y, queries, np.array([*scales, 1.3, noise]))
+    told = MEAN_ULPS * EPS * len(x) * (1.3 / noise) ** 2 * 1.3
+    assert np.abs(posterior.mean_and_variance(queries)[0] - exact).max() <= told

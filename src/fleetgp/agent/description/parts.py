@@ -54,7 +54,7 @@ class TrainingPart(_Part):
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """
 
-    method: str = "dec-g-fact-gp"
+    method: str = "dec-fact-gp"
     theta0: list[float] | list[list[float]] | None = None
     rounds: Count = 2000
     tol: Fraction = 1e-5

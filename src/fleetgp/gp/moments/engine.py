@@ -45,8 +45,12 @@ START = 0.3
 NOTHING = 1e-20
 #: Where rounding alone may exceed so many nats no tolerance admits the likelihood, and it is not computed.
 UNCERTAIN_LIKELIHOOD = 1e-3
-#: The same of a posterior's mean, in units of sigma_f.
-UNCERTAIN_MEAN = 1e-5
+#: The same of a posterior's mean, in units of sigma_f; and in units of the mean's own deviation, since that shrinks with
+#: the data and nobody needs digits far below it.
+UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.3
+#: Rounding of the mean is taken for so many units of N (sigma_f / sigma_eps)^2. Measured against extended precision it
+#: is 0.3 to 1.6.
+MEAN_ULPS = 8.0
 #: A posterior drops this part of what a likelihood may drop: the search is spared, and the square is far below 1e-6.
 POSTERIOR = 1e-4
 
@@ -104,10 +108,13 @@ class SumsEngine(Engine):
             return None
         ratio = self.size * (h.signal / h.noise) ** 2
         large = max(1.0, float(np.sqrt(self._mean_square)) / h.signal)
-        if not ULPS * EPS * ratio * large < UNCERTAIN_MEAN:
+        rounding = MEAN_ULPS * EPS * ratio * large
+        if not rounding < UNCERTAIN_LIKELIHOOD:
             return None
         s = self.solve(h, POSTERIOR * negligible(self.size) / ratio)
-        return None if s is None else MomentsPosterior(h, s)
+        if s is None or rounding > max(UNCERTAIN_MEAN, UNCERTAIN_SHARE * np.sqrt(s.grid.basis.rank / ratio)):
+            return None
+        return MomentsPosterior(h, s)
 
     def solve(self, h: Hyperparameters, drop: float) -> Solution | None:
         """A and u, where at most `drop` of k(x, x) is dropped; None where the basis is too long to be worth it."""

@@ -1,0 +1,79 @@
+"""Observations in several files, or in one that is too large to be read as a whole, for `fleetgp fit`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetgp.cli import options
+from fleetgp.data.streamed import Shards
+from fleetgp.data.summary import joined
+from fleetgp.errors import InputError
+from fleetgp.fleet.files import MEMORY, read_files
+from fleetgp.io.chunks import CHUNKED, size_of
+
+#: A file of more bytes is read in chunks, whatever its kind.
+LARGE = 200_000_000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The agents' names and data, how many rows were left out, and what else was done to the values."""
+
+    names: list[str]
+    shards: Shards
+    dropped: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InFiles:
+    """How files are read that may be larger than memory."""
+
+    sample: options.SAMPLE = None
+    memory: options.MEMORY = None
+
+    def chunked(self, files: Sequence[Path], agents: int | None) -> bool:
+        """Whether the files are read in chunks."""
+        if len(files) == 1 and files[0].suffix.lower() != ".zarr" and self.sample is None and self.memory is None:
+            file = files[0]
+            return agents is None and file.suffix.lower() in CHUNKED and file.is_file() and size_of(file)[0] > LARGE
+        if agents is not None:
+            raise InputError(
+                "--agents splits the rows of one file, which is read as a whole: expected --agent, or a file for each "
+                "agent"
+            )
+        return True
+
+    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, cache: Path) -> Taken:
+        """The agents' data. what: the options of `read_observations`.  cache: for what is known of finished files."""
+        limit = MEMORY if self.memory is None else self.memory
+        try:
+            found = read_files(files, **what, sample=self.sample, memory=limit, cache=cache, seed=seed)
+        except InputError as error:
+            going_on = "; the same command goes on from what was read" if cache.exists() else ""
+            raise InputError(f"{error}{going_on}") from error
+        if joined(found.summaries).squares == 0.0:
+            raise InputError(f"the column {what['target']!r} has one value only: there is nothing to learn")
+        if what["agent"] is not None:
+            check_column("", what["agent"], len(found), found.points)
+        empty = f"{found.empty:,} cells of fields hold nothing, and are no observations"
+        return Taken(list(found.names), found, found.dropped, (empty,) if found.empty else ())
+
+
+def check_column(where: str, column: str | None, agents: int, rows: int) -> None:
+    """One clear error where a column can hardly be the one that names the agents."""
+    if agents > 20 and 2 * agents > rows:
+        raise InputError(f"{where}the column {column!r} names {agents} agents in {rows} rows: is it the right one?")
+
+
+def reading_beside(out: Path) -> Path:
+    """Where what is known of finished files is kept until the model is written."""
+    return out.with_name(f".{out.name}.reading")
+
+
+def forget_reading(out: Path) -> None:
+    shutil.rmtree(reading_beside(out), ignore_errors=True)

@@ -1,0 +1,74 @@
+"""The agents' data where they may be larger than memory: what is known of them, and sums over them, without rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from fleetgp.data.partition import Shard
+from fleetgp.data.summary import Summary
+from fleetgp.gp.basis import Box
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.linalg.threads import side_by_side
+
+
+class Streamed(Sequence[Shard]):
+    """As a sequence, every agent's (X, y): whoever asks for one has all of them loaded, or an error.
+
+    names: the agents'.  summaries: of all their rows, one per agent.  sampled: what is loaded is a sample.
+    """
+
+    names: tuple[str, ...]
+    summaries: Sequence[Summary]
+    sampled: bool = False
+
+    @abstractmethod
+    def load(self) -> list[Shard]:
+        """All rows, or those of a sample; one clear error where they are too many."""
+
+    @abstractmethod
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        """Those of every agent's rows, of all of them, on a box that holds them."""
+
+    @abstractmethod
+    def rescaled(self, offset: float, scale: float) -> Streamed:
+        """The same with (y_n - offset) / scale."""
+
+    def __len__(self) -> int:
+        return len(self.summaries)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.load()[number]
+
+
+#: Data in memory, or streamed.
+Shards = list[Shard] | Streamed
+
+
+def summaries_of(shards: Sequence[Shard]) -> Sequence[Summary]:
+    """One per agent; nothing is loaded."""
+    return shards.summaries if isinstance(shards, Streamed) else [Summary.of(shard) for shard in shards]
+
+
+def counts_of(shards: Sequence[Shard]) -> list[int]:
+    """How many observations each agent has; nothing is loaded."""
+    return [one.count for one in shards.summaries] if isinstance(shards, Streamed) else [len(y) for _, y in shards]
+
+
+def dimension_of(shards: Sequence[Shard]) -> int:
+    """How many inputs there are; nothing is loaded."""
+    return len(shards.summaries[0].low) if isinstance(shards, Streamed) else int(shards[0][0].shape[1])
+
+
+def moments_of(shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+    """Every agent's own, on a box that holds all data."""
+    if isinstance(shards, Streamed):
+        return shards.moments(box, sizes)
+    return side_by_side(lambda shard: FleetMoments.of(ChebyshevSums(*shard, box), sizes), list(shards))
+
+
+def as_they_are(shards: Shards) -> Sequence[Shard]:
+    """The data as of now: a list may get other rows later."""
+    return shards if isinstance(shards, Streamed) else tuple(shards)

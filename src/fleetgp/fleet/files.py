@@ -1,0 +1,166 @@
+"""A fleet whose data are in files: which files these are, and what is said of them."""
+
+from __future__ import annotations
+
+import glob
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from fleetgp.arrays import Array
+from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.files import check_folder
+from fleetgp.given import as_names, as_numbers, check_number, check_whole
+from fleetgp.gp.kernels import Kernel
+from fleetgp.io.columns import Columns
+from fleetgp.io.file_shards import FileShards, Source
+from fleetgp.io.formats import Reading
+from fleetgp.io.survey import Scan
+from fleetgp.io.tables import Missing
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+
+#: Rows that are read at once.
+ROWS = 1 << 17
+#: Bytes of observations that may be loaded.
+MEMORY = 10**9
+
+
+def from_files(
+    fleet: type[Fleet],
+    files: str | Path | Sequence[str | Path],
+    graph: object = "path",
+    *,
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None = None,
+    missing: Missing = "refuse",
+    fill: Sequence[float] | None = None,
+    reading: Reading | None = None,
+    sample: int | None = None,
+    memory: float = MEMORY,
+    rows: int = ROWS,
+    cache: str | Path | None = None,
+    theta: Sequence[float] | Array | None = None,
+    normalize: bool = False,
+    kernel: str | Kernel = "se",
+    seed: int = 0,
+) -> Fleet:
+    """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
+
+    dec-full-gp reads the files in chunks: they were read once for the fleet's box, and are read again for its moments,
+    and for those on a finer grid. Every other method loads all rows when it first needs them, up to a limit.
+
+    files: a pattern ("data/*.parquet"), a path, or a list of them.
+    inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
+        Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970.
+    missing, fill, reading: as in `fleetgp.io.read_observations`. Cells of a NetCDF or Zarr field that hold nothing are
+        no rows. `fleet.shards.dropped` and `fleet.shards.empty` count what was left out.
+    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
+        many. dec-full-gp still takes all of them.
+    memory: bytes of observations that may be loaded, 1 GB.
+    rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
+        agent's moments, besides libraries and the training itself, whatever the size of the files.
+    cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
+        also where the first one ended with an error, or was interrupted.
+    graph, theta, normalize, kernel, seed: as of a `Fleet`.
+    """
+    shards = read_files(
+        files,
+        inputs=inputs,
+        target=target,
+        agent=agent,
+        missing=missing,
+        fill=fill,
+        reading=reading,
+        sample=sample,
+        memory=memory,
+        rows=rows,
+        cache=cache,
+        seed=seed,
+    )
+    return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
+
+
+def read_files(
+    files: str | Path | Sequence[str | Path],
+    *,
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None,
+    missing: Missing,
+    fill: Sequence[float] | None,
+    reading: Reading | None,
+    sample: int | None,
+    memory: float,
+    cache: str | Path | None,
+    seed: int,
+    rows: int = ROWS,
+) -> FileShards:
+    """The agents' data, after the first pass over the files; see `from_files`."""
+    _check(missing, sample, memory, rows, seed)
+    if cache is not None:
+        check_folder(cache)
+    paths = found_files(files)
+    scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
+    owners = owners_of(paths) if agent is None else ("",) * len(paths)
+    source = Source(paths, owners, scan, None if cache is None else Path(cache))
+    shards = FileShards(source, source.survey(), int(memory))
+    for told in shards.told:
+        warnings.warn(told, FleetGPWarning, stacklevel=3)
+    return shards
+
+
+def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int) -> None:
+    if missing not in get_args(Missing):
+        raise unknown_name("missing", missing, get_args(Missing))
+    check_whole("rows", rows, least=1)
+    check_whole("seed", seed, least=0)
+    check_number("memory", memory, above=0.0)
+    if sample is not None:
+        check_whole("sample", sample, least=1)
+
+
+def _columns(
+    inputs: Sequence[str], target: str, agent: str | None, fill: Sequence[float] | None, reading: Reading | None
+) -> Columns:
+    names = as_names(inputs, "inputs")
+    others = [target] if agent is None else [target, agent]
+    if not all(isinstance(name, str) for name in others) or len({*names, *others}) < len(names) + len(others):
+        raise InputError(f"expected different columns as inputs, target and agent, got {[*names, *others]}")
+    values = () if fill is None else tuple(as_numbers(list(fill), "fill").tolist())
+    return Columns(names, target, agent, values, fill is None or len(values) > 0, reading or Reading())
+
+
+def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+    """The files of a pattern, in the order of their names, or of a list of files and patterns; each one once."""
+    found: list[Path] = []
+    for one in [given] if isinstance(given, str | Path) else given:
+        if not isinstance(one, str | Path):
+            raise InputError(f"files: expected a pattern, or a list of paths, got {one!r:.60}")
+        matched = sorted(glob.glob(str(one), recursive=True)) if glob.has_magic(str(one)) else []
+        if not matched and not Path(one).exists():
+            raise InputError(f"{one}: there is no such file")
+        found += [Path(path) for path in matched] or [Path(one)]
+    if not found:
+        raise InputError("files: expected at least one, got none")
+    resolved = [path.resolve() for path in found]
+    for number, path in enumerate(resolved):
+        if path in resolved[:number]:
+            raise InputError(f"{found[number]}: it is given twice: expected every file once")
+    return tuple(found)
+
+
+def owners_of(files: Sequence[Path]) -> tuple[str, ...]:
+    """A name for each file's agent: as short as tells them apart.
+
+    >>> owners_of([Path("data/a.csv"), Path("data/b.csv")]), owners_of([Path("x/a.csv"), Path("y/a.csv")])
+    (('a', 'b'), ('x/a.csv', 'y/a.csv'))
+    """
+    for names in ([file.stem for file in files], [file.name for file in files]):
+        if len(set(names)) == len(files):
+            return tuple(names)
+    return tuple(file.as_posix() for file in files)

@@ -1,0 +1,232 @@
+"""The agents' data in files, which are read in chunks: sums over them are gathered while they stream by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed
+from fleetgp.data.suspicions import told_of_copies
+from fleetgp.errors import InputError
+from fleetgp.gp.basis import Box
+from fleetgp.gp.moments.fleet import FleetMoments, moments_on
+from fleetgp.io.chunks import size_of
+from fleetgp.io.kept import Kept
+from fleetgp.io.survey import Scan, Survey, rows_of, survey
+from fleetgp.linalg.threads import cores, side_by_side
+from fleetgp.version import __version__
+
+#: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
+WAITING = 4
+
+Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files and how they are read. owners: whose each file is, where no column says it.  cache: a folder, or None."""
+
+    files: tuple[Path, ...]
+    owners: tuple[str, ...]
+    scan: Scan
+    cache: Path | None
+
+    def over_files(self, work: Callable[[Path, str], Piece]) -> Iterator[Piece]:
+        """work(file, owner) for all files, in their order, as many at once as there are cores; of NetCDF one, whose
+        library is not made for threads.
+        """
+        pairs = list(zip(self.files, self.owners, strict=True))
+        wave = 1 if any(file.suffix.lower() == ".nc" for file in self.files) else cores()
+        for first in range(0, len(pairs), wave):
+            yield from side_by_side(lambda pair: work(*pair), pairs[first : first + wave])
+
+    def kept(self, file: Path, **settings: Any) -> Kept | None:
+        """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
+        if self.cache is None:
+            return None
+        facts = {"version": __version__, "file": str(file.resolve()), "size": size_of(file), "scan": asdict(self.scan)}
+        return Kept(self.cache, {**facts, **settings})
+
+    def survey(self) -> Survey:
+        """The first pass, over all files."""
+
+        def one(file: Path, owner: str) -> Survey:
+            kept = self.kept(file, owner=owner)
+            if kept is not None and (piece := kept.get("survey")) is not None:
+                return Survey.from_piece(piece)
+            found = survey(file, owner, self.scan)
+            if kept is not None:
+                kept.put("survey", found.piece)
+            return found
+
+        total: Survey | None = None
+        for file, found in zip(self.files, self.over_files(one), strict=True):
+            if total is not None and found.units and total.units and found.units != total.units:
+                raise InputError(
+                    f"{file}: expected the units {_listed(total.units)} of the files before it, "
+                    f"got {_listed(found.units)}: convert them"
+                )
+            total = found if total is None else total.plus(found, self.scan.sample)
+        assert total is not None, "there is a file"
+        columns = self.scan.columns
+        total.tally.refuse(columns.numbers, "all files together", fills=columns.judged)
+        for name in total.named:
+            if name not in total.summaries:
+                raise InputError(f"agent {name!r} has no row with values in all of {list(columns.numbers)}")
+        if not total.named:
+            raise InputError(f"no row of the files names an agent in the column {columns.agent!r}")
+        return total
+
+    def moments(self, box: Box, sizes: tuple[int, ...], offset: float, scale: float) -> dict[str, FleetMoments]:
+        """Another pass: every agent's moments of (y_n - offset) / scale."""
+
+        def one(file: Path, owner: str) -> dict[str, FleetMoments]:
+            frame = [box.centre.tolist(), box.half.tolist(), sizes, offset, scale]
+            kept = self.kept(file, owner=owner, frame=frame)
+            if kept is not None and (piece := kept.get("moments")) is not None:
+                return {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
+            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, offset, scale)
+            if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
+                kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
+            return found
+
+        total: dict[str, FleetMoments] = {}
+        for found in self.over_files(one):
+            for name, part in found.items():
+                total[name] = total[name].plus(part) if name in total else part
+        return total
+
+    def load(self) -> dict[str, Array]:
+        """All rows, (n, D + 1), by agent."""
+        parts: dict[str, list[Array]] = defaultdict(list)
+        for file, owner in zip(self.files, self.owners, strict=True):
+            for name, rows in rows_of(file, owner, self.scan):
+                parts[name].append(rows)
+        return {name: np.concatenate(rows) for name, rows in parts.items()}
+
+
+class FileShards(Streamed):
+    """The agents' data in files.
+
+    points: how many observations there are.  dropped: rows that could not be used.  empty: cells of fields without a
+    value.  limit: as many bytes of observations may be loaded.
+    """
+
+    def __init__(self, source: Source, known: Survey, limit: int) -> None:
+        self.source, self.limit = source, limit
+        self.names = tuple(known.named)
+        self.summaries = [known.summaries[name] for name in self.names]
+        self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
+        self.sampled = bool(source.scan.sample)
+        self._known = known
+        self._loaded: list[Shard] | None = None
+        if self.sampled:
+            self._check_limit(sum(len(one.rows) for one in known.samples.values()), "give a smaller sample")
+
+    @property
+    def told(self) -> list[str]:
+        """What is strange about the data, as sentences."""
+        copies = self._known.copies.estimate(self.points)
+        columns = self.source.scan.columns
+        return [
+            *self._known.tally.told(columns.inputs),
+            *([told_of_copies(f"about {copies}", self.points)] if copies else []),
+        ]
+
+    def load(self) -> list[Shard]:
+        if self._loaded is None:
+            if self.sampled:
+                rows = {name: one.rows for name, one in self._known.samples.items()}
+            else:
+                self._check_limit(
+                    self.points,
+                    "train and predict with dec-full-gp, which reads files in chunks, or on a random sample of each "
+                    "agent's rows (sample=100_000, on the command line --sample 100000)",
+                )
+                rows = self.source.load()
+            self._loaded = [(rows[name][:, :-1].copy(), rows[name][:, -1].copy()) for name in self.names]
+            for array in (array for shard in self._loaded for array in shard):
+                array.setflags(write=False)
+        return self._loaded
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        return self.rescaled(0.0, 1.0).moments(box, sizes)
+
+    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
+        return RescaledFiles(self, offset, scale)
+
+    def _check_limit(self, rows: int, instead: str) -> None:
+        size = 8 * rows * len(self.source.scan.columns.numbers)
+        if size > self.limit:
+            raise InputError(
+                f"expected observations of at most {self.limit:,} bytes in memory, got {rows:,} rows, "
+                f"{size:,} bytes: {instead}, or raise the limit "
+                f"(memory={_round_up(size)}, on the command line --memory {_round_up(size)})"
+            )
+
+
+class RescaledFiles(Streamed):
+    """The same data with (y_n - offset) / scale."""
+
+    def __init__(self, files: FileShards, offset: float, scale: float) -> None:
+        self._files, self._offset, self._scale = files, offset, scale
+        self.names = files.names
+        self.summaries = [one.rescaled(offset, scale) for one in files.summaries]
+        self._loaded: list[Shard] | None = None
+
+    def load(self) -> list[Shard]:
+        if self._loaded is None:
+            self._loaded = [(x, (y - self._offset) / self._scale) for x, y in self._files.load()]
+        return self._loaded
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        found = self._files.source.moments(box, sizes, self._offset, self._scale)
+        return [found[name] for name in self.names]
+
+    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
+        return RescaledFiles(self._files, self._offset + self._scale * offset, self._scale * scale)
+
+
+def gathered_moments(
+    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], offset: float, scale: float
+) -> dict[str, FleetMoments]:
+    """Every agent's moments of (y_n - offset) / scale, from parts of their rows (n, D + 1) as they come.
+
+    Rows wait until one agent has `rows` of them, or all agents a few times as many.
+    """
+    waiting: dict[str, list[Array]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    found: dict[str, FleetMoments] = {}
+
+    def take(name: str) -> None:
+        data = np.concatenate(waiting.pop(name))
+        part = moments_on(box, sizes, data[:, :-1], (data[:, -1] - offset) / scale)
+        found[name] = found[name].plus(part) if name in found else part
+        del counts[name]
+
+    for name, part in parts:
+        waiting[name].append(part)
+        counts[name] += len(part)
+        if counts[name] >= rows:
+            take(name)
+        elif sum(counts.values()) >= WAITING * rows:
+            take(max(counts, key=lambda one: counts[one]))
+    for name in list(waiting):
+        take(name)
+    return found
+
+
+def _round_up(size: int) -> str:
+    """A number of bytes that is a little larger, with two digits."""
+    return f"{float(f'{1.05 * size:.1e}'):.2g}"
+
+
+def _listed(units: Sequence[str]) -> str:
+    return ", ".join(unit or "none" for unit in units)

@@ -1,0 +1,68 @@
+"""Data that a model folder has no rows of: the moments of the whole fleet, and what each agent's data are like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fleetgp.data.streamed import Streamed
+from fleetgp.data.summary import Summary
+from fleetgp.errors import InputError
+from fleetgp.gp.basis import Box
+from fleetgp.gp.moments.fleet import FleetMoments, response_sizes
+from fleetgp.gp.moments.sizes import fits
+from fleetgp.storage.layout import MOMENTS
+from fleetgp.storage.tensors import load_arrays, save_arrays
+
+
+class Remembered(Streamed):
+    """The agents of a fleet whose rows are in files elsewhere."""
+
+    def __init__(self, names: tuple[str, ...], summaries: Sequence[Summary]) -> None:
+        self.names, self.summaries = names, summaries
+
+    def load(self) -> NoReturn:
+        raise self._gone("its rows")
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> NoReturn:
+        raise self._gone("other moments than it has")
+
+    def rescaled(self, offset: float, scale: float) -> Remembered:
+        return Remembered(self.names, [one.rescaled(offset, scale) for one in self.summaries])
+
+    def _gone(self, what: str) -> InputError:
+        count = sum(one.count for one in self.summaries)
+        return InputError(
+            f"the model knows its {count:,} observations by their moments alone, and {what} are needed: predict with "
+            "dec-full-gp and the theta that it was trained to (on the command line --method dec-full-gp), or read the "
+            "files again"
+        )
+
+
+def save_moments(folder: Path, moments: FleetMoments, summaries: Sequence[Summary]) -> dict[str, Any]:
+    """Write the file; what the description says of it."""
+    arrays = {
+        "moments": moments.packed,
+        "box": np.stack([moments.box.centre, moments.box.half]),
+        "summaries": np.stack([one.packed for one in summaries]),
+    }
+    return {"sizes": list(moments.sizes), "sha256": save_arrays(folder / MOMENTS, arrays)}
+
+
+def load_moments(
+    folder: Path, facts: Mapping[str, Any], names: tuple[str, ...], dimension: int
+) -> tuple[Remembered, FleetMoments]:
+    """What `save_moments` wrote, checked."""
+    sizes = tuple(int(size) for size in facts["sizes"])
+    if len(sizes) != dimension or min(sizes) < 1 or not fits(sizes):
+        raise ValueError(f"moments: expected the sizes of a grid along {dimension} inputs, got {sizes}")
+    length = 1 + int(np.prod(sizes)) + int(np.prod(response_sizes(sizes)))
+    shapes = {"moments": (length,), "box": (2, dimension), "summaries": (len(names), 3 * dimension + 3)}
+    arrays = load_arrays(folder, MOMENTS, facts["sha256"], shapes)
+    if not all(np.isfinite(array).all() for array in arrays.values()) or not (arrays["box"][1] > 0.0).all():
+        raise ValueError("moments: expected finite numbers, and a box with widths above 0")
+    summaries = [Summary.unpacked(row) for row in arrays["summaries"]]
+    return Remembered(names, summaries), FleetMoments.unpacked(Box(*arrays["box"]), sizes, arrays["moments"])
