@@ -73,11 +73,9 @@ def fit(
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
-    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --out model/ --cluster --workers 8[/cyan]
-
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = asdict(how), where.backend
+    chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
@@ -87,10 +85,9 @@ def fit(
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
     chunked = streaming.chunked(files, agents)
     data = streaming.read(files, what, seed, reading_beside(out)) if chunked else split.read(files[0], what)
-    made |= {"normalize": normalize, "kernel": kernel, "seed": seed, "inputs": inputs}
-    with fg.Fleet(data.shards, _graph(graph, data), **made) as fleet:
-        model = Model(fleet, tuple(data.names), tuple(inputs), target)
-        _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
+    fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
+    model = Model(fleet, tuple(data.names), tuple(inputs), target)
+    _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
     forget_reading(out)
     _report(model, data, out, output.as_json)
@@ -145,7 +142,7 @@ class Split:
 
 def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet: bool) -> None:
     """Train the model's fleet. What an interruption leaves is saved."""
-    with listening(not quiet) as shown:
+    with model.fleet, listening(not quiet) as shown:
         try:
             model.fleet.train(training, **chosen, progress=shown or False)
         except KeyboardInterrupt:
