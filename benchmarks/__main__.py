@@ -1,5 +1,5 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, real; or all.
+conditioned, growth, processes, agreement, real, scale; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -22,6 +22,7 @@ from scipy.linalg import lapack
 import fleetgp as fg
 from benchmarks.peers import PEERS
 from benchmarks.real import real
+from benchmarks.scale import scale
 from benchmarks.timing import Table, median, medians, once, seconds
 from benchmarks.tree import tree_prediction, tree_training
 from fleetgp.gp.dense.engine import DenseEngine
@@ -262,7 +263,7 @@ def agreement() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, real)
+              processes, agreement, real, scale)
 }  # fmt: skip
 
 

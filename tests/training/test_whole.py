@@ -180,7 +180,7 @@ def test_what_has_no_moments_is_refused_with_what_to_use_instead(
     make: Any, options: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     f = make()
-    with pytest.raises(error, match=f"^dec-full-gp.*{said}.*train with dec-gapx-gp .* predict with dec-nn-grbcm$"):
+    with pytest.raises(error, match=f"^dec-full-gp.*{said}.*train with dec-fact-gp and predict with dec-nn-grbcm$"):
         f.train("dec-full-gp", **options)
     assert f.theta is None
 

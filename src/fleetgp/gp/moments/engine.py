@@ -43,10 +43,11 @@ SPARE = 100
 START = 0.3
 #: The search ends where less than this part of k(x, x) is dropped: that is no product at all.
 NOTHING = 1e-20
-#: Where rounding alone may exceed so many nats no tolerance admits the likelihood, and it is not computed.
-UNCERTAIN_LIKELIHOOD = 1e-3
-#: The same of a posterior's mean, in units of sigma_f; and in units of the mean's own deviation, since that shrinks with
-#: the data and nobody needs digits far below it.
+#: Where rounding alone may exceed so many nats, and so many for each point, no tolerance admits the likelihood, and it
+#: is not computed.
+UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH = 1e-3, 1e-9
+#: The same of a posterior's mean, in units of sigma_f; and in units of its own deviation, since that shrinks with the
+#: data, and nobody needs digits far below it.
 UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.3
 #: Rounding of the mean is taken for so many units of N (sigma_f / sigma_eps)^2. Measured against extended precision it
 #: is 0.3 to 1.6.
@@ -92,7 +93,7 @@ class SumsEngine(Engine):
             return None
         h = Hyperparameters.from_log(log_theta)
         ratio = self.size * (h.signal / h.noise) ** 2
-        if not ULPS * EPS * ratio < UNCERTAIN_LIKELIHOOD:
+        if not ULPS * EPS * ratio < max(UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH * self.size):
             return None
         allowed = negligible(self.size)
         # Data that are larger than the model says weigh more on what is dropped, by the square of their size.
