@@ -50,8 +50,8 @@ UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH = 1e-3, 1e-9
 #: data, and nobody needs digits far below it.
 UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.3
 #: Rounding of the mean is taken for so many units of N (sigma_f / sigma_eps)^2. Measured against extended precision it
-#: is 0.3 to 1.6.
-MEAN_ULPS = 8.0
+#: is 0.02 to 0.05.
+MEAN_ULPS = 0.25
 #: A posterior drops this part of what a likelihood may drop: the search is spared, and the square is far below 1e-6.
 POSTERIOR = 1e-4
 

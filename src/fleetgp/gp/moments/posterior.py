@@ -22,6 +22,8 @@ class MomentsPosterior:
         self.hyperparameters = h
         self.basis = solution.grid.basis
         self._solution = solution
+        #: u - Phi'C^-1 y, zero but for rounding of the residuals, which sigma amplifies.
+        self._slip = solution.coefficients - solution.correlations(solution.residuals)[self.basis.flat]
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
@@ -71,14 +73,18 @@ class MomentsPosterior:
         return found
 
     def _mean(self, queries: Array) -> Array:
-        """k*' C^-1 y: the residuals' grid stands for C^-1 y."""
+        """k*' C^-1 y: the residuals' grid stands for C^-1 y.
+
+        Its rounding is that of sums over all data. With c the coordinates of a query and k* = Phi c + e, as in
+        `explained_variance`, it is c'u + e'C^-1 y: what is wrong with C^-1 y then counts only times e.
+        """
         found = self._to_grid(queries)
         residuals = self._solution.residuals
         values = found[0] @ residuals.reshape(len(residuals), -1)
         for cross in found[1:]:
             rest = values.shape[1] // cross.shape[1]
             values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
-        return np.asarray(values[:, 0] / self._solution.noise**2)
+        return np.asarray(values[:, 0] / self._solution.noise**2 + self.basis.at(queries) @ self._slip)
 
     def _heard(self, queries: Array) -> Array:
         """Phi' k*, (r, T), Fortran-ordered."""
