@@ -9,6 +9,7 @@ import fleetgp as fg
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.progress import Progress
 from fleetgp.training import TrainingOptions, samples, train, training_method
 from fleetgp.training.fit import about_sample
 from tests.conftest import paper_shards
@@ -100,7 +101,7 @@ def test_an_agent_settles_on_one_engine() -> None:
 
 
 def test_the_last_word_on_the_chosen_start_is_how_the_training_ended() -> None:
-    heard: dict[str, fg.Progress] = {}
+    heard: dict[str, Progress] = {}
     fit = fg.Fleet(list(paper_shards(360, 2))).train(
         "dec-fact-gp", rounds=14, tol=1e-12, progress=lambda p: heard.update({p.task: p})
     )
