@@ -53,7 +53,7 @@ def test_one_large_agent_is_enough_and_the_others_take_all_they_have() -> None:
     fit = fleet.train("dec-fact-gp")
     assert fit.sample.tolist() == [30, 40]
     assert fit.used.tolist() == [30, 170]
-    assert about_sample(fit) == "Trained first on a random sample, 70 observations in all, then on all."
+    assert about_sample(fit) == "Trained first on a random sample of 70 observations, then on all."
 
 
 @pytest.mark.parametrize("given", [{"tol": 0, "rounds": 3}, {"theta0": fg.PAPER_THETA0}])
@@ -67,7 +67,7 @@ def test_no_sample_where_rounds_or_starts_are_given(given: dict[str, object]) ->
 def test_time_up_on_a_sample_says_so() -> None:
     fit = fg.Fleet(list(paper_shards(360, 2))).train("dec-fact-gp", seconds=1e-9)
     assert fit.used.tolist() == [40, 40]
-    assert about_sample(fit).endswith("when the time was up, on 80.")
+    assert about_sample(fit).endswith("and had come to 80 when the time was up.")
 
 
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp"])
@@ -97,3 +97,12 @@ def test_an_agent_settles_on_one_engine() -> None:
         expert.settle(log_theta)
         assert expert.evaluate(log_theta).engine == name
     assert expert.evaluate(smooth).engine == "vecchia"
+
+
+def test_the_last_word_on_the_chosen_start_is_how_the_training_ended() -> None:
+    heard: dict[str, fg.Progress] = {}
+    fit = fg.Fleet(list(paper_shards(360, 2))).train(
+        "dec-fact-gp", rounds=14, tol=1e-12, progress=lambda p: heard.update({p.task: p})
+    )
+    assert fit.status == "round limit"
+    assert (14, "round limit") in [(p.round, p.detail) for p in heard.values()]

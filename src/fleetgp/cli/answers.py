@@ -39,12 +39,14 @@ def report_answers(
         warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
     if answers.jitter:
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
+    several = len(model.agents) > 1
     part, points = float(answers.share.sum()), int(np.isfinite(answers.mean).sum())
     said = (
         f"{answers.method}: {points:,} points, {answers.status}"
         + (f" after {answers.rounds:,} rounds" if answers.rounds else "")
         + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
-        + f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average."
+        + (f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average" * several)
+        + "."
     )
     facts |= {
         "method": answers.method,
@@ -66,4 +68,5 @@ def report_answers(
         if noisy
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
-    emit(facts, said, f"Sent between agents: {readable_bytes(answers.bytes)}.", deviation, told, as_json=as_json)
+    sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
+    emit(facts, said, *sent, deviation, told, as_json=as_json)

@@ -99,6 +99,8 @@ app = typer.Typer(
 
     [bold]From measurements to a map[/bold]
 
+    [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out model/[/cyan]
+
     [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
 
     [cyan]fleetgp predict model/ points.csv --out answer.csv[/cyan]

@@ -213,9 +213,10 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
         *([told] if (told := about_sample(found)) else []),
-        f"{found.method}: {found.status} after {found.rounds} rounds; the agents differ by {found.disagreement:.0e}.",
+        f"{found.method}: {found.status} after {found.rounds} rounds"
+        + (f"; the agents differ by {found.disagreement:.0e}." if len(model.agents) > 1 else "."),
         table,
-        f"Sent between agents, in numbers: {_sent(sent)}.",
+        *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
         *(

@@ -182,7 +182,8 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
             least, most = np.nanmin(deviation), np.nanmax(deviation)
             scale = LogNorm(least, most) if values is deviation and most > WIDE * least > 0.0 else None
             image = panel.pcolormesh(x, y, values, cmap=colours, norm=scale, shading="nearest", rasterized=True)
-            figure.colorbar(image, ax=panel, label=what, shrink=0.9)
+            what_is = what if values is mean else f"deviation of {what}"
+            figure.colorbar(image, ax=panel, label=what_is, shrink=0.9)
         panel.plot(places[:, 0], places[:, 1], ".", color="white", markersize=0.8, alpha=0.5)
         panel.set(title=title, xlabel=_described(model.inputs[0]), xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     figure.axes[0].set_ylabel(_described(model.inputs[1]))

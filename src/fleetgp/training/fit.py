@@ -121,10 +121,10 @@ def about_sample(fit: Fit) -> str:
         )
     if not len(fit.sample):
         return ""
-    first = f"Trained first on a random sample, {int(fit.sample.sum()):,} observations in all"
+    first = f"Trained first on a random sample of {int(fit.sample.sum()):,} observations"
     if fit.status != "time limit":
         return f"{first}, then on all."
-    return f"{first}; when the time was up, on {int(fit.used.sum()):,}."
+    return f"{first}, and had come to {int(fit.used.sum()):,} when the time was up."
 
 
 def about_floor(fit: Fit, noise_floor: float) -> str:

@@ -16,17 +16,26 @@ class TrainingProgress:
         self._several = options.starts is None or len(options.starts) > 1
         self._rounds = options.rounds if options.tol == 0 else None
         self._heard = Remembering(listener)
+        self._last: tuple[int, int] | None = None  # the start that was heard of last, and its round
+        self._chosen = 0
 
     def begun(self) -> None:
         self._heard(Progress(self._label(0), 0, self._rounds, ""))
 
     def __call__(self, start: int, done: int, thetas: Array, chosen: bool) -> None:
-        detail = f"disagreement {disagreement(thetas):.1e}"
+        if self._last is not None and self._last[0] != start:
+            number, rounds = self._last
+            self._heard(Progress(self._label(number), rounds, rounds, "compared"))  # its bar stands still
+        self._last = start, done
+        self._chosen = start if chosen else self._chosen
+        detail = f"disagreement {disagreement(thetas):.1e}" if len(thetas) > 1 else ""
         self._heard(Progress(self._label(start), done, self._rounds, detail, thetas=thetas, chosen=chosen))
 
     def ended(self, fit: Fit) -> None:
+        """Of the start that was chosen, how the training ended: others, and it on a sample, only were compared."""
         for number, start in enumerate(fit.starts):
-            self._heard(Progress(self._label(number), start.rounds, start.rounds, start.status))
+            rounds, status = (fit.rounds, fit.status) if number == self._chosen else (start.rounds, start.status)
+            self._heard(Progress(self._label(number), rounds, rounds, status))
 
     @property
     def furthest(self) -> Progress | None:
