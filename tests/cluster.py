@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,23 @@ def telling(network: Network, memory: object, tell: Callable[[object], None], co
     for number in range(count):
         tell((number, network.hosted))
     return count
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """All fields of a Fit or a Prediction, to the last bit."""
+    for field in fields(expected):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if field.name == "ledger":
+            assert one.as_dict() == other.as_dict()
+        elif field.name == "moments":
+            assert (one is None) == (other is None)
+            assert one is None or np.array_equal(one.packed, other.packed)
+        elif field.name == "starts":
+            assert [(s.nll, s.rounds, s.status, *s.theta0) for s in one] == [
+                (s.nll, s.rounds, s.status, *s.theta0) for s in other
+            ]
+        elif isinstance(other, np.ndarray):
+            assert np.shape(one) == other.shape, field.name
+            assert np.array_equal(one, other, equal_nan=other.dtype == float), field.name
+        else:
+            assert one == other, field.name

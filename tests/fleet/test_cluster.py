@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError, NumericalError, WorkerLostError
 from fleetgp.progress import Progress
-from tests.cluster import fragile, from_round, frozen, once_there, pid
+from tests.cluster import assert_same, fragile, from_round, frozen, once_there, pid
 from tests.conftest import paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -64,26 +63,6 @@ def fleet(cluster: None) -> Iterator[fg.Fleet]:
 @pytest.fixture
 def crew(fleet: fg.Fleet) -> Any:
     return fleet._backend.opened.crew  # type: ignore[attr-defined]
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    """All fields of a Fit or a Prediction, to the last bit."""
-    for field in fields(expected):
-        one, other = getattr(found, field.name), getattr(expected, field.name)
-        if field.name == "ledger":
-            assert one.as_dict() == other.as_dict()
-        elif field.name == "moments":
-            assert (one is None) == (other is None)
-            assert one is None or np.array_equal(one.packed, other.packed)
-        elif field.name == "starts":
-            assert [(s.nll, s.rounds, s.status, *s.theta0) for s in one] == [
-                (s.nll, s.rounds, s.status, *s.theta0) for s in other
-            ]
-        elif isinstance(other, np.ndarray):
-            assert np.shape(one) == other.shape, field.name
-            assert np.array_equal(one, other, equal_nan=other.dtype == float), field.name
-        else:
-            assert one == other, field.name
 
 
 # ---- the same answers -------------------------------------------------------------------------------------------
@@ -265,11 +244,7 @@ def test_a_worker_that_does_not_answer_is_replaced(
 # ---- whose cluster ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,y\n0,1\n1,2\n2,4\n", encoding="utf-8")
-    files = fg.Fleet.from_files(tmp_path / "a.csv", inputs=["x"], target="y").shards
-    with pytest.raises(InputError, match='expected data in memory for backend="ray"'):
-        fg.Fleet(files, backend="ray")
+def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
     with pytest.raises(InputError, match="apx-gp needs a central node, and the workers of a cluster have none"):
         fleet.train("apx-gp")
     with pytest.raises(InputError, match="npae needs a central node, and the workers of a cluster have none"):

@@ -12,8 +12,10 @@ from fleetgp.cli import options
 from fleetgp.data.streamed import Shards
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
+from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
 from fleetgp.io.chunks import CHUNKED, size_of
+from fleetgp.training import training_method
 
 #: A file of more bytes is read in chunks, whatever its kind.
 LARGE = 200_000_000
@@ -48,8 +50,14 @@ class InFiles:
             )
         return True
 
-    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, cache: Path) -> Taken:
-        """The agents' data. what: the options of `read_observations`.  cache: for what is known of finished files."""
+    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path) -> Taken:
+        """The agents' data, for a training whose model goes to `out`.
+
+        what: the options of `read_observations`, and the backend of a fleet if it is on a cluster.
+        """
+        if "backend" in what:
+            refuse_rows(training_method(training))
+        cache = reading_beside(out)
         limit = MEMORY if self.memory is None else self.memory
         try:
             found = read_files(files, **what, sample=self.sample, memory=limit, cache=cache, seed=seed)

@@ -12,7 +12,7 @@ from rich.markup import escape
 import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
-from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading, reading_beside
+from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -83,7 +83,7 @@ def fit(
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
     chunked = streaming.chunked(files, agents)
-    data = streaming.read(files, what, seed, reading_beside(out)) if chunked else split.read(files[0], what)
+    data = streaming.read(files, what | where.backend, seed, training, out) if chunked else split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)

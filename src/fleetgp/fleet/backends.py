@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Literal, Protocol, Self, get_args
 
 from fleetgp.data.partition import Shard
@@ -13,8 +14,9 @@ from fleetgp.fleet.source import Source
 from fleetgp.given import check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
+from fleetgp.io.file_shards import FileShards
 from fleetgp.network import InProcess
-from fleetgp.prediction import Conditioner, Prediction, PredictionOptions
+from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
 from fleetgp.training.run import Report
 
@@ -102,22 +104,39 @@ def chosen_backend(
     name: str, shards: Sequence[Shard], graph: Topology, workers: int | None, address: str | None
 ) -> Backend:
     """By its name, with what was given for it."""
+    check_backend(name, graph.agents, workers, address)
+    if name == "in-process":
+        return IN_PROCESS
+    if isinstance(shards, Streamed) and not (isinstance(shards, FileShards) and shards.source.apart):
+        raise InputError(
+            'expected data in memory for backend="ray", or a file for each agent, got agents that share files, or a '
+            'model without rows: use "in-process"'
+        )
+    from fleetgp.fleet.cluster import OnCluster
+
+    return OnCluster(graph, workers, address)
+
+
+def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:
+    """One clear error where so many agents cannot be computed as it was asked for."""
     if name not in get_args(BackendName):
         raise unknown_name("backend", name, get_args(BackendName))
     if name == "in-process":
         if workers is not None or address is not None:
             raise InputError('workers and address are of backend="ray": give that as well, or leave them out')
-        return IN_PROCESS
-    if isinstance(shards, Streamed):
-        raise InputError(
-            'expected data in memory for backend="ray", got files that are read in chunks: use "in-process"'
-        )
+        return
     if workers is not None:
         check_whole("workers", workers, least=1)
-        if workers > graph.agents:
-            raise InputError(f"expected at most one worker for each of the {graph.agents} agents, got {workers}")
-    try:
-        from fleetgp.fleet.cluster import OnCluster
-    except ModuleNotFoundError as error:
-        raise InputError('backend="ray" needs Ray: pip install "fleetgp[cluster]"') from error
-    return OnCluster(graph, workers, address)
+        if workers > agents:
+            raise InputError(f"expected at most one worker for each of the {agents} agents, got {workers}")
+    if find_spec("ray") is None:
+        raise InputError('backend="ray" needs Ray: pip install "fleetgp[cluster]"')
+
+
+def refuse_rows(method: TrainingMethod | PredictionMethod) -> None:
+    """One clear error for a method that needs rows where the workers of a cluster have files."""
+    if method.name != "dec-full-gp":
+        raise InputError(
+            f"{method.name} needs rows, and the workers of a cluster only add up what is in the files: expected "
+            'dec-full-gp, or all agents in this process (backend="in-process", on the command line no --cluster)'
+        )

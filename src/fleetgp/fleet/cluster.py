@@ -11,14 +11,17 @@ from typing import Any
 import ray
 
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, Question
-from fleetgp.fleet.groups import answer_in_group, train_group
+from fleetgp.fleet.backends import refuse_rows
+from fleetgp.fleet.groups import Held, answer_in_group, train_group
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
 from fleetgp.fleet.source import Source
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
+from fleetgp.io.file_shards import FileShards
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.session import Session
@@ -53,7 +56,7 @@ class OnCluster:
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        _refuse_central(method)
+        _check(method, shards)
         hosting = self.opened.crew.hosting
         given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
@@ -85,12 +88,7 @@ class Opened:
         wanted = min(cores(), graph.agents) if workers is None else workers
         session = Session(address, wanted)
         try:
-            if workers is not None and workers > session.cores:
-                raise InputError(
-                    f"expected at most {session.cores} workers, one for each core of the cluster, got {workers}"
-                )
-            count = max(1, min(session.cores, graph.agents)) if workers is None else workers
-            self.crew = Crew(groups_of(graph.union, count))
+            self.crew = Crew(groups_of(graph.union, session.room_for(workers, graph.agents)))
         except BaseException:
             session.close()
             raise
@@ -105,13 +103,15 @@ def _close(crew: Crew, session: Session) -> None:
 
 
 class Data:
-    """The agents' data in the store of the cluster, each put there once: workers take theirs from it."""
+    """The agents' data in the store of the cluster, each put there once: workers take theirs from it, or read files."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Shard, Any]] = {}
 
-    def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[list[Any]]:
-        """References to the data of every group's agents."""
+    def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[Held]:
+        """What every group's worker gets."""
+        if isinstance(shards, FileShards):
+            return [shards.group(group) for group in hosting]
         for agent, shard in enumerate(shards):
             kept = self._kept.get(agent)
             if kept is None or kept[0][0] is not shard[0] or kept[0][1] is not shard[1]:
@@ -133,7 +133,7 @@ class AnswersOnCluster:
         weakref.finalize(self, _forget, self._name, backend)
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        _refuse_central(question.method)
+        _check(question.method, self._source.shards)
         return self._follow(question)
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -168,9 +168,12 @@ def _forget(name: list[int], backend: OnCluster) -> None:
         backend.forget(name.pop())
 
 
-def _refuse_central(method: TrainingMethod | PredictionMethod) -> None:
+def _check(method: TrainingMethod | PredictionMethod, shards: Sequence[Shard]) -> None:
+    """One clear error for a method that workers do not have, for such data."""
     if not method.decentralized:
         raise InputError(
             f"{method.name} needs a central node, and the workers of a cluster have none: choose a dec- method, or "
             'backend="in-process"'
         )
+    if isinstance(shards, Streamed):
+        refuse_rows(method)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import glob
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.files import check_folder
+from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.given import as_names, as_numbers, check_number, check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Reading
-from fleetgp.io.survey import Scan
+from fleetgp.io.survey import Scan, Survey
 from fleetgp.io.tables import Missing
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ def from_files(
     normalize: bool = False,
     kernel: str | Kernel = "se",
     seed: int = 0,
+    backend: BackendName = "in-process",
+    workers: int | None = None,
+    address: str | None = None,
 ) -> Fleet:
     """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
 
@@ -66,8 +71,10 @@ def from_files(
         agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
-    graph, theta, normalize, kernel, seed: as of a `Fleet`.
+    graph, theta, normalize, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its workers read the
+        files: each is an agent's, under the same path on all machines, and dec-full-gp is the only method.
     """
+    where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
     shards = read_files(
         files,
         inputs=inputs,
@@ -81,8 +88,9 @@ def from_files(
         rows=rows,
         cache=cache,
         seed=seed,
+        **where,
     )
-    return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs)
+    return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs, **where)
 
 
 def read_files(
@@ -99,6 +107,9 @@ def read_files(
     cache: str | Path | None,
     seed: int,
     rows: int = ROWS,
+    backend: BackendName = "in-process",
+    workers: int | None = None,
+    address: str | None = None,
 ) -> FileShards:
     """The agents' data, after the first pass over the files; see `from_files`."""
     _check(missing, sample, memory, rows, seed)
@@ -108,10 +119,38 @@ def read_files(
     scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
     owners = owners_of(paths) if agent is None else ("",) * len(paths)
     source = Source(paths, owners, scan, None if cache is None else Path(cache))
-    shards = FileShards(source, source.survey(), int(memory))
+    if backend == "ray":
+        source = _for_workers(source)
+    check_backend(backend, len(paths), workers, address)
+    shards = FileShards(source, _surveyed(source, backend, workers, address), int(memory))
     for told in shards.told:
         warnings.warn(told, FleetGPWarning, stacklevel=3)
     return shards
+
+
+def _surveyed(source: Source, backend: BackendName, workers: int | None, address: str | None) -> Survey:
+    """After the first pass, here or at the workers."""
+    if backend == "in-process":
+        return source.survey()
+    from fleetgp.fleet.surveys import survey_on_cluster
+
+    return survey_on_cluster(source, workers, address)
+
+
+def _for_workers(source: Source) -> Source:
+    """The same for processes that are elsewhere; one clear error for what they do not have."""
+    if not source.apart:
+        raise InputError(
+            "expected a file for each agent on a cluster, got a column that names the agents: leave it out, or compute "
+            "in this process"
+        )
+    if source.scan.sample:
+        raise InputError(
+            "sample is for methods that need rows, and on a cluster there is dec-full-gp alone for files, which takes "
+            "all of them: leave it out, or compute in this process"
+        )
+    cache = None if source.cache is None else source.cache.resolve()
+    return replace(source, files=tuple(file.resolve() for file in source.files), cache=cache)
 
 
 def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import ray
 
+from fleetgp.data.partition import Shard
 from fleetgp.fleet.answering import HostedAnswers, Question
 from fleetgp.gp.kernels import Kernel
+from fleetgp.io.file_shards import SummedFiles
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
 from fleetgp.prediction import Conditioner
@@ -18,19 +20,26 @@ from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
 
+#: Where a group's data are: references to the store of the cluster, one an agent; or files.
+Held = list[Any] | SummedFiles
+
+
+def _taken(data: Held) -> Sequence[Shard]:
+    """The group's data; files stay where they are."""
+    return data if isinstance(data, SummedFiles) else tuple(ray.get(data, timeout=FETCH))
+
 
 def train_group(
     network: Network,
     memory: Memory,
     tell: Callable[[Any], None],
-    data: Sequence[Any],
+    data: Held,
     method: TrainingMethod,
     kernel: Kernel,
     options: TrainingOptions,
 ) -> Fit:
     """The group's part of a training. It tells what a `Report` is called with."""
-    shards = ray.get(list(data), timeout=FETCH)
-    return train(method, shards, network, kernel, options, lambda *report: tell(report))
+    return train(method, _taken(data), network, kernel, options, lambda *report: tell(report))
 
 
 def answer_in_group(
@@ -38,7 +47,7 @@ def answer_in_group(
     memory: Memory,
     tell: Callable[[Any], None],
     name: int,
-    data: Sequence[Any],
+    data: Held,
     source: Sequence[Any],
     grows: bool,
     question: Question,
@@ -49,9 +58,9 @@ def answer_in_group(
     are of an earlier name.
     """
     if name not in memory.own:
-        (own, options), *shards = ray.get([*source, *data], timeout=FETCH)
+        ((own, options),) = ray.get(list(source), timeout=FETCH)
         conditioner = memory.own.setdefault("conditioner", Conditioner()) if grows else Conditioner()
         agreed = memory.shared.setdefault(name, {})
-        memory.own[name] = HostedAnswers(replace(own, shards=tuple(shards)), options, conditioner, agreed)
+        memory.own[name] = HostedAnswers(replace(own, shards=_taken(data)), options, conditioner, agreed)
     for number, found in memory.own[name].blocks(network, question):
         tell((number, replace(found, ledger=Ledger.merged([found.ledger]))))  # the network's own goes on counting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
+from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
 from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
@@ -54,20 +55,34 @@ class Source:
         facts = {"version": __version__, "file": str(file.resolve()), "size": size_of(file), "scan": asdict(self.scan)}
         return Kept(self.cache, {**facts, **settings})
 
+    @property
+    def apart(self) -> bool:
+        """Whether every file is one agent's."""
+        return self.scan.columns.agent is None
+
+    def of(self, numbers: Sequence[int]) -> Source:
+        """Some of the files."""
+        files, owners = zip(*((self.files[k], self.owners[k]) for k in numbers), strict=True)
+        return Source(files, owners, self.scan, self.cache)
+
     def survey(self) -> Survey:
         """The first pass, over all files."""
+        return self.joined(self.over_files(self.survey_of))
 
-        def one(file: Path, owner: str) -> Survey:
-            kept = self.kept(file, owner=owner)
-            if kept is not None and (piece := kept.get("survey")) is not None:
-                return Survey.from_piece(piece)
-            found = survey(file, owner, self.scan)
-            if kept is not None:
-                kept.put("survey", found.piece)
-            return found
+    def survey_of(self, file: Path, owner: str) -> Survey:
+        """The first pass over one file."""
+        kept = self.kept(file, owner=owner)
+        if kept is not None and (piece := kept.get("survey")) is not None:
+            return Survey.from_piece(piece)
+        found = survey(file, owner, self.scan)
+        if kept is not None:
+            kept.put("survey", found.piece)
+        return found
 
+    def joined(self, surveys: Iterable[Survey]) -> Survey:
+        """Those of all files, in their order, as one; checked."""
         total: Survey | None = None
-        for file, found in zip(self.files, self.over_files(one), strict=True):
+        for file, found in zip(self.files, surveys, strict=True):
             if total is not None and found.units and total.units and found.units != total.units:
                 raise InputError(
                     f"{file}: expected the units {_listed(total.units)} of the files before it, "
@@ -162,6 +177,12 @@ class FileShards(Streamed):
     def rescaled(self, offset: float, scale: float) -> RescaledFiles:
         return RescaledFiles(self, offset, scale)
 
+    def group(self, agents: Sequence[int]) -> SummedFiles:
+        """The files of some agents, where every file is one agent's: for the process that hosts them."""
+        assert self.source.apart, "a file may hold rows of agents that are hosted elsewhere"
+        known = {self.names[agent]: self.summaries[agent] for agent in agents}
+        return SummedFiles(self.source.of(agents), known)
+
     def _check_limit(self, rows: int, instead: str) -> None:
         size = 8 * rows * len(self.source.scan.columns.numbers)
         if size > self.limit:
@@ -172,23 +193,40 @@ class FileShards(Streamed):
             )
 
 
-class RescaledFiles(Streamed):
-    """The same data with (y_n - offset) / scale."""
+class SummedFiles(Streamed):
+    """Data in files as sums over them, of (y_n - offset) / scale, without any row.
+
+    known: the agents' summaries by their names, of y_n.
+    """
+
+    def __init__(self, source: Source, known: dict[str, Summary], offset: float = 0.0, scale: float = 1.0) -> None:
+        self._source, self._known, self._offset, self._scale = source, known, offset, scale
+        self.names = tuple(known)
+        self.summaries = [one.rescaled(offset, scale) for one in known.values()]
+
+    def load(self) -> list[Shard]:
+        raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        found = self._source.moments(box, sizes, self._offset, self._scale)
+        return [found[name] for name in self.names]
+
+    def rescaled(self, offset: float, scale: float) -> SummedFiles:
+        return SummedFiles(self._source, self._known, self._offset + self._scale * offset, self._scale * scale)
+
+
+class RescaledFiles(SummedFiles):
+    """The same data with (y_n - offset) / scale, and their rows where somebody asks for them."""
 
     def __init__(self, files: FileShards, offset: float, scale: float) -> None:
-        self._files, self._offset, self._scale = files, offset, scale
-        self.names = files.names
-        self.summaries = [one.rescaled(offset, scale) for one in files.summaries]
+        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), offset, scale)
+        self._files = files
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:
         if self._loaded is None:
             self._loaded = [(x, (y - self._offset) / self._scale) for x, y in self._files.load()]
         return self._loaded
-
-    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        found = self._files.source.moments(box, sizes, self._offset, self._scale)
-        return [found[name] for name in self.names]
 
     def rescaled(self, offset: float, scale: float) -> RescaledFiles:
         return RescaledFiles(self._files, self._offset + self._scale * offset, self._scale * scale)

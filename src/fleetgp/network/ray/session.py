@@ -45,6 +45,14 @@ class Session:
         """Those of the whole cluster."""
         return int(ray.cluster_resources().get("CPU", 0))
 
+    def room_for(self, workers: int | None, most: int) -> int:
+        """How many workers there shall be: as many as were asked for, or one a core, and no more than `most`."""
+        if workers is None:
+            return max(1, min(self.cores, most))
+        if workers > self.cores:
+            raise InputError(f"expected at most {self.cores} workers, one for each core of the cluster, got {workers}")
+        return workers
+
     def close(self) -> None:
         """Safe to call twice."""
         global _USERS
