@@ -14,7 +14,7 @@ from fleetgp.experiments.demo import run
 
 
 def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(120, 1, 12, tmp_path / "new", Console())
+    run(200, 1, 12, tmp_path / "new", Console())
     printed = capsys.readouterr().out
     for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
         assert re.search(rf"^ *{method} ", printed, re.MULTILINE), method
