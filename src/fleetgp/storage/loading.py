@@ -16,6 +16,7 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
+from fleetgp.fleet.backends import BackendName
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
@@ -33,8 +34,14 @@ LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 
 
-def load_model(folder: str | Path) -> Model:
-    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked."""
+def load_model(
+    folder: str | Path, *, backend: BackendName = "in-process", workers: int | None = None, address: str | None = None
+) -> Model:
+    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked.
+
+    backend, workers, address: as of a `Fleet`. A model without rows (dec-full-gp of files) has nothing for workers to
+    do, since any agent answers from the moments of all data: it is answered in this process in any case.
+    """
     source = Path(folder)
     if not (source / DESCRIPTION).is_file():
         raise InputError(f"{folder}: there is no {DESCRIPTION}: expected a folder written by `fleetgp fit`")
@@ -50,7 +57,7 @@ def load_model(folder: str | Path) -> Model:
             raise InputError(
                 f"{folder}: the model has version {facts['version']}, this FleetGP reads up to {VERSION}: upgrade it"
             )
-        return _read(facts, source)
+        return _read(facts, source, {"backend": backend, "workers": workers, "address": address})
     except FleetGPError:
         raise
     except PermissionError as error:
@@ -63,7 +70,7 @@ def load_model(folder: str | Path) -> Model:
         raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error!s:.200}") from error
 
 
-def _read(facts: Mapping[str, Any], folder: Path) -> Model:
+def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[Shard]
@@ -82,6 +89,7 @@ def _read(facts: Mapping[str, Any], folder: Path) -> Model:
             kernel=typed(facts, "kernel", str),
             seed=typed(facts, "seed", int),
             inputs=inputs,
+            **(where if moments is None else {}),
         )
     if "training" in facts:
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
