@@ -50,7 +50,9 @@ class InFiles:
             )
         return True
 
-    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path) -> Taken:
+    def read(
+        self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path, quiet: bool
+    ) -> Taken:
         """The agents' data, for a training whose model goes to `out`.
 
         what: the options of `read_observations`, and the backend of a fleet if it is on a cluster.
@@ -60,7 +62,8 @@ class InFiles:
         cache = reading_beside(out)
         limit = MEMORY if self.memory is None else self.memory
         try:
-            found = read_files(files, **what, sample=self.sample, memory=limit, cache=cache, seed=seed)
+            how: dict[str, Any] = {"sample": self.sample, "memory": limit, "cache": cache, "seed": seed}
+            found = read_files(files, **what, **how, progress=not quiet)
         except InputError as error:
             going_on = "; the same command goes on from what was read" if cache.exists() else ""
             raise InputError(f"{error}{going_on}") from error

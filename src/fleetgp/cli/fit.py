@@ -83,7 +83,10 @@ def fit(
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
     chunked = streaming.chunked(files, agents)
-    data = streaming.read(files, what | where.backend, seed, training, out) if chunked else split.read(files[0], what)
+    if chunked:
+        data = streaming.read(files, what | where.backend, seed, training, out, output.quiet)
+    else:
+        data = split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)

@@ -57,7 +57,7 @@ def run_cells(
             share = f"{100.0 * (1.0 - left / total):3.0f} % of the work"
             listener(Progress(label, done, len(cells), f"{share}  {detail}", unit="cell"))
 
-    tell("")
+    tell("starting" if todo else "")
     if todo:
         try:
             with closing((place or Processes()).results(work, [cell.task for cell in todo])) as results:

@@ -21,6 +21,7 @@ from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
+from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
 from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -155,7 +156,7 @@ class Fleet(Closing):
             engine=engine,
             neighbours=neighbours,
         )
-        with listening(progress) as listener:
+        with listening(progress) as listener, passes_told_to(listener):
             fit = self._train(row, options, TrainingProgress(method, options, listener))
         if told := about_end(fit, options, self.inputs):
             warnings.warn(told, FleetGPWarning, stacklevel=2)
