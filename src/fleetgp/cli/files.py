@@ -50,20 +50,17 @@ class InFiles:
             )
         return True
 
-    def read(
-        self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path, quiet: bool
-    ) -> Taken:
+    def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path) -> Taken:
         """The agents' data, for a training whose model goes to `out`.
 
-        what: the options of `read_observations`, and the backend of a fleet if it is on a cluster.
+        what: the options of `read_observations`, whether there are bars, and the backend of a fleet on a cluster.
         """
         if "backend" in what:
             refuse_rows(training_method(training))
         cache = reading_beside(out)
         limit = MEMORY if self.memory is None else self.memory
         try:
-            how: dict[str, Any] = {"sample": self.sample, "memory": limit, "cache": cache, "seed": seed}
-            found = read_files(files, **what, **how, progress=not quiet)
+            found = read_files(files, **what, sample=self.sample, memory=limit, cache=cache, seed=seed)
         except InputError as error:
             going_on = "; the same command goes on from what was read" if cache.exists() else ""
             raise InputError(f"{error}{going_on}") from error

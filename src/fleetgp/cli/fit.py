@@ -82,11 +82,8 @@ def fit(
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
-    chunked = streaming.chunked(files, agents)
-    if chunked:
-        data = streaming.read(files, what | where.backend, seed, training, out, output.quiet)
-    else:
-        data = split.read(files[0], what)
+    chunked, told = streaming.chunked(files, agents), where.backend | {"progress": not output.quiet}
+    data = streaming.read(files, what | told, seed, training, out) if chunked else split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)

@@ -79,22 +79,9 @@ def from_files(
     progress: as of `Fleet.train`, for the first pass over the files.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
-    shards = read_files(
-        files,
-        inputs=inputs,
-        target=target,
-        agent=agent,
-        missing=missing,
-        fill=fill,
-        reading=reading,
-        sample=sample,
-        memory=memory,
-        rows=rows,
-        cache=cache,
-        seed=seed,
-        progress=progress,
-        **where,
-    )
+    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
+    what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
+    shards = read_files(files, **what, **where, progress=progress)
     return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs, **where)
 
 
