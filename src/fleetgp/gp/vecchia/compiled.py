@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
+from fleetgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.compiling import kept
 from fleetgp.linalg.exponential import exp
@@ -22,7 +22,7 @@ from fleetgp.linalg.exponential import exp
 #: Points of a batch.
 LANES = 8
 SE, MATERN12, MATERN32, MATERN52 = 0, 1, 2, 3
-KINDS: dict[type[Kernel], int] = {
+KINDS: dict[type[Stationary], int] = {
     SquaredExponential: SE,
     Matern12: MATERN12,
     Matern32: MATERN32,
