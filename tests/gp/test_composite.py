@@ -20,6 +20,8 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.leaves import LEAVES
 from fleetgp.gp.vecchia.engine import VecchiaEngine
+from fleetgp.gp.vecchia.general import General
+from fleetgp.gp.vecchia.likelihood import compiled
 
 INPUTS = ["lon", "lat", "day"]
 EXPRESSIONS = [
@@ -88,6 +90,19 @@ class TestEveryComposite:
         queries = np.random.default_rng(1).uniform(-1.2, 1.2, (9, 3))
         told = engine.condition(np.exp(log_theta)).mean_and_variance(queries)
         assert np.allclose(told, reference.posterior(x, y, kernel, np.exp(log_theta), queries), atol=1e-8)
+
+    @pytest.mark.skipif(compiled() is None, reason="needs Numba")
+    def test_compiled_loops_are_the_formulas(self, expression: str) -> None:
+        kernel, x, y, log_theta = problem(expression, 40)
+        data = General.of(kernel, x, y, Hyperparameters.from_log(log_theta))
+        rows, near = np.arange(6, 40), np.stack([np.arange(row - 6, row) for row in range(6, 40)]).astype(np.int32)
+        found, means, weights = np.empty((34, data.width)), np.empty((34, 2)), np.empty((34, 6))
+        data.fast_conditionals(rows, near, found)
+        assert np.allclose(found, data.conditionals(rows, near)[0], rtol=1e-9, atol=1e-9)
+        data.fast_means(x[6:], near, means, weights)
+        slow = data.means(x[6:], near)
+        assert np.allclose(means, slow[0], rtol=1e-9, atol=1e-9)
+        assert np.allclose(weights, slow[1], rtol=1e-7, atol=1e-9)
 
     @pytest.mark.parametrize("neighbours", [3, 8])
     def test_the_gradient_of_the_vecchia_engine_is_its_slope(self, expression: str, neighbours: int) -> None:

@@ -117,12 +117,8 @@ class Composite(Kernel):
 
     def beside(self, j: int, values: Sequence[Array], variances: Array) -> Array:
         """What a leaf is multiplied with: the derivative of the kernel by its value."""
-        parts: list[Array] = []
-        for variance, term in zip(variances, self.terms, strict=True):
-            for place in [place for place, k in enumerate(term) if k == j]:
-                others = [values[k] for k in term[:place] + term[place + 1 :]]
-                parts.append(variance * math.prod(others, start=np.ones(())))
-        return np.asarray(sum(parts))
+        mine = [(variance, term) for variance, term in zip(variances, self.terms, strict=True) if j in term]
+        return np.asarray(sum(variance * math.prod(values[k] for k in term if k != j) for variance, term in mine))
 
 
 class CompositeCovariance:

@@ -15,6 +15,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import SMALLEST, NotPositiveDefiniteError, halves
 from fleetgp.linalg.cholesky import JITTERS
+from fleetgp.linalg.compiling import compiled_module
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class General:
 
     @classmethod
     def of(cls, kernel: Composite, inputs: Array, observations: Array, h: Hyperparameters) -> General:
-        return cls(kernel, inputs, observations, kernel.noise(inputs, h), kernel.noise_slopes(inputs, h), h)
+        ordered = np.ascontiguousarray(inputs)
+        return cls(kernel, ordered, observations, kernel.noise(inputs, h), kernel.noise_slopes(inputs, h), h)
 
     @property
     def own(self) -> int:
@@ -45,10 +47,18 @@ class General:
         return len(self.h.theta) + 2
 
     def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
-        """There are no compiled loops."""
+        """As `conditionals`, where there are compiled loops."""
+        loops = compiled_module("fleetgp.gp.vecchia.compiled_general")
+        if loops is not None:
+            data = self.inputs, self.values, self.noise, self.slopes
+            loops.conditionals(*loops.layout(self.kernel), self.h.theta, *data, rows, near, found)
 
     def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
-        """Likewise."""
+        """As `means`, likewise."""
+        loops = compiled_module("fleetgp.gp.vecchia.compiled_general")
+        if loops is not None:
+            data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
+            loops.means(*loops.layout(self.kernel), self.h.theta, *data, near, found, weights)
 
     def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
         """(n, 2 + P) of the points `rows` with neighbours near (n, m), and the largest jitter, over the variances.
