@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.leaves import LEAVES
+from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import VecchiaEngine
 from fleetgp.gp.vecchia.general import General
 from fleetgp.gp.vecchia.likelihood import compiled
@@ -217,3 +219,32 @@ def test_every_leaf_can_start_a_training(name: str) -> None:
     assert (start > 0.0).all()
     with pytest.raises(InputError, match="expected the name of a kernel"):
         as_kernel(3)  # type: ignore[arg-type]
+
+
+NOISES = Noise(3, ("known", "weight", "group"), ("a", "b"))
+
+
+@pytest.mark.parametrize("expression", ["matern32(lon, lat) * matern12(day)", "iso-rq + linear"])
+@pytest.mark.parametrize("engine", ["dense", "vecchia"])
+def test_every_observation_may_have_its_own_noise(expression: str, engine: str) -> None:
+    plain, x, y, _ = problem(expression, 40)
+    rng = np.random.default_rng(3)
+    kernel = replace(plain, noises=NOISES)
+    points = np.column_stack([x, rng.uniform(0.1, 0.9, 40), rng.uniform(1.0, 3.0, 40), rng.integers(0, 2, 40)])
+    log_theta = 0.3 * rng.standard_normal(kernel.count(3))
+    h = Hyperparameters.from_log(log_theta)
+    own = plain(x, None, Hyperparameters.from_theta([*h.theta[:-2], 1.0]))
+    variances = points[:, 3] ** 2 + points[:, 4] * h.theta[-2:][points[:, 5].astype(int)] ** 2
+    c = own + np.diag(variances)
+    nll = 0.5 * (y @ np.linalg.solve(c, y) + np.linalg.slogdet(c).logabsdet)
+    made = DenseEngine(points, y, kernel, 0) if engine == "dense" else VecchiaEngine(points, y, kernel, 0, 40)
+    assert made.evaluate(log_theta).nll == pytest.approx(nll, rel=1e-10)
+    few = made if engine == "dense" else VecchiaEngine(points, y, kernel, 0, 6)
+    for slope, step in zip(few.evaluate(log_theta).gradient, 1e-5 * np.eye(len(log_theta)), strict=True):
+        rise = few.evaluate(log_theta + step).nll - few.evaluate(log_theta - step).nll
+        assert slope == pytest.approx(rise / 2e-5, rel=1e-5, abs=1e-5)
+    cross = plain(x, x[:5] + 0.1, Hyperparameters.from_theta([*h.theta[:-2], 1.0]))
+    mean = cross.T @ np.linalg.solve(c, y)
+    told, _ = made.condition(h.theta).mean_and_variance(kernel.noises.padded(x[:5] + 0.1))
+    assert np.allclose(told, mean, atol=1e-8)
+    assert kernel.names(INPUTS)[-2:] == ("sigma_eps_a", "sigma_eps_b")

@@ -1,7 +1,7 @@
 r"""Sums of products of leaves: k(x, x') = sum_t sigma_t^2 prod_j phi_j(x, x'), j over the leaves of term t.
 
 A leaf may stand in several terms: (a + b) * c is a c + b c with one c. theta: the hyperparameters of the leaves, in the
-order in which they were written, then sigma_f of every term, then sigma_eps.
+order in which they were written, then sigma_f of every term, then those of the noise.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.leaves import Leaf, Linear
+from fleetgp.gp.noise import SAME, Noise
 
 #: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
 SHORTER = 3.0
@@ -30,6 +31,7 @@ class Composite(Kernel):
     name: str
     leaves: tuple[Leaf, ...]
     terms: tuple[tuple[int, ...], ...]
+    noises: Noise = SAME
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
@@ -55,7 +57,7 @@ class Composite(Kernel):
             found += [name if often[name] == 1 else f"{self._called(j)}.{name}" for name in each]
         several = len(self.terms) > 1
         found += [f"sigma_f{t + 1}" if several else "sigma_f" for t in range(len(self.terms))]
-        return (*found, "sigma_eps")
+        return (*found, *self.noises.names)
 
     def _called(self, j: int) -> str:
         """A leaf by the name of its kernel, with a number if there are several of that name."""
@@ -64,7 +66,7 @@ class Composite(Kernel):
 
     def units(self, dimension: int) -> IntArray:
         own = [unit for one in self.leaves for unit in one.units()]
-        return np.array([*own, *(OBSERVED,) * (len(self.terms) + 1)])
+        return np.array([*own, *(OBSERVED,) * (len(self.terms) + len(self.noises.names))])
 
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
         """From the first leaf that says something about an input."""
@@ -106,6 +108,18 @@ class Composite(Kernel):
         own, variances = self.split(h)
         return self.summed([one.diagonal(points, p) for one, p in zip(self.leaves, own, strict=True)], variances)
 
+    def _sigmas(self, h: Hyperparameters) -> Array:
+        return h.theta[-len(self.noises.names) :]
+
+    def noise(self, points: Array, h: Hyperparameters) -> Array:
+        return self.noises.variance(points, self._sigmas(h))
+
+    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
+        return self.noises.slopes(points, self._sigmas(h))
+
+    def rescaled(self, inputs: Array, scale: float) -> Array:
+        return self.noises.rescaled(inputs, scale)
+
     def summed(self, values: Sequence[Array], variances: Array) -> Array:
         """sum_t sigma_t^2 prod_j phi_j."""
         return np.asarray(
@@ -122,7 +136,7 @@ class Composite(Kernel):
 
 
 class CompositeCovariance:
-    """Covariances between points, (.., N, N'), and their derivatives by the logarithms of all but sigma_eps."""
+    """Covariances between points, (.., N, N'), and their derivatives by all logarithms but those of the noise."""
 
     def __init__(self, kernel: Composite, left: Array, right: Array, h: Hyperparameters) -> None:
         self._kernel, self._left, self._right = kernel, left, right
@@ -142,7 +156,7 @@ class CompositeCovariance:
             yield 2.0 * variance * math.prod(self._values[j] for j in term)
 
     def contract(self, weights: Array) -> Array:
-        """sum_ij weights_ij d matrix_ij / d log theta, (.., P - 1): by all but sigma_eps."""
+        """sum_ij weights_ij d matrix_ij / d log theta, (.., P - Q): by all but those of the noise."""
         found = [np.einsum("...ij,...ij->...", weights, change) for change in self.derivatives()]
         return np.stack(found, axis=-1)
 

@@ -80,7 +80,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        """d k(left, right) / d log theta but for sigma_eps, (P - 1, N, N'); with right=None d k(left, left).
+        """d k(left, right) / d log theta but for the noise, (P - Q, N, N'); with right=None d k(left, left).
 
         For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
         """
@@ -97,6 +97,10 @@ class Kernel(abc.ABC):
         """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, .., N)."""
         return 2.0 * self.noise(points, h)[None]
 
+    def rescaled(self, inputs: Array, scale: float) -> Array:
+        """The inputs of observations that were divided by this scale, with all that is told in their units."""
+        return inputs
+
     @abc.abstractmethod
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
         """(D,) by what to divide the inputs so that near points are the correlated ones, and the positions in theta
@@ -105,9 +109,9 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def start(self, reach: Array, span: float, size: float) -> Array:
-        """(P - 1,) where a training may start, for data that reach so far, (D,), and observations of this size.
+        """Where a training may start, without the noise.
 
-        span: a length-scale as a share of the reach.
+        reach: (D,) how far the data do.  size: of the observations.  span: a length-scale as a share of the reach.
         """
 
 
