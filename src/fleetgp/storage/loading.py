@@ -17,12 +17,13 @@ from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
 from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
-from fleetgp.storage.model import Model, theta_labels
+from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
 from fleetgp.training import Fit
@@ -78,15 +79,15 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         shards, moments = load_moments(folder, facts["moments"], names, len(inputs))
     else:
         shards, moments = _read_shards(facts["agents"], folder, len(inputs)), None
-    given = facts["hyperparameters"]
+    given, kernel = facts["hyperparameters"], as_kernel(typed(facts, "kernel", str), inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
         fleet = Fleet(
             shards,
             _read_graph(facts["graph"], names),
-            theta=[given[label] for label in theta_labels(inputs)],
+            theta=[given[label] for label in kernel.names(inputs)],
             normalize=typed(facts, "normalize", bool),
-            kernel=typed(facts, "kernel", str),
+            kernel=kernel,
             seed=typed(facts, "seed", int),
             inputs=inputs,
             **(where if moments is None else {}),
@@ -113,7 +114,7 @@ def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]
 
 
 def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
-    agents, width = fleet.agents, fleet.dimension + 2
+    agents, width = fleet.agents, len(fleet.names)
     shapes: dict[str, Shape] = {
         "thetas": (agents, width),
         "history": (None, agents, width),
@@ -122,7 +123,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     }
     arrays = load_arrays(folder, TRAINING, facts["sha256"], shapes)
     for theta in arrays["thetas"] if facts["status"] != "diverged" else ():
-        check_theta(theta, fleet.dimension, f"{folder}: training.safetensors: thetas")
+        check_theta(theta, fleet.names, f"{folder}: training.safetensors: thetas")
     offset, scale = (float(facts["scaling"][name]) for name in ("offset", "scale"))
     if not (np.isfinite([offset, scale]).all() and scale > 0.0):
         raise ValueError(f"scaling: expected a number and a positive number, got {offset} and {scale}")
