@@ -1,4 +1,4 @@
-"""What is to be said of how a training ended: at the floor of sigma_eps, or nowhere, and what helps then."""
+"""What is to be said of how a training ended: at a bound, or nowhere, and what helps then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetgp.gp.failure import told_theta
 from fleetgp.gp.hyperparameters import names
-from fleetgp.training.fit import Fit, about_floor
+from fleetgp.training.fit import Fit, about_bounds, about_floor
 from fleetgp.training.methods import training_method
 from fleetgp.training.options import TrainingOptions
 
@@ -22,7 +22,8 @@ def about_end(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None =
     """What a user should know of the end of a training; empty if it is an ordinary one. inputs: their names."""
     if fit.status == "diverged":
         return about_divergence(fit, options, inputs)
-    return about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
+    floor = about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
+    return ". ".join(filter(None, [about_bounds(fit), floor]))
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None = None) -> str:
@@ -30,6 +31,7 @@ def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] |
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
+    moved[..., [name in fit.at_bounds for name in fit.known.names]] = 0.0  # where it may end
     sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
     agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])
     far, end = moved[sound[-1], agent, which], fit.history[sound[-1], agent, which]

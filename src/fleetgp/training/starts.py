@@ -67,6 +67,11 @@ def default_starts(magnitudes: Magnitudes, agents: int) -> Array:
     return np.log([[*(span * reach), magnitudes.size, NOISE * magnitudes.size] for span in SPANS])
 
 
+def different(starts: Array) -> Array:
+    """One start instead of several that bounds have made the same."""
+    return starts[:1] if (starts == starts[0]).all() else starts
+
+
 def power_of_two(x: Array) -> Array:
     """The exponent of the power of two at or above x; minus infinity for zero."""
     return np.ceil(np.log2(x, out=np.full_like(x, -np.inf), where=x > 0.0))
