@@ -13,6 +13,25 @@ class InputError(FleetGPError, ValueError):
     """Something given by the caller does not fit: a shape, a value, a name."""
 
 
+class PointedError(InputError):
+    """A text given by the caller has something wrong at a place. message: what.  shown: the text, and where.
+
+    >>> raise PointedError("--fix: expected a number, got 'O.1'", "noise=O.1", 6)
+    Traceback (most recent call last):
+    fleetgp.errors.PointedError: --fix: expected a number, got 'O.1'
+      noise=O.1
+            ^
+    """
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.message, self.text, self.position = message, text, position
+        self.shown = f"  {text}\n  {' ' * position}^"
+        super().__init__(f"{message}\n{self.shown}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.message, self.text, self.position)
+
+
 class GraphError(InputError):
     """A communication graph that no fleet can work on."""
 

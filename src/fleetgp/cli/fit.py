@@ -13,6 +13,7 @@ import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
+from fleetgp.cli.known import Knowing
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -50,6 +51,7 @@ def fit(
     normalize: options.NORMALIZE = True,
     start: options.START = None,
     how: options.Training,
+    knowing: Knowing,
     where: Cluster,
     seed: options.SEED = 0,
     overwrite: options.OVERWRITE = False,
@@ -78,6 +80,7 @@ def fit(
     chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
+    chosen |= knowing.of(inputs)
     theta0 = None if start is None else _start(start, inputs)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
@@ -183,9 +186,10 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units = [*model.inputs, model.target, model.target]
+    units, known = [*model.inputs, model.target, model.target], found.known.as_dict()
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
-        table.add_row(name, f"{value:.4g}", f"of {unit}")
+        held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
+        table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
     emit(
         {
             "model": str(out),
@@ -201,6 +205,9 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "jitter": found.jitter,
             "noise_floor": found.noise_floor,
             "at_noise_floor": bool(found.at_floor.any()),
+            "at_bounds": found.at_bounds,
+            "penalty": found.penalty,
+            **known,
             "engine": found.engine,
             "approximation": found.approximation,
             "sample": found.sample,

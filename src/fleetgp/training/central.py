@@ -179,7 +179,8 @@ class CentralMinimizer:
         if not np.isfinite(search.total) or beyond.any():
             return "diverged"
         size = np.abs(search.best.local.values.nll).sum()
+        if left <= max(tol, ROUNDING_GRADIENT * size):
+            return "converged"
         free = self.bounds.cut(search.best.local.x[0], search.slope) / search.scale
         gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
-        small = left <= max(tol, ROUNDING_GRADIENT * size) or 0.0 <= gain <= ROUNDING * size
-        return "converged" if small else "round limit"
+        return "converged" if 0.0 <= gain <= ROUNDING * size else "round limit"

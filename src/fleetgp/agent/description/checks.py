@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from fleetgp.agent.description.certificates import AUTHORITY, is_host
-from fleetgp.agent.description.parts import MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
+from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.errors import GraphError, InputError, listed, shortened
-from fleetgp.gp.hyperparameters import check_theta
+from fleetgp.gp.hyperparameters import check_theta, names
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
+from fleetgp.training.known import Known
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
@@ -20,7 +21,7 @@ class Check:
 
     def __init__(self, file: FleetPart, lines: Lines, path: str) -> None:
         self.file, self.lines, self.path = file, lines, path
-        for check in (self.names, self.endpoints, self.columns, self.methods, self.tls):
+        for check in (self.names, self.endpoints, self.columns, self.methods, self.known, self.tls):
             check()
 
     def fail(self, message: str, *path: str | int, value: object = None) -> InputError:
@@ -94,6 +95,15 @@ class Check:
                     check_theta(row, len(self.file.inputs), "training.theta0")
                 except InputError as error:
                     raise self.fail(str(error), "training", "theta0") from error
+
+    def known(self) -> None:
+        """The one table that is wrong by itself, or all of them where they do not fit together."""
+        labels, given = names(self.file.inputs), self.file.training.model_dump(include=set(KNOWN))
+        for tables in (*((table,) for table in KNOWN), KNOWN):
+            try:
+                Known.of(labels, **{table: given[table] for table in tables})
+            except InputError as error:
+                raise self.fail(f"training: {error}", "training", tables[0]) from error
 
     def tls(self) -> None:
         tls = self.file.tls
