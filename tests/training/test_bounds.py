@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from fleetgp.data import Shard
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.bounds import Bounds, minimize_in_box
 from fleetgp.training.known import Known
@@ -243,6 +248,27 @@ def test_own_bounds_of_the_noise_take_the_place_of_its_floor() -> None:
     assert "floor" not in trained(fixed={"noise": 0.1}).ledger.by_phase(), "nobody has to ask for the deviation"
 
 
+def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> None:
+    fleet = fg.Fleet(noisy_shards())
+    with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its lower bound, 2.5, sigma_f stands at its upper"):
+        fit = fleet.train("dec-fact-gp", theta0=START, **CASES["two"][0], priors={"noise": (0.3, 2.0)})
+    folder = save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model")
+    again = load_model(folder).fleet.fit
+    assert again is not None
+    assert (again.at_bounds, again.known.names) == (("l_u", "sigma_f"), ("l_u", "l_v", "sigma_f", "sigma_eps"))
+    assert (again.known.lower, again.known.upper, again.penalty) == (fit.known.lower, fit.known.upper, fit.penalty)
+    facts = json.loads((folder / "model.json").read_text())
+    known = facts["training"].pop("known")
+    (folder / "model.json").write_text(json.dumps(facts))
+    older = load_model(folder).fleet.fit
+    assert older is not None
+    assert (older.at_bounds, older.penalty) == ((), 0.0)
+    known["bounds"]["l_w"] = [1.0, 2.0]
+    (folder / "model.json").write_text(json.dumps(facts | {"training": facts["training"] | {"known": known}}))
+    with pytest.raises(fg.InputError, match=r"the model is damaged: .* unknown hyperparameter in bounds 'l_w'"):
+        load_model(folder)
+
+
 # ---- the pieces -----------------------------------------------------------------------------------------
 
 
@@ -311,7 +337,6 @@ def test_what_does_not_fit_is_one_clear_error(given: dict[str, Any], said: str) 
 
 def test_a_name_of_its_own_goes_before_a_word() -> None:
     known = Known.of(NAMES, {"l_2": (1, 2), "length": (3, None)}, {"length": (5, 2)}, {"l_2": 1.5})
-    assert known.lower.tolist() == [3.0, 1.5, 0.0, 0.0]
-    assert known.factor.tolist() == [2.0, np.inf, np.inf, np.inf]
-    again = Known.of(NAMES, **known.as_dict())
-    assert again.as_dict() == known.as_dict()
+    assert known.lower == (3.0, 1.5, 0.0, 0.0)
+    assert known.factor == (2.0, np.inf, np.inf, np.inf)
+    assert Known.of(NAMES, **known.as_dict()) == known

@@ -43,7 +43,7 @@ class Typed:
 
     def __init__(self, option: str, text: str, names: Sequence[str], form: str) -> None:
         self.option, self.text = option, text
-        self.name, given, self.rest = text.partition("=")
+        self.name, given, self.rest = text.rpartition("=")  # a column's name may have one
         self.at = len(self.name) + len(given)
         if not given:
             raise self.wrong(f"expected {form}, and there is no =", len(text))

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from fleetgp.storage.layout import (
     VERSION_WITH_ROWS,
     agent_file,
 )
-from fleetgp.storage.model import Model
+from fleetgp.storage.model import Model, theta_labels
 from fleetgp.storage.remembered import save_moments
 from fleetgp.storage.tensors import save_arrays
 from fleetgp.training import Fit
@@ -108,7 +108,8 @@ def _write(model: Model, folder: Path) -> None:
     if moments is not None:
         facts["moments"] = save_moments(folder, moments, summaries_of(fleet.shards))
     if fit is not None:
-        facts["training"] = _training_facts(fit, folder)
+        labelled = replace(fit.known, names=tuple(theta_labels(model.inputs))) if fit.known.names else fit.known
+        facts["training"] = _training_facts(replace(fit, known=labelled), folder)
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)

@@ -90,7 +90,7 @@ class Fit:
     def at_bounds(self) -> tuple[str, ...]:
         """Who stands at a bound, the floor of sigma_eps too, at any agent, to a percent; fixed ones do not count."""
         low, high = self.known.touched(self.thetas)
-        found = [name for name, touched in zip(self.known.names, low | high, strict=False) if touched]
+        found = [name for name, touched in zip(self.known.names, low | high, strict=True) if touched]
         floor = ["sigma_eps"] if self.at_floor.any() and "sigma_eps" not in found else []
         return (*found, *floor)
 

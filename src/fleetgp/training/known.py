@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,19 +26,19 @@ Ends = tuple[float | None, float | None]
 MedianAndFactor = tuple[float, float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Known:
-    """In the units of the data, each (P,).
+    """In the units of the data, P of each.
 
     lower, upper: the bounds, 0 and infinity for none; the same for a fixed value.
     median, factor: of the priors; a factor of infinity for none.
     """
 
     names: tuple[str, ...] = ()
-    lower: Array = field(default_factory=lambda: np.zeros(1))
-    upper: Array = field(default_factory=lambda: np.full(1, np.inf))
-    median: Array = field(default_factory=lambda: np.ones(1))
-    factor: Array = field(default_factory=lambda: np.full(1, np.inf))
+    lower: tuple[float, ...] = ()
+    upper: tuple[float, ...] = ()
+    median: tuple[float, ...] = ()
+    factor: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -53,15 +53,14 @@ class Known:
         A name of its own goes before a word that it is meant by too: "length" is for the other length-scales then.
 
         >>> known = Known.of(("l_lon", "l_lat", "sigma_f", "sigma_eps"), {"length": (0.1, 5), "l_lat": (1, None)})
-        >>> known.lower.tolist(), known.upper.tolist()
-        ([0.1, 1.0, 0.0, 0.0], [5.0, inf, inf, inf])
+        >>> known.lower, known.upper
+        ((0.1, 1.0, 0.0, 0.0), (5.0, inf, inf, inf))
         >>> Known.of(("l_1", "sigma_f", "sigma_eps"), fixed={"l_2": 1.0})
         Traceback (most recent call last):
         fleetgp.errors.InputError: unknown hyperparameter in fixed 'l_2': choose one of l_1, sigma_f, sigma_eps, ...
         """
         width = len(names)
-        lower, upper = np.zeros(width), np.full(width, np.inf)
-        median, factor = np.ones(width), np.full(width, np.inf)
+        lower, upper, median, factor = [0.0] * width, [np.inf] * width, [1.0] * width, [np.inf] * width
         for number, (name, value) in _by_number("bounds", bounds, names).items():
             lower[number], upper[number] = _checked_ends(name, value)
         for number, (name, value) in _by_number("fixed", fixed, names).items():
@@ -77,7 +76,7 @@ class Known:
                 raise InputError(f"priors: {name} has a fixed value, of which no prior tells more: leave one out")
             if lower[number] < upper[number]:
                 median[number], factor[number] = _checked_prior(name, value)
-        return cls(tuple(names), lower, upper, median, factor)
+        return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
 
     @property
     def bounds(self) -> Bounds:
@@ -90,16 +89,15 @@ class Known:
         """On log theta."""
         return Prior(np.log(self.median), 1.0 / np.log(self.factor) ** 2)
 
-    @property
-    def fixed(self) -> BoolArray:
-        return np.asarray(self.lower == self.upper)
-
     def touched(self, thetas: Array) -> tuple[BoolArray, BoolArray]:
         """(P,) each: which of them stand at their lower, and at their upper bound, in any row of (A, P).
 
         Fixed values do not count.
         """
-        box, free = self.bounds, ~self.fixed
+        if not self.names:
+            return np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
+        box = self.bounds
+        free = ~box.fixed
         with np.errstate(divide="ignore", invalid="ignore"):
             x = np.log(thetas)
             near = np.minimum(AT, AT * np.where(free, box.upper - box.lower, 1.0))
@@ -111,8 +109,7 @@ class Known:
         >>> Known.of(("l_1", "sigma_f", "sigma_eps"), {"l_1": (None, 2)}, {"signal": (1, 3)}, {"noise": 0.1}).as_dict()
         {'bounds': {'l_1': [None, 2.0]}, 'priors': {'sigma_f': [1.0, 3.0]}, 'fixed': {'sigma_eps': 0.1}}
         """
-        columns = (a.tolist() for a in (self.lower, self.upper, self.median, self.factor))
-        rows = list(zip(self.names, *columns, strict=False))
+        rows = list(zip(self.names, self.lower, self.upper, self.median, self.factor, strict=True))
         box = {n: [low or None, high if high < np.inf else None] for n, low, high, *_ in rows if low < high}
         return {
             "bounds": {name: ends for name, ends in box.items() if ends != [None, None]},

@@ -81,7 +81,7 @@ def prepare(
     chosen = options.engine, options.neighbours
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     known = options.known_of(dimension_of(shards))
-    prior = known.prior.shifted(-scaling.shift(known.lower))
+    prior = known.prior.shifted(-scaling.shift(known.prior.centre))
     objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
     starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, options, scaling, known)
     return Setting(
@@ -160,7 +160,8 @@ def _starts_and_bounds(
 
 def bounds_and_floor(known: Known, scaling: Scaling, floor: float) -> tuple[Bounds, float]:
     """For the scaled observations: the bounds, and the floor if it is one of them, else 0. floor: 0 for none."""
-    own = known.bounds.shifted(-scaling.shift(known.lower))
+    own = known.bounds
+    own = own.shifted(-scaling.shift(own.lower))
     if floor == 0.0:
         return own, 0.0
     bounds = own.floored(float(np.log(floor)))

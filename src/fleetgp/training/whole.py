@@ -98,7 +98,7 @@ class WholeTraining:
         starts, own, floor = starts_and_bounds(self._frame, self._options, self._scaling)
         self._walls = Walls.around(self.moments, own)
         bounds, known = self._walls.bounds, self._options.known_of(len(self.moments.sizes))
-        prior = known.prior.shifted(-self._scaling.shift(known.lower))
+        prior = known.prior.shifted(-self._scaling.shift(known.prior.centre))
         objective = Objective([FleetExpert(self.moments)], prior)
         starts = bounds.clipped(starts)
         return Setting(self._method, self._network, Alone(), self._scaling, known, bounds, floor, objective, starts)
