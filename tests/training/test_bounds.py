@@ -28,6 +28,7 @@ from fleetgp.training.known import Known
 from fleetgp.training.newton import Newton, Search, Sum
 from fleetgp.training.objective import Objective
 from fleetgp.training.prior import Prior
+from fleetgp.training.samples import sampled
 from tests.training.problems import CONVERGED_TO, parts_of
 
 NAMES = ("l_1", "l_2", "sigma_f", "sigma_eps")
@@ -139,8 +140,7 @@ def test_what_is_given_is_in_the_units_of_the_data(method: str) -> None:
     assert fits[1].penalty > 0.5
 
 
-def test_a_prior_counts_once_for_the_fleet_and_the_likelihood_is_without_it() -> None:
-    """full-gp has all of it, an agent of three a third."""
+def test_the_likelihood_is_told_without_the_penalty_which_is_told_apart() -> None:
     given: dict[str, Any] = {"priors": {"noise": (0.6, 1.15), "l_2": (3.0, 2.0)}}
     for method in ("full-gp", "dec-full-gp", "fact-gp", "dec-fact-gp", "dec-apx-gp"):
         fit = fg.Fleet(noisy_shards()).train(method, theta0=START, tol=1e-6, **given)
@@ -310,6 +310,7 @@ def test_a_penalty_has_its_own_gradient_and_each_agent_its_share() -> None:
     only = Objective(experts, prior, 0.5)(x, np.array([False, True]))
     assert (only.nll[0], only.penalty[0], only.gradient[0].any()) == (0.0, 0.0, False)
     assert Objective(experts, prior, 0.5).one(1, x[1])[0] == with_prior.nll[1]
+    assert np.array_equal(sampled(Objective(experts, prior, 0.5), 0, 0)(x).nll, with_prior.nll), "so few are all"
 
 
 @pytest.mark.parametrize(

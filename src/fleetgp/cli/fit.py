@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
-from fleetgp.cli.known import Knowing
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -51,7 +50,6 @@ def fit(
     normalize: options.NORMALIZE = True,
     start: options.START = None,
     how: options.Training,
-    knowing: Knowing,
     where: Cluster,
     seed: options.SEED = 0,
     overwrite: options.OVERWRITE = False,
@@ -77,11 +75,10 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
+    chosen, made = how.chosen, where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
-    chosen |= knowing.of(inputs)
-    theta0 = None if start is None else _start(start, inputs)
+    chosen |= how.known(inputs) | {"theta0": None if start is None else _start(start, inputs)}
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
@@ -89,7 +86,7 @@ def fit(
     data = streaming.read(files, what | where.backend, seed, training, out) if chunked else split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
-    _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
+    _train(model, training, chosen, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
     forget_reading(out)
     _report(model, data, out, output.as_json)

@@ -29,7 +29,7 @@ class Knowing:
     prior: PRIOR = None
     fix: FIX = None
 
-    def of(self, inputs: Sequence[str]) -> dict[str, Any]:
+    def known(self, inputs: Sequence[str]) -> dict[str, Any]:
         """What `Fleet.train` takes, checked; an error points at the character that is wrong."""
         names = hyperparameter_names(inputs)
         given = {"--bound": self.bound, "--prior": self.prior, "--fix": self.fix}

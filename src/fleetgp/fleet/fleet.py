@@ -148,27 +148,10 @@ class Fleet(Closing):
         the methods that have it. A training that diverged warns, and so does one that ends at a bound.
         """
         row = training_method(method)
-        options = options_of(
-            self,
-            row,
-            theta0,
-            seed,
-            rounds=rounds,
-            tol=tol,
-            seconds=seconds,
-            rho=rho,
-            kappa=kappa,
-            lipschitz=lipschitz,
-            nested=nested,
-            step=step,
-            nested_iterations=nested_iterations,
-            noise_floor=noise_floor,
-            bounds=bounds,
-            priors=priors,
-            fixed=fixed,
-            engine=engine,
-            neighbours=neighbours,
-        )
+        given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
+        given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
+        given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
+        options = options_of(self, row, theta0, seed, bounds, priors, fixed, **given)
         with listening(progress) as listener:
             fit = self._train(row, options, TrainingProgress(method, options, listener))
         if told := about_end(fit, options, self.inputs):

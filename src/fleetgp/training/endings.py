@@ -31,7 +31,8 @@ def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] |
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
-    moved[..., [name in fit.at_bounds for name in fit.known.names]] = 0.0  # where it may end
+    held = np.logical_or(*fit.known.touched(fit.thetas))[:-1]  # not so noise: with too little there is no likelihood
+    moved[..., np.flatnonzero(held)] = 0.0  # at a bound, where it may end
     sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
     agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])
     far, end = moved[sound[-1], agent, which], fit.history[sound[-1], agent, which]
@@ -54,7 +55,7 @@ def _advice(which: int, far: float, label: str, fit: Fit) -> str:
         floor = "Give a noise_floor; its default is 1e-3" if fit.noise_floor == 0.0 else "Give a larger noise_floor"
         return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
     if which < -2 and far > 0.0:
-        return f"The observations do not depend on the input of {label}. Leave that input out"
+        return f"The observations do not depend on the input of {label}. Leave that input out, or bound {label}"
     if which == -2 and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
-    return "Start elsewhere, with another theta0"
+    return f"Start elsewhere, with another theta0, or give {label} bounds"

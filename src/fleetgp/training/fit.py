@@ -163,4 +163,5 @@ def about_bounds(fit: Fit) -> str:
         for end, touched, value in ((end, touched[number], values[number]) for end, touched, values in ends)
         if touched
     ]
-    return f"{', '.join(found)}: the observations would have it beyond" if found else ""
+    beyond = ": the optimum lies there or beyond" if fit.status == "converged" else ""
+    return f"{', '.join(found)}{beyond}" if found else ""
