@@ -13,6 +13,25 @@ class InputError(FleetGPError, ValueError):
     """Something given by the caller does not fit: a shape, a value, a name."""
 
 
+class PointedError(InputError):
+    """A text given by the caller has something wrong at a place. message: what.  shown: the text, and where.
+
+    >>> raise PointedError("--fix: expected a number, got 'O.1'", "noise=O.1", 6)
+    Traceback (most recent call last):
+    fleetgp.errors.PointedError: --fix: expected a number, got 'O.1'
+      noise=O.1
+            ^
+    """
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.message, self.text, self.position = message, text, position
+        self.shown = f"  {text}\n  {' ' * position}^"
+        super().__init__(f"{message}\n{self.shown}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.message, self.text, self.position)
+
+
 class GraphError(InputError):
     """A communication graph that no fleet can work on."""
 
@@ -75,17 +94,6 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     "unknown graph 'ring': choose one of path, cycle"
     """
     return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
-
-
-def pointed(text: str, place: int, what: str, name: str) -> InputError:
-    """The error of a text that a caller wrote, with a mark under the character that is wrong. name: of the option.
-
-    >>> print(pointed("se(lon) + ", 10, "expected a kernel here", "kernel"))
-    kernel: expected a kernel here:
-      se(lon) +
-                ^
-    """
-    return InputError(f"{name}: {what}:\n  {text.rstrip()}\n  {' ' * place}^")
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

@@ -13,6 +13,7 @@ from fleetgp.agent.description import MOST_STARTS, read_description
 from fleetgp.agent.description.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 from fleetgp.prediction import PredictionOptions
+from fleetgp.training.known import Known
 
 GOOD = """\
 name = "bay"
@@ -86,6 +87,17 @@ def test_options_of_prediction(tmp_path: Path) -> None:
     assert read_description(tmp_path / "fleet.toml").prediction_options().eta == 1.0
 
 
+def test_bounds_priors_and_fixed_values(tmp_path: Path) -> None:
+    bounds = "bounds = { l_lon = [0.1, 5], signal = [0, inf] }\n"
+    tables = bounds + "[training.priors]\nnoise = [0.1, 2]\n[training.fixed]\nl_lat = 3\n"
+    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{tables}[timeouts]"))
+    known = read_description(tmp_path / "fleet.toml").training_options(None).known
+    names = ("l_lon", "l_lat", "sigma_f", "sigma_eps")
+    assert known == Known.of(names, {"l_lon": (0.1, 5)}, {"noise": (0.1, 2)}, {"l_lat": 3})
+    (tmp_path / "fleet.toml").write_text(GOOD)
+    assert read_description(tmp_path / "fleet.toml").training_options(None).known == Known.of(names)
+
+
 def test_starts_and_names(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text(GOOD)
     found = read_description(tmp_path / "fleet.toml")
@@ -106,6 +118,20 @@ def test_starts_and_names(tmp_path: Path) -> None:
         ('method = "dec-apx-gp"', 'method = "apx-gp"', 6, "training.method must be one of dec-full-gp, dec-fact-gp"),
         ("  2.0, 0.5,", "  2.0,", 7, "training.theta0"),
         ("  2.0, 0.5,", "  2.0, -0.5,", 7, "training.theta0"),
+        (
+            "[timeouts]",
+            "bounds = { l_lom = [1, 2] }\n[timeouts]",
+            12,
+            "training: unknown hyperparameter in bounds 'l_lom'",
+        ),
+        (
+            "[timeouts]",
+            "[training.priors]\nnoise = [1]\n[timeouts]",
+            12,
+            "training: priors: noise: expected two numbers",
+        ),
+        ("[timeouts]", "bounds.noise = [1, 2]\nfixed.noise = 3\n[timeouts]", 12, "is outside of its bounds, 1 to 2"),
+        ("[timeouts]", "fixed = { noise = true }\n[timeouts]", 12, "training.fixed.noise"),
         ("round = 5", 'round = "5"', 13, "timeouts.round"),
         ("round = 5", "round = -5", 13, "timeouts.round"),
         ("round = 5", "rounds = 5", 13, "timeouts.rounds is unknown"),

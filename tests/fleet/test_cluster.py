@@ -35,7 +35,7 @@ HOW: dict[str, dict[str, Any]] = {
     "dec-fact-gp": {"rounds": 6},
     "dec-g-fact-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
     "dec-c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
-    "dec-apx-gp": {"rounds": 30},
+    "dec-apx-gp": {"rounds": 30, "bounds": {"l_1": (1.5, None)}, "priors": {"noise": (0.1, 2)}},
     "dec-gapx-gp": {"rounds": 30, "theta0": fg.PAPER_THETA0, "tol": 0},
 }
 DECENTRALIZED = [name for name in fg.PREDICTION_METHODS if name.startswith("dec-")]

@@ -15,6 +15,7 @@ from fleetgp.data import Shard
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.training import training_method
+from fleetgp.training.bounds import Bounds
 from tests.conftest import paper_shards
 
 THETA0 = fg.PAPER_THETA0
@@ -78,6 +79,11 @@ def destination(f: fg.Fleet, method: str, theta0: Sequence[float] = THETA0) -> A
     if method == CONVERGED_TO[method]:
         return optimum(f.shards, CONVERGED_TO[method], theta0)
     return f.train(CONVERGED_TO[method], theta0=theta0, tol=1e-6).theta
+
+
+def floor_at(log_noise: float, width: int) -> Bounds:
+    """A bound on the last coordinate alone."""
+    return Bounds(np.append(np.full(width - 1, -np.inf), log_noise), np.full(width, np.inf))
 
 
 def relative_error(thetas: Array, reference: Array) -> float:

@@ -9,10 +9,10 @@ import pytest
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import REACH, TRUST, CentralMinimizer, CentralState, Pooled
-from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
-from tests.training.problems import THETA0, fleet
+from tests.training.problems import THETA0, fleet, floor_at
 
 CENTRES = np.array([[0.3, -1.0, 0.5], [1.1, 0.4, -0.7]])
 CURVATURES = np.array([[3.0, 50.0, 1.0], [1.0, 4.0, 9.0]])
@@ -42,9 +42,9 @@ BOTTOM = (CURVATURES * CENTRES).sum(axis=0) / CURVATURES.sum(axis=0)
 
 
 def minimized(
-    formula: Formula, floor: Floor | None = None, rounds: int = 200, tol: float = 1e-7, start: float = 4.0
+    formula: Formula, floor: Bounds | None = None, rounds: int = 200, tol: float = 1e-7, start: float = 4.0
 ) -> tuple[Outcome[CentralState], list[Array]]:
-    minimizer = CentralMinimizer(formula, Floor() if floor is None else floor)
+    minimizer = CentralMinimizer(formula, Bounds() if floor is None else floor)
     history: list[Array] = []
     begun = minimizer.begin(np.full((2, 3), start))
     outcome = minimizer.run(begun, rounds=rounds, tol=tol, record=lambda _, s: history.append(s.local.x[0]))
@@ -62,7 +62,7 @@ def test_it_ends_at_the_weighted_mean() -> None:
 def test_with_a_floor_it_ends_at_the_bounded_optimum() -> None:
     """The coordinates do not meet in this sum: only the last one stands at its bound."""
     lowest = BOTTOM[-1] + 0.4
-    outcome, _ = minimized(Formula(bowls), Floor(lowest))
+    outcome, _ = minimized(Formula(bowls), floor_at(lowest, 3))
     assert outcome.status == "converged"
     np.testing.assert_allclose(outcome.state.local.x[0], [*BOTTOM[:2], lowest], atol=1e-6)
     assert outcome.residual < 1e-6, "what pushes against the floor is not left to do"

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.gp.dense.engine import DenseEngine
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.edges import EdgeAdmm, best_pace
-from fleetgp.training.floor import Floor
 from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import (
@@ -24,6 +24,7 @@ from tests.training.problems import (
     destination,
     experts,
     fleet,
+    floor_at,
     relative_error,
 )
 from tests.training.quadratics import Quadratics, quadratics
@@ -148,10 +149,10 @@ def test_a_stiff_penalty_does_not_pass_for_convergence(method: str, rho: float) 
 
 
 def admm(
-    objective: Quadratics, rho: float | None, *, kappa: float | None = None, floor: Floor | None = None
+    objective: Quadratics, rho: float | None, *, kappa: float | None = None, floor: Bounds | None = None
 ) -> EdgeAdmm:
     graph = fg.Graph.path(len(objective.centre))
-    return EdgeAdmm(fg.InProcess(graph), LinearizedStep(objective, Floor() if floor is None else floor, kappa), rho)
+    return EdgeAdmm(fg.InProcess(graph), LinearizedStep(objective, Bounds() if floor is None else floor, kappa), rho)
 
 
 def saddles() -> Quadratics:
@@ -162,7 +163,7 @@ def saddles() -> Quadratics:
 
 
 @pytest.mark.parametrize(
-    ("primal", "outweighed"), [(LinearizedStep(saddles(), Floor(), None), 3.0), (NestedStep(saddles(), Floor()), 6.0)]
+    ("primal", "outweighed"), [(LinearizedStep(saddles(), Bounds(), None), 3.0), (NestedStep(saddles(), Bounds()), 6.0)]
 )
 def test_an_automatic_rho_is_the_fleets_largest_wish(primal: Primal, outweighed: float) -> None:
     """The pace times the curvature, or three times the concavity over twice the links; six times for exact steps."""
@@ -231,7 +232,7 @@ def test_what_is_watched() -> None:
 
 
 def test_what_pushes_against_the_floor_is_not_left_to_do() -> None:
-    trainer = admm(quadratics(3), 40.0, floor=Floor(-0.5))
+    trainer = admm(quadratics(3), 40.0, floor=floor_at(-0.5, 3))
     state = trainer.begin(np.tile([0.0, 0.0, -0.5], (3, 1)))
     gradient = np.tile([1e-9, 0.0, 6.0], (3, 1))
     pushed = replace(state, local=replace(state.local, values=replace(state.local.values, gradient=gradient)))
@@ -255,7 +256,7 @@ def test_agents_without_a_link_wait_and_remember() -> None:
     """On a path whose edges take turns, only the ends of the round's edges move."""
     objective = quadratics(3)
     network = fg.InProcess(alternating_path(3))
-    trainer = EdgeAdmm(network, LinearizedStep(objective, Floor(), 100.0), 40.0)
+    trainer = EdgeAdmm(network, LinearizedStep(objective, Bounds(), 100.0), 40.0)
     state = trainer.begin(0.1 * np.arange(9.0).reshape(3, 3))
     rounds = trainer.rounds(0.0)
     running = rounds.start(state)

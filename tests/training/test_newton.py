@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize
 
 from fleetgp.arrays import Array
-from fleetgp.training.floor import Floor
 from fleetgp.training.newton import FLAT, REACH, Newton, Search, Sum
+from tests.training.problems import floor_at
 
 TOL = 1e-6
 
@@ -45,7 +45,7 @@ class Function:
 def minimized(
     function: Callable[[Array], Sum], start: Array, floor: float = -np.inf, tol: float = TOL, most: int = 60
 ) -> tuple[Search, int]:
-    newton, search = Newton(start, Floor(floor), tol), Search.at(start)
+    newton, search = Newton(start, floor_at(floor, len(start)), tol), Search.at(start)
     for evaluations in range(1, most + 1):
         # What travels between two evaluations is the row.
         search = Search.of(newton.decide(search, function(search.x)).row, len(start))
@@ -81,7 +81,7 @@ def test_the_floor_is_a_bound(seed: int) -> None:
 def test_where_it_is_not_convex_it_ends_in_a_minimum(seed: int, floor: float) -> None:
     """SciPy, from there, finds nothing better nearby; and no direction that is free leads down."""
     function = Function(seed, 4, waves=8)
-    start = Floor(floor).lifted(function.start)
+    start = floor_at(floor, len(function.start)).clipped(function.start)
     search, evaluations = minimized(function, start, floor)
     assert search.residual <= TOL
     assert evaluations <= 30
@@ -180,7 +180,7 @@ def test_values_that_are_known_to_ten_digits_are_good_enough() -> None:
 
 
 def test_a_row_holds_all_of_a_search() -> None:
-    newton, function = Newton(np.zeros(3), Floor(-2.0), TOL), Function(3, 3, waves=2)
+    newton, function = Newton(np.zeros(3), floor_at(-2.0, 3), TOL), Function(3, 3, waves=2)
     search = Search.at(np.zeros(3))
     for _ in range(4):
         search = newton.decide(search, function(search.x))

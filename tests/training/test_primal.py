@@ -12,11 +12,12 @@ import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.curvature import Curvature, measure_curvature
-from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import DRIFT, LinearizedStep, Local, NestedStep, Pull, remeasured
 from tests.conftest import paper_shards
+from tests.training.problems import floor_at
 from tests.training.quadratics import Quadratics, quadratics
 
 
@@ -34,7 +35,7 @@ def test_a_step_that_does_not_come_down_enough_is_taken_back(softness: float) ->
     rise = objective(overshot).nll + pull.value(overshot) - before
     assert (rise > 1e-6 * np.abs(before)).all(), "the example must overshoot"
     local = Local(x, values, curvature)
-    after = LinearizedStep(objective, Floor(), None).step(local, local, pull, np.ones(3, dtype=bool))
+    after = LinearizedStep(objective, Bounds(), None).step(local, local, pull, np.ones(3, dtype=bool))
     promised = 0.1 * (gradient * (after.x - x)).sum(axis=1)
     assert (promised < 0.0).all()
     assert (objective(after.x).nll + pull.value(after.x) - before <= promised + 1e-9 * np.abs(before)).all()
@@ -83,7 +84,7 @@ def test_a_pull_is_its_own_derivative() -> None:
 @pytest.mark.parametrize("at_anchor", [True, False])
 def test_a_fixed_kappa_is_the_papers_closed_form(at_anchor: bool) -> None:
     objective, active = quadratics(3), np.array([True, False, True])
-    primal = LinearizedStep(objective, Floor(), 50.0, at_anchor=at_anchor)
+    primal = LinearizedStep(objective, Bounds(), 50.0, at_anchor=at_anchor)
     local = primal.start(ORIGIN)
     anchor = primal.anchored(local, ORIGIN + 0.1)
     assert np.array_equal(anchor.values.nll, objective(ORIGIN + 0.1).nll)
@@ -99,10 +100,10 @@ def test_a_fixed_kappa_is_the_papers_closed_form(at_anchor: bool) -> None:
 
 
 def test_a_fixed_kappa_is_projected_on_the_floor() -> None:
-    primal = LinearizedStep(quadratics(3), Floor(0.25), 50.0)
+    primal = LinearizedStep(quadratics(3), floor_at(0.25, 3), 50.0)
     local = primal.start(ORIGIN + 0.3)
     after = primal.step(local, local, PULL, EVERYONE)
-    free = LinearizedStep(quadratics(3), Floor(), 50.0).step(local, local, PULL, EVERYONE)
+    free = LinearizedStep(quadratics(3), Bounds(), 50.0).step(local, local, PULL, EVERYONE)
     assert (free.x[:, -1] < 0.25).any()
     assert np.array_equal(after.x[:, -1], np.maximum(free.x[:, -1], 0.25))
     assert np.array_equal(after.x[:, :-1], free.x[:, :-1])
@@ -110,7 +111,7 @@ def test_a_fixed_kappa_is_projected_on_the_floor() -> None:
 
 def test_a_measured_model_of_a_quadratic_is_exact() -> None:
     objective = quadratics(3)
-    primal = LinearizedStep(objective, Floor(), None)
+    primal = LinearizedStep(objective, Bounds(), None)
     local = primal.start(ORIGIN)
     np.testing.assert_allclose(local.curvature.matrix, objective.matrix, rtol=1e-7)
     assert np.array_equal(local.curvature.measured_at, ORIGIN)
@@ -127,7 +128,7 @@ def test_at_the_floor_the_step_is_the_bounded_minimum() -> None:
     """Not the free one cut off: the other coordinates answer to the bound."""
     objective = quadratics(3)
     lowest = float(np.median(solved(objective)[:, -1])) + 0.01
-    primal = LinearizedStep(objective, Floor(lowest), None)
+    primal = LinearizedStep(objective, floor_at(lowest, 3), None)
     local = primal.start(np.tile([0.0, 0.0, max(lowest, 0.0)], (3, 1)))
     after = primal.step(local, local, PULL, EVERYONE)
     expected = bounded(objective, PULL, lowest)
@@ -138,7 +139,7 @@ def test_at_the_floor_the_step_is_the_bounded_minimum() -> None:
 def test_no_step_is_longer_than_a_factor_of_e() -> None:
     objective = quadratics(3)
     objective.centre = objective.centre + np.array([5.0, -3.0, 0.0])
-    primal = LinearizedStep(objective, Floor(), None)
+    primal = LinearizedStep(objective, Bounds(), None)
     local = primal.start(ORIGIN)
     free = solved(objective)
     assert (np.abs(free).max(axis=1) > 1.5).all()
@@ -148,7 +149,7 @@ def test_no_step_is_longer_than_a_factor_of_e() -> None:
 
 def softened(objective: Quadratics, factor: float) -> Local:
     """Agents that believe their likelihoods to be softer than they are."""
-    local = LinearizedStep(objective, Floor(), None).start(ORIGIN)
+    local = LinearizedStep(objective, Bounds(), None).start(ORIGIN)
     return replace(local, curvature=replace(local.curvature, matrix=local.curvature.matrix / factor))
 
 
@@ -164,7 +165,7 @@ def test_the_decrease_that_is_asked_for_is_a_tenth_of_the_slope(factor: float, t
     objective.centre = 1e-2 * objective.centre
     local = softened(objective, factor)
     before = objective.evaluated.copy()
-    after = LinearizedStep(objective, Floor(), None).step(local, local, NO_PULL, EVERYONE)
+    after = LinearizedStep(objective, Bounds(), None).step(local, local, NO_PULL, EVERYONE)
     reach = factor / 4.0 ** (tries - 1)
     np.testing.assert_allclose(after.x, reach * objective.centre, rtol=1e-6)
     measured = 3 if tries > 1 else 0
@@ -183,7 +184,7 @@ def test_only_rounding_is_forgiven() -> None:
         objective.centre[:, 0] = np.sqrt(2 * 7.0 * rise / objective.matrix[:, 0, 0]) / 7.0
         local = softened(objective, 8.0)
         before = objective.evaluated.copy()
-        LinearizedStep(objective, Floor(), None).step(local, local, NO_PULL, EVERYONE)
+        LinearizedStep(objective, Bounds(), None).step(local, local, NO_PULL, EVERYONE)
         return bool((objective.evaluated - before == 1).all())
 
     # Eight times too far costs (8^2/2 - 8) g'H^-1 g = 24 g'H^-1 g, and g'H^-1 g = 2 * 7 * rise / 49.
@@ -202,8 +203,8 @@ def test_who_finds_no_way_down_stays() -> None:
 
     steady = quadratics(3)
     objective = Cliff(steady.matrix, steady.centre)
-    local = LinearizedStep(steady, Floor(), None).start(ORIGIN)
-    after = LinearizedStep(objective, Floor(), None).step(local, local, PULL, EVERYONE)
+    local = LinearizedStep(steady, Bounds(), None).start(ORIGIN)
+    after = LinearizedStep(objective, Bounds(), None).step(local, local, PULL, EVERYONE)
     assert np.array_equal(after.x[1], ORIGIN[1])
     assert after.values.nll[1] == local.values.nll[1]
     assert np.array_equal(after.values.gradient[1], local.values.gradient[1])
@@ -212,7 +213,7 @@ def test_who_finds_no_way_down_stays() -> None:
 
 def test_the_curvature_is_measured_again_where_an_agent_has_moved() -> None:
     objective = quadratics(3)
-    local = LinearizedStep(objective, Floor(), None).start(ORIGIN)
+    local = LinearizedStep(objective, Bounds(), None).start(ORIGIN)
     objective.matrix = 2.0 * objective.matrix
     moved = ORIGIN.copy()
     moved[0, 1], moved[1, 2], moved[2, 0] = 0.29, -0.31, 5.0
@@ -228,7 +229,7 @@ def test_the_curvature_is_measured_again_where_an_agent_has_moved() -> None:
 @pytest.mark.parametrize("lowest", [-np.inf, 0.05])
 def test_nested_lbfgs_solves_the_local_problem(lowest: float) -> None:
     objective, active = quadratics(3), np.array([True, True, False])
-    primal = NestedStep(objective, Floor(lowest))
+    primal = NestedStep(objective, floor_at(lowest, 3))
     local = primal.start(np.tile([0.0, 0.0, 0.1], (3, 1)))
     after = primal.step(local, primal.anchored(local, ORIGIN + 9.0), PULL, active)
     expected = bounded(objective, PULL, lowest)
@@ -242,14 +243,14 @@ def test_nested_lbfgs_solves_the_local_problem(lowest: float) -> None:
 
 def test_nested_descent_takes_its_steps_and_stops_when_it_stands() -> None:
     objective = quadratics(3)
-    primal = NestedStep(objective, Floor(), step_size=0.01, iterations=7)
+    primal = NestedStep(objective, Bounds(), step_size=0.01, iterations=7)
     local = primal.start(ORIGIN)
     assert not primal.measures
     x = ORIGIN.copy()
     for _ in range(7):
         x = x - 0.01 * (objective(x).gradient + PULL.gradient(x))
     np.testing.assert_allclose(primal.step(local, local, PULL, EVERYONE).x, x, rtol=1e-12)
-    patient = NestedStep(objective, Floor(), step_size=0.02, iterations=100_000)
+    patient = NestedStep(objective, Bounds(), step_size=0.02, iterations=100_000)
     before = objective.evaluated.copy()
     after = patient.step(local, local, PULL, EVERYONE)
     assert (objective.evaluated - before < 5000).all(), "it ends when it moves by less than 1e-6"

@@ -13,11 +13,11 @@ from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.floor import Floor
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.tree import TreeNewton, TreeState
 from tests.conftest import paper_shards
-from tests.training.problems import THETA0, X0, fleet
+from tests.training.problems import THETA0, X0, fleet, floor_at
 
 METHODS = {"dec-fact-gp": "fact-gp", "dec-g-fact-gp": "g-fact-gp"}
 
@@ -101,17 +101,17 @@ class Fragile(Objective):
 
 def test_a_likelihood_that_fails_at_one_agent_is_survived() -> None:
     network = fg.InProcess(fg.Graph.path(3))
-    whole, status, _ = followed(TreeNewton(network, Objective(experts(network)), Floor()), X0)
+    whole, status, _ = followed(TreeNewton(network, Objective(experts(network)), Bounds()), X0)
     assert status == "converged"
     best = float(whole.local.x[0, -1])
     fragile = Fragile(experts(network), 1, best - 0.05)
     start = np.append(X0[:-1], 1.5)  # far above, so that a first step overshoots
-    found, status, _ = followed(TreeNewton(network, fragile, Floor()), start)
+    found, status, _ = followed(TreeNewton(network, fragile, Bounds()), start)
     assert fragile.failures > 0, "the example must fail somewhere"
     assert status == "converged"
     np.testing.assert_allclose(found.local.x, whole.local.x, atol=1e-6)
     nowhere = Fragile(experts(network), 1, 100.0)
-    found, status, history = followed(TreeNewton(network, nowhere, Floor()), X0)
+    found, status, history = followed(TreeNewton(network, nowhere, Bounds()), X0)
     assert (status, len(history)) == ("diverged", 1)
 
 
@@ -153,7 +153,7 @@ def test_agents_whose_processors_round_differently_hold_the_same_bits() -> None:
 
     def work(network: Network) -> tuple[TreeState, str, list[Array]]:
         own = X0 + 1e-15 * np.arange(4) * network.hosted[0]
-        return followed(TreeNewton(network, Objective(experts(network)), Floor(-6.0)), own)
+        return followed(TreeNewton(network, Objective(experts(network)), floor_at(-6.0, 4)), own)
 
     found = fg.Loopback(fg.Graph.path(3), [[0], [1], [2]]).run(work)
     for state, status, history in found:

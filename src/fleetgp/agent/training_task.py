@@ -93,6 +93,7 @@ class TrainingTask:
             theta=trained.theta,
             jitter=float(fit.jitter.max()),
             at_noise_floor=bool(fit.at_floor.any()),
+            at_bounds=list(fit.at_bounds),
             bytes=fit.ledger.bytes,
         )
 

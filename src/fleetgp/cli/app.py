@@ -29,7 +29,7 @@ from fleetgp.cli.retrain import retrain
 from fleetgp.cli.status import status
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.errors import FleetGPError, FleetGPWarning, InputError
+from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
 DONE, FAILED, WRONG = 0, 1, 2
@@ -50,7 +50,7 @@ class Commands(TyperGroup):
             elif isinstance(error, ImportError):
                 raise
             else:
-                complain(_told(error))
+                complain(_told(error), error.shown if isinstance(error, PointedError) else "")
                 code = WRONG if isinstance(error, InputError | OSError) else FAILED
         raise typer.Exit(code)
 
@@ -60,7 +60,7 @@ def _told(error: Exception) -> str:
         return f"there is not enough memory for this: {error or 'ask for less at once'}"
     if isinstance(error, OSError) and not isinstance(error, FleetGPError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    return str(error)
+    return error.message if isinstance(error, PointedError) else str(error)
 
 
 def _interrupted(ctx: Any, told: str) -> int:

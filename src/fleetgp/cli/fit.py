@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,11 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
+    chosen, made = how.chosen, where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
-    theta0 = None if start is None else _start(start, inputs, kernel)
+    chosen |= how.known(as_kernel(kernel, inputs).names(inputs))
+    chosen |= {"theta0": None if start is None else _start(start, inputs, kernel)}
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
@@ -86,7 +87,7 @@ def fit(
     data = streaming.read(files, what | told, seed, training, out) if chunked else split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
-    _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
+    _train(model, training, chosen, out, output.quiet)
     save_model(model, out, overwrite=overwrite)
     forget_reading(out)
     _report(model, data, out, output.as_json)
@@ -183,9 +184,10 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units = [*model.inputs, model.target, model.target]
+    units, known = [*model.inputs, model.target, model.target], found.known.as_dict()
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
-        table.add_row(name, f"{value:.4g}", f"of {unit}")
+        held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
+        table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
     emit(
         {
             "model": str(out),
@@ -201,6 +203,9 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "jitter": found.jitter,
             "noise_floor": found.noise_floor,
             "at_noise_floor": bool(found.at_floor.any()),
+            "at_bounds": found.at_bounds,
+            "penalty": found.penalty,
+            **known,
             "engine": found.engine,
             "approximation": found.approximation,
             "sample": found.sample,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
+from fleetgp.cli.known import Knowing
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.graph import GRAPH_NAMES
@@ -176,7 +177,7 @@ class FileReading:
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Knowing):
     """What `TrainingOptions` has, and may be typed."""
 
     rounds: TRAINING_ROUNDS = 2000
@@ -191,6 +192,12 @@ class Training:
     noise_floor: NOISE_FLOOR = 1e-3
     engine: ENGINE = "auto"
     neighbours: NEIGHBOURS = 30
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """But for what is known of the hyperparameters, which needs the names of the inputs."""
+        known = [field.name for field in fields(Knowing)]
+        return {name: value for name, value in asdict(self).items() if name not in known}
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,12 @@ def warn(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
 
 
-def complain(text: str) -> None:
-    """One line, whatever the error says."""
-    line = " ".join(str(text).split())
-    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(line)}", soft_wrap=True)
+def complain(text: str, shown: str = "") -> None:
+    """One line, whatever the error says; shown: lines below it, as they are."""
+    terminal, line = Console(stderr=True, highlight=False), " ".join(str(text).split())
+    terminal.print(f"[red]error:[/red] {escape(line)}", soft_wrap=True)
+    if shown:
+        terminal.print(escape(shown), soft_wrap=True)
 
 
 def _plain(value: object) -> object:

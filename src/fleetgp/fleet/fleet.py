@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fleetgp.arrays import Array
@@ -29,6 +29,7 @@ from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.endings import about_end
+from fleetgp.training.known import Ends, MedianAndFactor
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.setting import prepare
 from fleetgp.training.trainer import check_stepwise
@@ -123,6 +124,9 @@ class Fleet(Closing):
         step: float | None = None,
         nested_iterations: int | None = None,
         noise_floor: float = 1e-3,
+        bounds: Mapping[str, Ends] | None = None,
+        priors: Mapping[str, MedianAndFactor] | None = None,
+        fixed: Mapping[str, float] | None = None,
         seed: int | None = None,
         engine: str = "auto",
         neighbours: int = 30,
@@ -139,30 +143,23 @@ class Fleet(Closing):
         rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
             `tol=0` runs exactly `rounds` rounds.
         seconds: stop after this time, with the best theta so far and status "time limit".
+        bounds: the lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)},
+            None for open. The names are l_ with an input's name or, where inputs have none, its number, sigma_f and
+            sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units of
+            the data, also with normalize. `at_bounds` of the result says who ended at one.
+        priors: log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is taken to lie between 0.05 and
+            0.2 with a probability of 68 %. They count once for the fleet: the result is the mode of log theta.
+        fixed: values that stay: {"noise": 0.1}.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
         `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
-        the methods that have it. A training that diverged warns, and so does one that ends at the floor of sigma_eps.
+        the methods that have it. A training that diverged warns, and so does one that ends at a bound.
         """
         row = training_method(method)
-        options = options_of(
-            self,
-            row,
-            theta0,
-            seed,
-            rounds=rounds,
-            tol=tol,
-            seconds=seconds,
-            rho=rho,
-            kappa=kappa,
-            lipschitz=lipschitz,
-            nested=nested,
-            step=step,
-            nested_iterations=nested_iterations,
-            noise_floor=noise_floor,
-            engine=engine,
-            neighbours=neighbours,
-        )
+        given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
+        given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
+        given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
+        options = options_of(self, row, theta0, seed, bounds, priors, fixed, **given)
         with listening(progress) as listener, passes_told_to(listener):
             fit = self._train(row, options, TrainingProgress(method, options, listener))
         if told := about_end(fit, options, self.names):
@@ -175,10 +172,14 @@ class Fleet(Closing):
         *,
         theta0: Sequence[float] | Array | None = None,
         seed: int | None = None,
+        bounds: Mapping[str, Ends] | None = None,
+        priors: Mapping[str, MedianAndFactor] | None = None,
+        fixed: Mapping[str, float] | None = None,
         **options: Any,
     ) -> Trainer:
         """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
 
+        bounds, priors, fixed: as in `train`.
         options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
             in `train`.
             full-gp, fact-gp and g-fact-gp have no single steps.
@@ -186,7 +187,7 @@ class Fleet(Closing):
         row = training_method(method)
         check_stepwise(row, options)
         self._backend.check_here("trainer")
-        chosen = options_of(self, row, theta0, seed, **options)
+        chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
 
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,31 @@ from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.fleet.thetas import check_starts
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
+from fleetgp.training.known import Known
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
 
 
-def options_of(fleet: Fleet, method: TrainingMethod, theta0: object, seed: int | None, **given: Any) -> TrainingOptions:
+#: By the names of hyperparameters.
+ByName = Mapping[str, Any] | None
+
+
+def options_of(
+    fleet: Fleet,
+    method: TrainingMethod,
+    theta0: object,
+    seed: int | None,
+    bounds: ByName = None,
+    priors: ByName = None,
+    fixed: ByName = None,
+    **given: Any,
+) -> TrainingOptions:
     """What was given, checked, with what the fleet knows itself."""
     starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
-    options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, **given)
+    known = Known.of(fleet.names, bounds, priors, fixed)
+    options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, known=known, **given)
     options.refuse_foreign(method)
     return options
 

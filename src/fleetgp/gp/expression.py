@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleetgp.errors import InputError, pointed, unknown_name
+from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.gp.composite import Composite
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.leaves import LEAVES, Leaf, Scaled, leaf
@@ -135,7 +135,7 @@ class Parser:
         return len(self.text) - len(self.text[self._at :].lstrip())
 
     def _wrong(self, what: str, place: int | None = None) -> InputError:
-        return pointed(self.text, self._begin() if place is None else place, what, "kernel")
+        return PointedError(f"kernel: {what}", self.text.rstrip(), self._begin() if place is None else place)
 
 
 def _simplest(kernel: Composite, dimension: int) -> Kernel:

@@ -28,6 +28,7 @@ from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
 from fleetgp.training import Fit
 from fleetgp.training.fit import Start
+from fleetgp.training.known import Known
 
 #: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
 LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
@@ -113,6 +114,13 @@ def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]
     return graphs[0] if len(graphs) == 1 else GraphSequence(graphs)
 
 
+def _read_known(facts: Mapping[str, Any], fleet: Fleet) -> Known:
+    try:
+        return Known.of(fleet.names, **facts)
+    except InputError as error:
+        raise ValueError(f"known: {error}") from error
+
+
 def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     agents, width = fleet.agents, len(fleet.names)
     shapes: dict[str, Shape] = {
@@ -147,6 +155,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
+        known=_read_known(facts.get("known", {}), fleet),  # nor this
         approximation=np.array([from_json(value) for value in facts.get("approximation", [0.0] * agents)]),
         sample=np.array(facts.get("sample", []), dtype=np.int64),
         used=np.array(facts.get("used", []), dtype=np.int64),

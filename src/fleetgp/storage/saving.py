@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ def _write(model: Model, folder: Path) -> None:
     if moments is not None:
         facts["moments"] = save_moments(folder, moments, summaries_of(fleet.shards))
     if fit is not None:
-        facts["training"] = _training_facts(fit, folder)
+        labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
+        facts["training"] = _training_facts(replace(fit, known=labelled), folder)
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
@@ -132,6 +133,9 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "residual": to_json(fit.residual),
         "nll": to_json(fit.nll),
         "noise_floor": fit.noise_floor,
+        "known": fit.known.as_dict(),
+        "at_bounds": list(fit.at_bounds),
+        "penalty": to_json(fit.penalty),
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),

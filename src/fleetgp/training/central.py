@@ -11,13 +11,14 @@ from scipy.optimize import OptimizeResult, minimize
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.curvature import Curvature
 from fleetgp.training.deadline import NEVER, Deadline
-from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
-#: The search stays within exp(-12) .. exp(12) of its start, and a step within exp(-2) .. exp(2) of the best so far.
+#: The search stays within its bounds, or within exp(-12) .. exp(12) of its start where it has none; and a step within
+#: exp(-2) .. exp(2) of the best so far.
 REACH = 12.0
 TRUST = 2.0
 #: A predicted gain below this share of the likelihood is rounding: what is left to go is some 1e-4 in log theta.
@@ -144,9 +145,9 @@ class CentralMinimizer:
     A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.
     """
 
-    def __init__(self, likelihoods: Pooled, floor: Floor, deadline: Deadline = NEVER) -> None:
+    def __init__(self, likelihoods: Pooled, bounds: Bounds, deadline: Deadline = NEVER) -> None:
         self.likelihoods = likelihoods
-        self.floor = floor
+        self.bounds = bounds
         self.deadline = deadline
 
     def begin(self, x: Array) -> CentralState:
@@ -156,12 +157,13 @@ class CentralMinimizer:
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
         search = Search(self.likelihoods, state, rounds, self.deadline, record)
-        bounds = np.stack([self.floor.lifted(search.start - REACH), search.start + REACH], axis=1)
+        reach = self.bounds.within(search.start, REACH)
+        bounds = np.stack([reach.lower, reach.upper], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
         found = minimize(
             search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
         )
-        gradient = np.abs(self.floor.cut(search.best.local.x[0], search.slope)).max()
+        gradient = np.abs(self.bounds.cut(search.best.local.x[0], search.slope)).max()
         left = gradient if np.isfinite(search.total) else np.inf
         return Outcome(search.best, search.evaluations, self._judged(search, found, left, tol), np.asarray(left))
 
@@ -171,12 +173,14 @@ class CentralMinimizer:
         """
         if search.ended is not None and np.isfinite(search.total):
             return search.ended
-        away = np.abs(found.x - search.start)
-        away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
-        if not np.isfinite(search.total) or (away >= REACH - TOUCHING).any():
+        near = Bounds().within(search.start, REACH - TOUCHING)
+        beyond = (found.x <= near.lower) & np.isinf(self.bounds.lower)  # a bound is where it may end
+        beyond |= (found.x >= near.upper) & np.isinf(self.bounds.upper)
+        if not np.isfinite(search.total) or beyond.any():
             return "diverged"
         size = np.abs(search.best.local.values.nll).sum()
-        free = self.floor.cut(search.best.local.x[0], search.slope) / search.scale
+        if left <= max(tol, ROUNDING_GRADIENT * size):
+            return "converged"
+        free = self.bounds.cut(search.best.local.x[0], search.slope) / search.scale
         gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
-        small = left <= max(tol, ROUNDING_GRADIENT * size) or 0.0 <= gain <= ROUNDING * size
-        return "converged" if small else "round limit"
+        return "converged" if 0.0 <= gain <= ROUNDING * size else "round limit"

@@ -53,8 +53,8 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
     On a time-varying graph only the edges of the round act: their midpoints and duals are renewed, those of
     the other edges of the union are remembered, and an agent without a link waits (the edge-wise
     asynchronous ADMM). On a fixed graph this is the paper's scheme. The duals always sum to zero over the
-    fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum; at the floor
-    of sigma_eps its coordinate may be positive.
+    fleet, so agreement together with grad l_i + p_i = 0 everywhere is a stationary point of the sum; at a bound
+    its coordinate may push against it.
 
     Without a rho it is chosen per hyperparameter and follows the measured curvature: see `_wishes`. The
     maximum over the fleet rides along with the stopping messages, and all agents change rho in one round.
@@ -117,7 +117,7 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         """
         slope = state.local.values.gradient + state.dual
         known = np.isfinite(state.stiffness)
-        distance = self.primal.floor.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
+        distance = self.primal.bounds.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
         left = np.abs(distance).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
         largest = self._wishes(state.local)

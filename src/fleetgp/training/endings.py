@@ -1,4 +1,4 @@
-"""What is to be said of how a training ended: at the floor of sigma_eps, or nowhere, and what helps then."""
+"""What is to be said of how a training ended: at a bound, or nowhere, and what helps then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.gp.failure import told_theta
-from fleetgp.training.fit import Fit, about_floor
+from fleetgp.training.fit import Fit, about_bounds, about_floor
 from fleetgp.training.methods import training_method
 from fleetgp.training.options import TrainingOptions
 
@@ -21,7 +21,8 @@ def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
     """What a user should know of the end of a training; empty if it is an ordinary one. names: of theta."""
     if fit.status == "diverged":
         return about_divergence(fit, options, names)
-    return about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
+    floor = about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
+    return ". ".join(filter(None, [about_bounds(fit), floor]))
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
@@ -29,6 +30,8 @@ def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
+    held = np.logical_or(*fit.known.touched(fit.thetas))[:-1]  # not so noise: with too little there is no likelihood
+    moved[..., np.flatnonzero(held)] = 0.0  # at a bound, where it may end
     sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
     agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])
     far, end = moved[sound[-1], agent, which], fit.history[sound[-1], agent, which]
@@ -49,7 +52,7 @@ def _advice(far: float, label: str, fit: Fit) -> str:
         floor = "Give a noise_floor; its default is 1e-3" if fit.noise_floor == 0.0 else "Give a larger noise_floor"
         return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
     if label.startswith("l_") and far > 0.0:
-        return f"The observations do not depend on the input of {label}. Leave that input out"
+        return f"The observations do not depend on the input of {label}. Leave that input out, or bound {label}"
     if label == "sigma_f" and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
-    return "Start elsewhere, with another theta0"
+    return f"Start elsewhere, with another theta0, or give {label} bounds"

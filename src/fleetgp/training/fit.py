@@ -11,6 +11,7 @@ from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
+from fleetgp.training.known import Known
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Fit:
     status: "converged" (the stopping rule held), "round limit", "time limit" or "diverged".
     residual: what the stopping rule last saw; infinite if it never judged.
     nll: the sum of the local likelihoods at the end, of augmented data for the g- methods; for full-gp and dec-full-gp
-        the likelihood of all data.
+        the likelihood of all data. With priors, nll + penalty is what was minimized.
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
@@ -45,7 +46,8 @@ class Fit:
     approximation: (A,) by how much, in nats, a likelihood of "vecchia" would be smaller at the end with twice as many
         neighbours, estimated; 0 for the other engines, which are exact.
     rho: (P,) the penalty at the end; empty for the methods that have none.
-    noise_floor: the smallest sigma_eps that was allowed, in the units of the data; 0 for none.
+    noise_floor: the smallest sigma_eps that the option of this name allowed, in the units of the data; 0 for none.
+    known: bounds, priors and fixed values that were given, in the units of the data.
     sample: (A,) how many of its observations each agent trained on first; empty if it was all of them.
     used: (A,) of how many observations the likelihood at the end is: of all that the agent held, unless the time was up
         while it trained on a sample.
@@ -69,6 +71,7 @@ class Fit:
     engine: tuple[str, ...]
     ledger: Ledger
     noise_floor: float = 0.0
+    known: Known = field(default_factory=Known)
     moments: FleetMoments | None = None
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -82,6 +85,20 @@ class Fit:
     def at_floor(self) -> BoolArray:
         """(A,) whose sigma_eps stands at its floor, to a percent: agents agree to a tolerance, not to the last bit."""
         return np.asarray(self.thetas[:, -1] <= 1.01 * self.noise_floor)
+
+    @property
+    def at_bounds(self) -> tuple[str, ...]:
+        """Who stands at a bound, the floor of sigma_eps too, at any agent, to a percent; fixed ones do not count."""
+        low, high = self.known.touched(self.thetas)
+        found = [name for name, touched in zip(self.known.names, low | high, strict=True) if touched]
+        floor = ["sigma_eps"] if self.at_floor.any() and "sigma_eps" not in found else []
+        return (*found, *floor)
+
+    @property
+    def penalty(self) -> float:
+        """What the priors add to the fleet's nll, at theta; 0 without priors."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return float(self.known.prior.penalty(np.log(self.theta))) if self.known.prior.given else 0.0
 
     @property
     def theta(self) -> Array:
@@ -134,3 +151,17 @@ def about_floor(fit: Fit, noise_floor: float) -> str:
         f"agents: at this resolution the observations look free of noise. The floor is {noise_floor:g} of their "
         "deviation: noise_floor changes it, 0 switches it off"
     )
+
+
+def about_bounds(fit: Fit) -> str:
+    """Which hyperparameters ended at bounds that were given; empty if none did."""
+    low, high = fit.known.touched(fit.thetas)
+    ends = [("lower", low, fit.known.lower), ("upper", high, fit.known.upper)]
+    found = [
+        f"{name} stands at its {end} bound, {value:.4g}"
+        for number, name in enumerate(fit.known.names)
+        for end, touched, value in ((end, touched[number], values[number]) for end, touched, values in ends)
+        if touched
+    ]
+    beyond = ": the optimum lies there or beyond" if fit.status == "converged" else ""
+    return f"{', '.join(found)}{beyond}" if found else ""

@@ -1,7 +1,7 @@
 """Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
 
 `Search` is all that the method has to remember between two evaluations, and it is a row of numbers: whoever holds it
-can take the next decision. x is log theta; its last coordinate, log sigma_eps, has a floor.
+can take the next decision. x is log theta, within bounds.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.training.floor import Floor
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.training.bounds import Bounds
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
 FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 4.0, 3.0
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 FLAT = 1.0
 #: How far a step goes, at least, along a direction in which the sum is concave.
 ESCAPE = 0.1
-#: A minimum is sought within exp(-12) .. exp(12) of the start.
+#: A minimum is sought within exp(-12) .. exp(12) of the start, or within the bounds where there are any.
 REACH = 12.0
 
 
@@ -120,8 +120,8 @@ class Newton:
     what is left after the second is taken to be at most as much shorter again; and the last step needs no evaluation.
     """
 
-    def __init__(self, start: Array, floor: Floor, tol: float) -> None:
-        self.start, self.floor, self.tol = start, floor, tol
+    def __init__(self, start: Array, bounds: Bounds, tol: float) -> None:
+        self.bounds, self.reach, self.tol = bounds, bounds.within(start, REACH), tol
 
     def decide(self, search: Search, found: Sum) -> Search:
         """Take in the sum at `search.x`, and say where to look next."""
@@ -137,13 +137,13 @@ class Newton:
         here = replace(
             search, best=search.x, value=found.value, gradient=found.gradient, hessian=found.hessian, radius=radius
         )
-        if _length(here.best - self.start) > REACH:
+        if (here.best != self.reach.clipped(here.best)).any():
             return replace(here, residual=np.nan)
         return self._ahead(here, search.newton)
 
     def _ahead(self, search: Search, before: float = 0.0) -> Search:
         """The next point, from the best one. before: `newton` of the step that led there."""
-        model = Model.of(search, self.floor)
+        model = Model.of(search, self.bounds)
         judged = model.move(np.maximum(model.magnitudes, FLAT), model.slopes)
         left, newton = _length(judged), 0.0
         residual = np.inf if model.concave else left
@@ -152,10 +152,10 @@ class Newton:
         step = judged if residual <= self.tol else model.step(search.radius)
         if model.firm and _length(step) >= left:
             newton = left
-        step = np.append(step, np.zeros(len(search.x) - len(step)))  # the floor holds what is not in the model
+        step = model.whole(step)
         return replace(
             search,
-            x=self.floor.lifted(search.best + step),
+            x=self.bounds.clipped(search.best + step),
             predicted=-float(search.gradient @ step + 0.5 * step @ search.hessian @ step),
             newton=newton,
             residual=residual,
@@ -164,25 +164,31 @@ class Newton:
 
 @dataclass(frozen=True)
 class Model:
-    """The quadratic model around a point x, in the coordinates in which it can be left: not in log sigma_eps if it
-    stands at the floor and the gradient pushes against it.
+    """The quadratic model around a point x, in the coordinates in which it can be left: not in those that stand at a
+    bound if the gradient pushes against it.
 
-    eigenvalues, vectors: of the Hessian.  slopes: the gradient along them.
+    free: (P,) which coordinates these are.  eigenvalues, vectors: of the Hessian.  slopes: the gradient along them.
     """
 
     x: Array
-    floor: Floor
+    bounds: Bounds
+    free: BoolArray
     eigenvalues: Array
     vectors: Array
     slopes: Array
 
     @classmethod
-    def of(cls, search: Search, floor: Floor) -> Model:
-        held = len(search.x) > 1 and search.best[-1] <= floor.log and search.gradient[-1] > 0.0
-        free = slice(-1) if held else slice(None)
-        eigenvalues, vectors = np.linalg.eigh(search.hessian[free, free])
+    def of(cls, search: Search, bounds: Bounds) -> Model:
+        free = ~bounds.held(search.best, search.gradient)
+        eigenvalues, vectors = np.linalg.eigh(search.hessian[np.ix_(free, free)])
         slopes = vectors.T @ search.gradient[free]
-        return cls(search.best[free], Floor() if held else floor, eigenvalues, vectors, slopes)
+        return cls(search.best[free], bounds.part(free), free, eigenvalues, vectors, slopes)
+
+    def whole(self, step: Array) -> Array:
+        """A step of the free coordinates as one of all."""
+        found = np.zeros(len(self.free))
+        found[self.free] = step
+        return found
 
     @property
     def magnitudes(self) -> Array:
@@ -205,11 +211,11 @@ class Model:
         """
         matrix = (self.vectors * curvatures) @ self.vectors.T
         matrix += stiffening * np.diag(np.diagonal(matrix))
-        return self.floor.best_move(self.x, matrix, self.vectors @ slopes)
+        return self.bounds.best_move(self.x, matrix, self.vectors @ slopes)
 
     def step(self, radius: float) -> Array:
         """Down, and away from a saddle; the model is stiffened until no coordinate goes beyond the radius."""
-        curvatures = np.maximum(self.magnitudes, 1e-12 * max(float(self.magnitudes.max()), FLAT))
+        curvatures = np.maximum(self.magnitudes, 1e-12 * max(_length(self.magnitudes), FLAT))
         least = np.where(self.eigenvalues < -FLAT, ESCAPE * curvatures, 0.0)
         slopes = np.copysign(np.maximum(np.abs(self.slopes), least), self.slopes)
         if _length(free := self.move(curvatures, slopes)) <= radius:
@@ -246,4 +252,4 @@ def _lowest(rise: float, slope: float, slope_there: float) -> float:
 
 
 def _length(step: Array) -> float:
-    return float(np.abs(step).max())
+    return float(np.abs(step).max(initial=0.0))

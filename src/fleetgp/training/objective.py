@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NumericalError
 from fleetgp.gp.expert import Expert, evaluate
+from fleetgp.training.prior import Prior
 
 
 @dataclass(frozen=True)
 class Values:
-    """The likelihoods at one log theta per agent: nll (A,), its log-gradient (A, P); a failed agent has nll = inf.
+    """What is minimized at one log theta per agent: nll (A,), its log-gradient (A, P); a failed agent has nll = inf.
 
     jitter: (A,) what it took to factorize.  engine: (A,) the name of the engine that evaluated it.
+    penalty: (A,) what priors have added to nll.
     """
 
     nll: Array
     gradient: Array
     jitter: Array
     engine: NDArray[np.object_]
+    penalty: Array = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def likelihood(self) -> Array:
+        """(A,) nll without what priors have added."""
+        return self.nll - self.penalty
 
     def replaced(self, where: BoolArray, other: Values) -> Values:
         """These values, with the agents in `where` taken from `other`."""
@@ -32,14 +40,24 @@ class Values:
             np.where(where[:, None], other.gradient, self.gradient),
             np.where(where, other.jitter, self.jitter),
             np.where(where, other.engine, self.engine),
+            np.where(where, other.penalty, self.penalty),
         )
 
 
 class Objective:
-    """l_i and its gradient for every hosted agent i, each at its own log theta."""
+    """l_i and its gradient for every hosted agent i, each at its own log theta, with its share of the priors' penalty.
 
-    def __init__(self, experts: Sequence[Expert]) -> None:
+    share: of each expert in the penalty, so that the fleet's sum has it once: known to all, and never sent.
+    """
+
+    def __init__(self, experts: Sequence[Expert], prior: Prior | None = None, share: float = 1.0) -> None:
         self.experts = tuple(experts)
+        self.prior = Prior() if prior is None else prior
+        self.share = share
+
+    def of(self, experts: Sequence[Expert]) -> Objective:
+        """The same for other experts."""
+        return Objective(experts, self.prior, self.share)
 
     def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
         """Evaluate at (A, P); with `where` only these agents, the others hold zeros."""
@@ -60,7 +78,13 @@ class Objective:
                     evaluation.jitter,
                 )
                 values.engine[i] = evaluation.engine
-        return values
+        return self._penalized(values, log_thetas, rows) if self.prior.given else values
+
+    def _penalized(self, values: Values, log_thetas: Array, rows: IntArray) -> Values:
+        penalty, x = np.zeros(len(values.nll)), log_thetas[rows]
+        penalty[rows] = self.share * self.prior.penalty(x)
+        values.gradient[rows] += self.share * self.prior.gradient(x)
+        return replace(values, nll=values.nll + penalty, penalty=penalty)
 
     def settle(self, log_thetas: Array) -> None:
         """Have each agent settle on one engine for what comes, around its own log theta."""
@@ -74,5 +98,5 @@ class Objective:
 
     def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
         """nll, gradient and jitter of one hosted agent."""
-        values = Objective([self.experts[i]])(log_theta[None])
+        values = self.of([self.experts[i]])(log_theta[None])
         return float(values.nll[0]), values.gradient[0], float(values.jitter[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -13,6 +13,7 @@ from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.training.known import Known
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
@@ -46,6 +47,9 @@ class TrainingOptions:
         own observations (of their root mean square, if no agent's observations vary). Data without noise have no best
         sigma_eps above zero: a training that ends at the floor says so. Starts below it begin at it. 0 switches it off,
         and nothing is sent for it.
+    known: bounds, priors and fixed values of hyperparameters; None for none. Starts beyond a bound begin at it. A lower
+        bound or a fixed value of sigma_eps takes the place of the noise floor, and so does an upper bound that is not
+        above it.
     seed: draws the samples of the g- methods, per agent.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation.
     engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
@@ -65,6 +69,7 @@ class TrainingOptions:
     step: float | None = None
     nested_iterations: int | None = None
     noise_floor: float = 1e-3
+    known: Known | None = None
     seed: int = 0
     normalize: bool = False
     engine: str = "auto"
@@ -97,6 +102,10 @@ class TrainingOptions:
                 f'{spelled("step")} is the step size of {spelled("nested")} "gradient-descent", and the nested solver '
                 f"is {self.nested or 'l-bfgs'}: give both, or neither"
             )
+
+    def known_of(self, names: Sequence[str]) -> Known:
+        """What is known of the hyperparameters, if only their names."""
+        return Known.of(names) if self.known is None else self.known
 
     @property
     def descends(self) -> bool:

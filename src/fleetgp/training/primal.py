@@ -5,7 +5,7 @@ In every round each agent minimizes over its own log theta
     l_i(x) + b_i'x + (1/2) sum_j w_ij (x_j - c_ij)^2
 
 where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node, and
-log sigma_eps stays at or above its floor.
+x stays within its bounds.
 `NestedStep` minimizes it; `LinearizedStep` replaces l_i by a quadratic model around an anchor, one evaluation a
 round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six ADMM
 trainers.
@@ -20,8 +20,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.curvature import Curvature, measure_curvature
-from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 
 #: No hyperparameter changes by more than this factor's logarithm in one round.
@@ -83,7 +83,7 @@ class Primal(Protocol):
     """
 
     objective: Objective
-    floor: Floor
+    bounds: Bounds
     convexify: float
 
     @property
@@ -111,10 +111,10 @@ class NestedStep:
     convexify = 6.0
 
     def __init__(
-        self, objective: Objective, floor: Floor, *, step_size: float | None = None, iterations: int = 200
+        self, objective: Objective, bounds: Bounds, *, step_size: float | None = None, iterations: int = 200
     ) -> None:
         self.objective = objective
-        self.floor = floor
+        self.bounds = bounds
         self.step_size = step_size
         self.iterations = iterations
 
@@ -138,31 +138,39 @@ class NestedStep:
 
     def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
         """The paper's gradient descent may stop far from the solution."""
-        return np.asarray(np.abs(self.floor.cut(local.x, slope / weight)).max(axis=1))
+        return np.asarray(np.abs(self.bounds.cut(local.x, slope / weight)).max(axis=1))
 
     def _kept(self, local: Local) -> Local:
         return remeasured(self.objective, local) if self.measures else local
 
     def _lbfgs(self, i: int, local: Local, pull: Pull) -> Array:
-        """L-BFGS in coordinates u = L'(x - start), LL' = curvature + weight, in which the problem is nearly round."""
+        """L-BFGS in coordinates u = L'(x - start), LL' = curvature + weight, in which the problem is nearly round.
+
+        Those with a bound come last. L' is upper triangular, and among them made diagonal: each of their u is one of x,
+        scaled, and a bound on it alone. One of them is as round as without; several are no longer so to each other.
+        """
         start = local.x[i]
-        shape = np.linalg.cholesky(local.curvature.matrix[i] + np.diag(pull.weight))
+        given = np.broadcast_to(self.bounds.given, start.shape)
+        order = np.argsort(given, kind="stable")
+        shape = np.linalg.cholesky((local.curvature.matrix[i] + np.diag(pull.weight))[np.ix_(order, order)])
+        last = np.ix_(given[order], given[order])
+        shape[last] = np.diag(np.diagonal(shape[last]))
 
         def place(u: Array) -> Array:
-            return self.floor.lifted(np.asarray(start + np.linalg.solve(shape.T, u), dtype=float))
+            x = start.copy()
+            x[order] += np.linalg.solve(shape.T, u)
+            return self.bounds.clipped(x)
 
         def value_and_gradient(u: Array) -> tuple[float, Array]:
             x = place(u)
             nll, gradient, _ = self.objective.one(i, x)
             if not np.isfinite(nll):
                 return 1e100, np.zeros_like(u)
-            slope = np.linalg.solve(shape, gradient + pull.gradient(x))
+            slope = np.linalg.solve(shape, (gradient + pull.gradient(x))[order])
             return nll + float(pull.value(x)), np.asarray(slope, dtype=float)
 
-        # L' is upper triangular: the last of u is the last of x, scaled, and the floor a bound on it alone.
-        lowest = np.full_like(start, -np.inf)
-        lowest[-1] = shape[-1, -1] * (self.floor.log - start[-1])
-        bounds = None if self.floor.log == -np.inf else np.stack([lowest, np.full_like(start, np.inf)], axis=1)
+        ends = np.stack([self.bounds.lower - start, self.bounds.upper - start], axis=1)[order]
+        bounds = ends * np.diagonal(shape)[:, None] if given.any() else None
         options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": NESTED_DECREASE}
         found = minimize(
             value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options
@@ -174,8 +182,8 @@ class NestedStep:
         assert self.step_size is not None
         x = local.x[i]
         for _ in range(self.iterations):
-            move = self.floor.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
-            x = self.floor.lifted(x - move)
+            move = self.bounds.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
+            x = self.bounds.clipped(x - move)
             if not np.isfinite(x).all() or np.abs(move).max() < STANDSTILL:
                 break
         return np.asarray(x)
@@ -185,7 +193,7 @@ class LinearizedStep:
     """The closed-form step of apx-GP and DEC-apx-GP.
 
     With a number for kappa it is the paper's: l_i ~ g'(x - a) + (kappa/2) |x - a|^2 around the anchor a, so
-    x = (kappa a + w c - g - b) / (kappa + w), and log sigma_eps, if below its floor, at it.
+    x = (kappa a + w c - g - b) / (kappa + w), and what is beyond a bound, at it.
 
     With kappa=None the model's curvature is a matrix per agent, measured where the agent stands and again
     when it has moved on, and safe: a step after which the local problem has not come down as the model
@@ -199,9 +207,9 @@ class LinearizedStep:
 
     convexify = 3.0
 
-    def __init__(self, objective: Objective, floor: Floor, kappa: float | None, *, at_anchor: bool = False) -> None:
+    def __init__(self, objective: Objective, bounds: Bounds, kappa: float | None, *, at_anchor: bool = False) -> None:
         self.objective = objective
-        self.floor = floor
+        self.bounds = bounds
         self.kappa = kappa
         self.at_anchor = at_anchor
 
@@ -225,7 +233,7 @@ class LinearizedStep:
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
         gradient = anchor.values.gradient + pull.gradient(anchor.x)
         if self.kappa is not None:
-            x = self.floor.lifted(anchor.x - gradient / (self.kappa + pull.weight))
+            x = self.bounds.clipped(anchor.x - gradient / (self.kappa + pull.weight))
             x = np.where(active[:, None], x, local.x)
             values = anchor.values if self.at_anchor else self.objective(x, active)
             return replace(local, x=x, values=local.values.replaced(active, values))
@@ -237,9 +245,9 @@ class LinearizedStep:
         pending = active.copy()
         for _ in range(MOST_TRIES):
             system = matrix + pull.weight[..., None] * np.eye(x.shape[1])
-            move = self.floor.best_move(anchor.x, system, gradient)
+            move = self.bounds.best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
-            x = np.where(pending[:, None], self.floor.lifted(anchor.x + move), x)
+            x = np.where(pending[:, None], self.bounds.clipped(anchor.x + move), x)
             values = values.replaced(pending, self.objective(x, pending))
             wanted = before + SUFFICIENT * (gradient * move).sum(axis=1) + ROUNDING * np.abs(before)
             pending &= ~(values.nll + pull.value(x) <= wanted)

@@ -86,13 +86,21 @@ class Run(Generic[State]):
 
     @property
     def nll(self) -> Array:
-        nll = self.outcome.state.local.values.nll
+        """(A,) what was minimized, with the priors' penalty: by it starts are compared. Infinite if it diverged."""
+        return self._unless_diverged(self.outcome.state.local.values.nll)
+
+    @property
+    def likelihood(self) -> Array:
+        """(A,) the same without the penalty."""
+        return self._unless_diverged(self.outcome.state.local.values.likelihood)
+
+    def _unless_diverged(self, nll: Array) -> Array:
         return np.full_like(nll, np.inf) if self.outcome.status == "diverged" else nll
 
     @property
     def summary(self) -> Start:
         theta0 = self.setting.thetas(self.history[0][0])
-        return Start(theta0, float(self.nll.sum()), self.outcome.rounds, self.outcome.status)
+        return Start(theta0, float(self.likelihood.sum()), self.outcome.rounds, self.outcome.status)
 
     def settle(self, x: Array, status: Status) -> None:
         """Take what the fleet has agreed on, (A, P), for where it has come to, and for how it ended."""

@@ -33,7 +33,7 @@ class ServerState:
 class ServerAdmm(Admm[ServerState]):
     r"""One round of consensus ADMM on x = log theta:
 
-        z     <- mean_i (x_i + psi_i / rho), at or above the floor   (central node)
+        z     <- mean_i (x_i + psi_i / rho), within the bounds       (central node)
         x_i   <- argmin l_i(x) + psi_i'(x - z) + (rho/2) |x - z|^2   (or its linearization around z)
         psi_i <- psi_i + rho (x_i - z)
 
@@ -59,7 +59,7 @@ class ServerAdmm(Admm[ServerState]):
 
     def answered(self, state: ServerState) -> tuple[ServerState, Array]:
         """The central node answers with z and every agent takes its step; the new state, and its gaps (A,)."""
-        z = self.network.scatter(self.primal.floor.lifted(state.mean), "hyperparameters")
+        z = self.network.scatter(self.primal.bounds.clipped(state.mean), "hyperparameters")
         pull = Pull(state.dual, z, np.broadcast_to(state.rho, z.shape))
         local = self.primal.step(state.local, self.primal.anchored(state.local, z), pull, np.ones(len(z), dtype=bool))
         away = local.x - z
@@ -67,7 +67,7 @@ class ServerAdmm(Admm[ServerState]):
         slope = local.values.gradient + dual
         gap = np.sqrt((away**2).sum(axis=1))
         if self.rho is None:
-            gap = np.maximum(gap, np.abs(self.primal.floor.cut(local.x, slope / state.stiffness)).max(axis=1))
+            gap = np.maximum(gap, np.abs(self.primal.bounds.cut(local.x, slope / state.stiffness)).max(axis=1))
             gap = np.maximum(gap, np.abs(state.rho * (z - state.centre) / state.stiffness).max(axis=1))
         else:
             gap = np.maximum(gap, self.primal.unsolved(local, slope, state.rho))

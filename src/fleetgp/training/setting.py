@@ -1,6 +1,6 @@
 """A training before its first round: the data each expert holds, where to start, and the trainer.
 
-All that the fleet has to agree on for it is agreed here: scaling, samples, starts and the floor.
+All that the fleet has to agree on for it is agreed here: scaling, samples, starts and the floor of sigma_eps.
 """
 
 from __future__ import annotations
@@ -21,31 +21,36 @@ from fleetgp.data.streamed import dimension_of
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
 from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.edges import EdgeAdmm
-from fleetgp.training.floor import Floor
+from fleetgp.training.known import Known
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from fleetgp.training.server import ServerAdmm
-from fleetgp.training.starts import agree_on_magnitudes, default_starts
+from fleetgp.training.starts import agree_on_magnitudes, default_starts, different
 from fleetgp.training.tree import TreeNewton
 
 
 @dataclass(frozen=True)
 class Setting:
-    """starts: (S, P) log theta, at or above the floor; like the floor for the scaled observations.
+    """bounds, starts: of log theta, (S, P) within them, for the scaled observations.
 
-    units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on first.
+    known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
+    not bound it.  units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on
+    first.
     """
 
     method: TrainingMethod
     network: Network
     reduction: Reduction
     scaling: Scaling
-    floor: Floor
+    known: Known
+    bounds: Bounds
+    floor: float
     objective: Objective
     starts: Array
     units: IntArray
@@ -77,32 +82,36 @@ def prepare(
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
-    starts, floor, levels = _starts_and_floor(reduction, data, network, kernel, options, scaling)
     units = kernel.units(dimension_of(shards))
-    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts, units, levels, deadline)
+    known = options.known_of(kernel.names(dimension_of(shards)))
+    prior = known.prior.shifted(-scaling.shift(units))
+    objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
+    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, scaling, known)
+    found = known, bounds, floor, objective, starts, units, levels, deadline
+    return Setting(method, network, reduction, scaling, *found)
 
 
 def minimizer(setting: Setting) -> CentralMinimizer:
     """For full-gp, fact-gp and g-fact-gp."""
     pooled = setting.method.meet == "pool"
     likelihoods = Pooled(setting.objective) if pooled else Shared(setting.objective, setting.network)
-    return CentralMinimizer(likelihoods, setting.floor, setting.deadline)
+    return CentralMinimizer(likelihoods, setting.bounds, setting.deadline)
 
 
 def stepwise(
     setting: Setting, options: TrainingOptions, interlude: Interlude | None = None
 ) -> EdgeAdmm | ServerAdmm | TreeNewton:
     """For the methods that go round by round."""
-    method, objective, floor, deadline = setting.method, setting.objective, setting.floor, setting.deadline
+    method, objective, bounds, deadline = setting.method, setting.objective, setting.bounds, setting.deadline
     if method.meet == "tree":
-        return TreeNewton(setting.network, objective, floor, interlude, deadline)
+        return TreeNewton(setting.network, objective, bounds, interlude, deadline)
     primal: Primal
     if method.step == "nested":
-        primal = NestedStep(objective, floor, step_size=options.step_size, iterations=options.nested_limit)
+        primal = NestedStep(objective, bounds, step_size=options.step_size, iterations=options.nested_limit)
     elif method.decentralized:
-        primal = LinearizedStep(objective, floor, options.kappa)
+        primal = LinearizedStep(objective, bounds, options.kappa)
     else:
-        primal = LinearizedStep(objective, floor, options.lipschitz, at_anchor=True)
+        primal = LinearizedStep(objective, bounds, options.lipschitz, at_anchor=True)
     if method.decentralized:
         return EdgeAdmm(setting.network, primal, options.rho, interlude, deadline)
     return ServerAdmm(setting.network, primal, options.rho, deadline)
@@ -125,29 +134,41 @@ def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, see
     return list(shards)
 
 
-def _starts_and_floor(
+def _starts_and_bounds(
     reduction: Reduction,
     data: Sequence[Shard],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
     scaling: Scaling,
-) -> tuple[Array, Floor, int]:
-    """Where to start, (S, P) at or above the floor, and the floor, both for the scaled observations; and on how many
-    levels of samples: none where the starts are given, or the rounds.
+    known: Known,
+) -> tuple[Array, Bounds, float, int]:
+    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; and on how many levels
+    of samples: none where the starts are given, or the rounds.
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
-    asks = options.noise_floor > 0.0 and not options.normalize
+    asks = options.noise_floor > 0.0 and not options.normalize and known.lower[-1] == 0.0
     deviation, levels = 1.0, 0
     if options.starts is None or asks:
         with network.phase("floor" if options.starts is not None else "starts"):
             found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
         deviation = found.deviation if asks else 1.0
-    floor = Floor.of(options.noise_floor * deviation)
-    if options.starts is None:
-        starts = default_starts(found, network.agents, kernel)
-        levels = found.levels if options.tol > 0.0 else 0
-    else:
-        starts = options.starts - scaling.shift(kernel.units(data[0][0].shape[1]))
-    return floor.lifted(starts), floor, levels
+    shift = scaling.shift(kernel.units(data[0][0].shape[1]))
+    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
+    if options.starts is not None:
+        return bounds.clipped(options.starts - shift), bounds, floor, levels
+    starts = different(bounds.clipped(default_starts(found, network.agents, kernel)))
+    return starts, bounds, floor, found.levels if options.tol > 0.0 else 0
+
+
+def bounds_and_floor(known: Known, shift: Array, floor: float) -> tuple[Bounds, float]:
+    """For the scaled observations: the bounds, and the floor if it is one of them, else 0. floor: 0 for none.
+
+    shift: what to add to log theta of these for that in the units of the data.
+    """
+    own = known.bounds.shifted(-shift)
+    if floor == 0.0:
+        return own, 0.0
+    bounds = own.floored(float(np.log(floor)))
+    return bounds, 0.0 if bounds is own else floor

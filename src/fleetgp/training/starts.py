@@ -69,6 +69,11 @@ def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array
     return np.log([[*kernel.start(reach, span, size), NOISE * size] for span in SPANS])
 
 
+def different(starts: Array) -> Array:
+    """One start instead of several that bounds have made the same."""
+    return starts[:1] if (starts == starts[0]).all() else starts
+
+
 def power_of_two(x: Array) -> Array:
     """The exponent of the power of two at or above x; minus infinity for zero."""
     return np.ceil(np.log2(x, out=np.full_like(x, -np.inf), where=x > 0.0))

@@ -97,7 +97,7 @@ class Trainer:
         inner = state.state
         return TrainingInfo(
             thetas=self._setting.thetas(inner.local.x),
-            nll=inner.local.values.nll,
+            nll=inner.local.values.likelihood,
             jitter=inner.local.values.jitter,
             engine=tuple(inner.local.values.engine),
             rho=getattr(inner, "rho", np.empty(0)),
@@ -110,7 +110,7 @@ class Trainer:
 STEP_OPTIONS = tuple(
     option.name
     for option in fields(TrainingOptions)
-    if option.name not in ("starts", "rounds", "seconds", "seed", "normalize")
+    if option.name not in ("starts", "rounds", "seconds", "known", "seed", "normalize")
 )
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Verdict, drive
 from fleetgp.network import Network
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import unevaluated
 from fleetgp.training.curvature import measure_hessian
 from fleetgp.training.deadline import NEVER, Deadline
-from fleetgp.training.floor import Floor
 from fleetgp.training.newton import Newton, Search, Sum, pack, unpack
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
@@ -43,11 +43,11 @@ class TreeNewton:
         self,
         network: Network,
         objective: Objective,
-        floor: Floor,
+        bounds: Bounds,
         interlude: Interlude | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
-        self.network, self.objective, self.floor = network, objective, floor
+        self.network, self.objective, self.bounds = network, objective, bounds
         self.interlude, self.deadline = interlude, deadline
 
     def begin(self, x: Array) -> TreeState:
@@ -102,7 +102,7 @@ class TreeNewton:
     def _decided(self, state: TreeState, tol: float, rows: Array) -> Array:
         """The search after the fleet's evaluation as a row, how many want an interlude, and how many are late."""
         width = rows.shape[1]
-        newton, parameters = Newton(state.start, self.floor, tol), len(state.start)
+        newton, parameters = Newton(state.start, self.bounds, tol), len(state.start)
 
         def finish(total: Array, _: BoolArray | None) -> Array:
             (value, size), gradient, hessian, (failed, *signs) = np.split(total[0], [2, 2 + parameters, width - 3])

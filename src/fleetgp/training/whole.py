@@ -26,15 +26,15 @@ from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
+from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
 from fleetgp.training.deadline import Deadline
-from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.run import Report, Run, follow
-from fleetgp.training.setting import Setting
-from fleetgp.training.starts import Magnitudes, default_starts, power_of_two
+from fleetgp.training.setting import Setting, bounds_and_floor
+from fleetgp.training.starts import Magnitudes, default_starts, different, power_of_two
 from fleetgp.training.walls import Walls
 
 #: From the best to the worst.
@@ -97,15 +97,18 @@ class WholeTraining:
             self.runs = self._begun([run.history for run in self.runs])
 
     def _set(self) -> Setting:
-        starts, floor = starts_and_floor(self._frame, self._options, self._scaling)
-        walls = Walls.around(self.moments, floor)
-        objective = Objective([FleetExpert(self.moments)])
-        found = self._scaling, walls, objective, walls.lifted(starts), SMOOTH.units(len(self.moments.sizes))
+        starts, own, floor = starts_and_bounds(self._frame, self._options, self._scaling)
+        self._walls = Walls.around(self.moments, own)
+        dimension = len(self.moments.sizes)
+        units, known = SMOOTH.units(dimension), self._options.known_of(SMOOTH.names(dimension))
+        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-self._scaling.shift(units)))
+        bounds = self._walls.bounds
+        found = self._scaling, known, bounds, floor, objective, bounds.clipped(starts), units
         return Setting(self._method, self._network, Alone(), *found)
 
     def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
-        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor, self._deadline)
+        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, self._deadline)
         return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
 
     def _agree(self) -> tuple[int, ...] | None:
@@ -144,8 +147,7 @@ class WholeTraining:
         """What this agent needs, after it has followed all starts."""
         expert = self.setting.objective.experts[0]
         assert isinstance(expert, FleetExpert)
-        walls, chosen = self.setting.floor, self.runs[self.best]
-        assert isinstance(walls, Walls)
+        walls, chosen = self._walls, self.runs[self.best]
         status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
         if len(chosen.history) > self._options.rounds or status == "time limit":
             return Wish(none, False, status)
@@ -166,10 +168,9 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     """
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
+    starts, _, _ = starts_and_bounds(frame, options, scaling_of(frame, options))
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), 1, SMOOTH)[:1]
-    else:
-        starts = options.starts
+        starts = starts[:1]
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
     ratios = np.maximum(ratios, PLANNED_RATIO)
     both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
@@ -201,8 +202,10 @@ def scaling_of(frame: Frame, options: TrainingOptions) -> Scaling:
     return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
 
 
-def starts_and_floor(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Floor]:
-    """Where to start, (S, P), and the floor, for the scaled observations: those of full-gp, on the fleet's own box."""
+def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Bounds, float]:
+    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations: those of full-gp, on
+    the fleet's own box.
+    """
     size = deviation = 1.0
     if not options.normalize:
         size, deviation = (
@@ -211,9 +214,11 @@ def starts_and_floor(frame: Frame, options: TrainingOptions, scaling: Scaling) -
         )
         if frame.deviation == 0.0:
             deviation = size
-    floor = Floor.of(options.noise_floor * deviation)
+    dimension = len(frame.box.half)
+    shift = scaling.shift(SMOOTH.units(dimension))
+    known = options.known_of(SMOOTH.names(dimension))
+    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
     if options.starts is None:
         starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), 1, SMOOTH)
-    else:
-        starts = options.starts - scaling.shift(SMOOTH.units(len(frame.box.half)))
-    return floor.lifted(starts), floor
+        return different(bounds.clipped(starts)), bounds, floor
+    return bounds.clipped(options.starts - shift), bounds, floor

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from fleetgp.agent.description.certificates import AUTHORITY, is_host
-from fleetgp.agent.description.parts import MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
+from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
+from fleetgp.training.known import Known
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
@@ -21,7 +22,7 @@ class Check:
 
     def __init__(self, file: FleetPart, lines: Lines, path: str) -> None:
         self.file, self.lines, self.path = file, lines, path
-        for check in (self.names, self.endpoints, self.columns, self.kernel, self.methods, self.tls):
+        for check in (self.names, self.endpoints, self.columns, self.kernel, self.methods, self.known, self.tls):
             check()
 
     def fail(self, message: str, *path: str | int, value: object = None) -> InputError:
@@ -101,6 +102,16 @@ class Check:
                     check_theta(row, kernel.names(self.file.inputs), "training.theta0")
                 except InputError as error:
                     raise self.fail(str(error), "training", "theta0") from error
+
+    def known(self) -> None:
+        """The one table that is wrong by itself, or all of them where they do not fit together."""
+        labels = as_kernel(self.file.kernel, self.file.inputs).names(self.file.inputs)
+        given = self.file.training.model_dump(include=set(KNOWN))
+        for tables in (*((table,) for table in KNOWN), KNOWN):
+            try:
+                Known.of(labels, **{table: given[table] for table in tables})
+            except InputError as error:
+                raise self.fail(f"training: {error}", "training", tables[0]) from error
 
     def tls(self) -> None:
         tls = self.file.tls

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from fleetgp.agent.description.certificates import Credentials
-from fleetgp.agent.description.parts import FleetPart
+from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.gp.expression import as_kernel
 from fleetgp.graph import Graph
 from fleetgp.prediction import PredictionOptions
 from fleetgp.training import TrainingOptions
+from fleetgp.training.known import Known
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
@@ -104,8 +105,9 @@ class Description:
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
         """The file's options, for whichever method trains."""
-        given = self.training.model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
-        return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
+        given = self.training.model_dump(exclude={"method", "theta0", *KNOWN, "again_with_members", "again_after"})
+        known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
+        return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, known=known, **given)
 
     def prediction_options(self) -> PredictionOptions:
         return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))

@@ -15,6 +15,8 @@ from fleetgp.training import TRAINING_METHODS
 #: The methods that need no server.
 TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
 PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
+#: What [training] says of hyperparameters by their names, a table each.
+KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.
 MOST_STARTS = 100
 
@@ -51,6 +53,7 @@ class TrainingPart(_Part):
 
     The options are for all methods that this fleet will train with: each takes those that it has.
 
+    bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """
 
@@ -65,6 +68,9 @@ class TrainingPart(_Part):
     step: Positive = 1e-5
     nested_iterations: Count | None = None
     noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
+    bounds: dict[str, list[float]] = {}
+    priors: dict[str, list[float]] = {}
+    fixed: dict[str, float] = {}
     engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
     neighbours: Count = 30
     again_with_members: bool = True

@@ -1,0 +1,182 @@
+"""What is known of the hyperparameters before any data: bounds, log-normal priors and fixed values, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.given import LARGEST, check_number
+from fleetgp.training.bounds import Bounds
+from fleetgp.training.prior import Prior
+
+#: Plain words for hyperparameters, and how the names begin that they stand for.
+WORDS = {"length": "l", "signal": "sigma_f", "noise": "sigma_eps"}
+#: As close to a bound as this, in log theta, is at it, or as close as this share of the way between two: agents agree
+#: to a tolerance, not to the last bit.
+AT = 0.01
+
+#: The lowest and the highest value; None, 0 and infinity are open.
+Ends = tuple[float | None, float | None]
+#: The median, and the factor that is one standard deviation of the logarithm.
+MedianAndFactor = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Known:
+    """In the units of the data, P of each.
+
+    lower, upper: the bounds, 0 and infinity for none; the same for a fixed value.
+    median, factor: of the priors; a factor of infinity for none.
+    """
+
+    names: tuple[str, ...] = ()
+    lower: tuple[float, ...] = ()
+    upper: tuple[float, ...] = ()
+    median: tuple[float, ...] = ()
+    factor: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        bounds: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> Known:
+        """What a user says: under the hyperparameters' names, or the words length, signal and noise.
+
+        A name of its own goes before a word that it is meant by too: "length" is for the other length-scales then.
+
+        >>> known = Known.of(("l_lon", "l_lat", "sigma_f", "sigma_eps"), {"length": (0.1, 5), "l_lat": (1, None)})
+        >>> known.lower, known.upper
+        ((0.1, 1.0, 0.0, 0.0), (5.0, inf, inf, inf))
+        >>> Known.of(("l_1", "sigma_f", "sigma_eps"), fixed={"l_2": 1.0})
+        Traceback (most recent call last):
+        fleetgp.errors.InputError: unknown hyperparameter in fixed 'l_2': choose one of l_1, sigma_f, sigma_eps, ...
+        """
+        width = len(names)
+        lower, upper, median, factor = [0.0] * width, [np.inf] * width, [1.0] * width, [np.inf] * width
+        for number, (name, value) in _by_number("bounds", bounds, names).items():
+            lower[number], upper[number] = _checked_ends(name, value)
+        for number, (name, value) in _by_number("fixed", fixed, names).items():
+            constant = _checked_value(f"fixed: {name}", value)
+            if not lower[number] <= constant <= upper[number]:
+                raise InputError(
+                    f"fixed: {names[number]} = {constant:g} is outside of its bounds, {lower[number]:g} to "
+                    f"{upper[number]:g}: leave one of them out"
+                )
+            lower[number] = upper[number] = constant
+        for number, (name, value) in _by_number("priors", priors, names).items():
+            if lower[number] == upper[number] and len(meant(name, names)) == 1:
+                raise InputError(f"priors: {name} has a fixed value, of which no prior tells more: leave one out")
+            if lower[number] < upper[number]:
+                median[number], factor[number] = _checked_prior(name, value)
+        return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
+
+    @property
+    def bounds(self) -> Bounds:
+        """On log theta."""
+        with np.errstate(divide="ignore"):
+            return Bounds(np.log(self.lower), np.log(self.upper))
+
+    @property
+    def prior(self) -> Prior:
+        """On log theta."""
+        return Prior(np.log(self.median), 1.0 / np.log(self.factor) ** 2)
+
+    def touched(self, thetas: Array) -> tuple[BoolArray, BoolArray]:
+        """(P,) each: which of them stand at their lower, and at their upper bound, in any row of (A, P).
+
+        Fixed values do not count.
+        """
+        if not self.names:
+            return np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
+        box = self.bounds
+        free = ~box.fixed
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.log(thetas)
+            near = np.minimum(AT, AT * np.where(free, box.upper - box.lower, 1.0))
+            return free & (x <= box.lower + near).any(axis=0), free & (x >= box.upper - near).any(axis=0)
+
+    def as_dict(self) -> dict[str, dict[str, Any]]:
+        """The arguments of `of`, for a file.
+
+        >>> Known.of(("l_1", "sigma_f", "sigma_eps"), {"l_1": (None, 2)}, {"signal": (1, 3)}, {"noise": 0.1}).as_dict()
+        {'bounds': {'l_1': [None, 2.0]}, 'priors': {'sigma_f': [1.0, 3.0]}, 'fixed': {'sigma_eps': 0.1}}
+        """
+        rows = list(zip(self.names, self.lower, self.upper, self.median, self.factor, strict=True))
+        box = {n: [low or None, high if high < np.inf else None] for n, low, high, *_ in rows if low < high}
+        return {
+            "bounds": {name: ends for name, ends in box.items() if ends != [None, None]},
+            "priors": {name: [median, factor] for name, *_, median, factor in rows if factor < np.inf},
+            "fixed": {name: low for name, low, high, *_ in rows if low == high},
+        }
+
+
+def meant(name: str, names: Sequence[str]) -> list[int]:
+    """The numbers of the hyperparameters that a name or a word stands for; none if it is neither.
+
+    >>> meant("length", ("l_1", "l_2", "sigma_f", "sigma_eps")), meant("l_2", ("l_1", "l_2", "sigma_f", "sigma_eps"))
+    ([0, 1], [1])
+    """
+    if name in names:
+        return [list(names).index(name)]
+    # Names of kernels that are composed may say which part they are of: rq.l_day.
+    begin = WORDS.get(name)
+    return [number for number, own in enumerate(names) if begin and own.rpartition(".")[2].startswith(begin)]
+
+
+def known_names(names: Sequence[str]) -> tuple[str, ...]:
+    """All that a hyperparameter can be called."""
+    return (*names, *(word for word in WORDS if meant(word, names)))
+
+
+def _by_number(what: str, given: Mapping[str, Any] | None, names: Sequence[str]) -> dict[int, tuple[str, Any]]:
+    """What was given, by the hyperparameters' numbers: the name that it was given under, and its value."""
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"{what}: expected a dictionary with the names of hyperparameters, got {shortened(given)}")
+    found: dict[int, tuple[str, Any]] = {}
+    for name, value in sorted((given or {}).items(), key=lambda item: item[0] in names):
+        numbers = meant(name, names) if isinstance(name, str) else []
+        if not numbers:
+            raise unknown_name(f"hyperparameter in {what}", name, known_names(names))
+        for number in numbers:
+            if number in found and len(meant(found[number][0], names)) == len(numbers):
+                raise InputError(f"{what}: {found[number][0]} and {name} are the same hyperparameter: leave out one")
+            found[number] = name, value
+    return found
+
+
+def _checked_value(what: str, value: object) -> float:
+    check_number(what, value, least=1.0 / LARGEST, most=LARGEST)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _pair(what: str, value: object, expected: str) -> tuple[Any, Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray) or len(value) != 2:
+        raise InputError(f"{what}: expected {expected}, got {shortened(value)}")
+    return value[0], value[1]
+
+
+def _checked_ends(name: str, value: object) -> tuple[float, float]:
+    what = f"bounds: {name}"
+    low, high = _pair(what, value, "two numbers, the lowest and the highest value (None: open)")
+    lower = 0.0 if low is None or low == 0.0 else _checked_value(what, low)
+    upper = np.inf if high is None or high == np.inf else _checked_value(what, high)
+    if lower == upper:
+        raise InputError(f"{what}: expected two different numbers, got {lower:g} twice: use fixed for one value")
+    if lower > upper:
+        raise InputError(f"{what}: expected the lowest value first, got {lower:g} and {upper:g}")
+    return lower, upper
+
+
+def _checked_prior(name: str, value: object) -> tuple[float, float]:
+    what = f"priors: {name}"
+    middle, times = _pair(what, value, "two numbers, the median and a factor (one standard deviation of the logarithm)")
+    check_number(f"{what}: the factor", times, above=1.0, most=LARGEST)
+    return _checked_value(what, middle), float(times)
