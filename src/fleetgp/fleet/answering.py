@@ -9,14 +9,18 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
+from fleetgp.data.streamed import dimension_of
+from fleetgp.errors import NumericalError
 from fleetgp.fleet.source import Source
+from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.training.mean import agree_on_correction, trend_of
 
 Found = TypeVar("Found")
 
@@ -91,13 +95,31 @@ class HostedAnswers:
         scaling = source.scaling
         if scaling is None:
             with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, source.shards)
+                scaling = agree_on_scaling(reduction, source.shards, source.mean, normalize=source.normalize)
         theta = source.theta
         if theta.ndim == 2:
             # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
             with network.phase("model"):
                 theta = np.exp(reduction.total(np.log(theta)) / network.agents)
+        if source.scaling is None and source.mean != "zero":
+            scaling = self._generalized(network, reduction, scaling, theta)
         return scaling, theta
+
+    def _generalized(self, network: Network, reduction: Reduction, scaling: Scaling, theta: Array) -> Scaling:
+        """The mean function by generalized least squares at a theta that was given."""
+        source, options = self.source, self._options
+        scaled = theta / np.exp(scaling.shift(theta))
+        pairs = zip(scaling.apply(source.shards), network.hosted, strict=True)
+        experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
+        trend = trend_of(scaling, dimension_of(source.shards))
+        with network.phase("mean"):
+            found = agree_on_correction(reduction, experts, np.tile(scaled, (len(experts), 1)), trend)
+        if not found.known:
+            raise NumericalError(
+                f'mean="{source.mean}": generalized least squares has no answer at the theta that was given: give one '
+                "with more noise, or train"
+            )
+        return scaling.corrected(found.coefficients.tolist())
 
     def _at(self, decentralized: bool, scaling: Scaling, theta: Array) -> Conditioned:
         """The hosted agents at this model."""

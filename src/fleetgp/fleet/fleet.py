@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
@@ -42,6 +43,9 @@ class Fleet(Closing):
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
+    mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares
+        over the fleet: `mean` of a fit. Far from all data predictions go back to it. Its own uncertainty is not in the
+        variances.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
@@ -68,6 +72,7 @@ class Fleet(Closing):
         *,
         theta: Sequence[float] | Array | None = None,
         normalize: bool = False,
+        mean: MeanName = "zero",
         kernel: str | Kernel = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
@@ -79,6 +84,7 @@ class Fleet(Closing):
         self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
+        self.mean = check_mean(mean)
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.scaling import MeanName, Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import as_they_are
 from fleetgp.errors import InputError
@@ -28,7 +28,7 @@ class Source:
     """What a fleet is conditioned on: its data, and where the hyperparameters come from.
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
-    scaling: that of the training; None if the agents have yet to agree on it.
+    scaling: that of the training; None if the agents have yet to agree on it.  mean, normalize: how, then.
     moments: those of all data, if every agent has them from the training.
     """
 
@@ -40,6 +40,8 @@ class Source:
     scaling: Scaling | None
     seed: int
     moments: FleetMoments | None = None
+    mean: MeanName = "zero"
+    normalize: bool = False
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
@@ -48,8 +50,8 @@ class Source:
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and self.moments is other.moments
-            and (self.inputs, self.kernel, self.scaling, self.seed)
-            == (other.inputs, other.kernel, other.scaling, other.seed)
+            and (self.inputs, self.kernel, self.scaling, self.seed, self.mean, self.normalize)
+            == (other.inputs, other.kernel, other.scaling, other.seed, other.mean, other.normalize)
         )
 
 
@@ -65,7 +67,19 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         model = check_theta_of(fleet.shards, fleet.theta)  # as it was set
     else:
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
-    scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()
+    agreed = fleet.normalize or fleet.mean != "zero"
+    scaling = fit.scaling if fit is not None else None if agreed else Scaling()
     moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
     data = as_they_are(fleet.shards)
-    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments)
+    return Source(
+        data,
+        fleet.inputs,
+        fleet.graph,
+        fleet.kernel,
+        model,
+        scaling,
+        fleet.seed,
+        moments,
+        fleet.mean,
+        fleet.normalize,
+    )

@@ -71,6 +71,10 @@ class FleetExpert(Expert):
     def size(self) -> int:
         return self.moments.count
 
+    @property
+    def dimension(self) -> int:
+        return len(self.moments.sizes)
+
     def settle(self, log_theta: Array) -> None:
         """There is one engine."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
+from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
@@ -26,6 +27,8 @@ from fleetgp.version import __version__
 
 #: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
 WAITING = 4
+#: Observations as they are.
+AS_GIVEN = Scaling()
 
 Piece = TypeVar("Piece")
 
@@ -71,7 +74,7 @@ class Source:
 
     def survey_of(self, file: Path, owner: str) -> Survey:
         """The first pass over one file."""
-        kept = self.kept(file, owner=owner)
+        kept = self.kept(file, owner=owner, summaries="with products")
         if kept is not None and (piece := kept.get("survey")) is not None:
             return Survey.from_piece(piece)
         found = survey(file, owner, self.scan)
@@ -99,15 +102,17 @@ class Source:
             raise InputError(f"no row of the files names an agent in the column {columns.agent!r}")
         return total
 
-    def moments(self, box: Box, sizes: tuple[int, ...], offset: float, scale: float) -> dict[str, FleetMoments]:
-        """Another pass: every agent's moments of (y_n - offset) / scale."""
+    def moments(self, box: Box, sizes: tuple[int, ...], scaling: Scaling) -> dict[str, FleetMoments]:
+        """Another pass: every agent's moments of the scaled observations."""
 
         def one(file: Path, owner: str) -> dict[str, FleetMoments]:
-            frame = [box.centre.tolist(), box.half.tolist(), sizes, offset, scale]
+            frame = [box.centre.tolist(), box.half.tolist(), sizes, scaling.offset, scaling.scale]
+            if scaling.slope:
+                frame += [scaling.slope, scaling.centre]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
                 return {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
-            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, offset, scale)
+            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, scaling)
             if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
                 kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
             return found
@@ -172,10 +177,10 @@ class FileShards(Streamed):
         return self._loaded
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        return self.rescaled(0.0, 1.0).moments(box, sizes)
+        return self.rescaled(AS_GIVEN).moments(box, sizes)
 
-    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
-        return RescaledFiles(self, offset, scale)
+    def rescaled(self, scaling: Scaling) -> RescaledFiles:
+        return RescaledFiles(self, scaling)
 
     def group(self, agents: Sequence[int]) -> SummedFiles:
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
@@ -194,48 +199,46 @@ class FileShards(Streamed):
 
 
 class SummedFiles(Streamed):
-    """Data in files as sums over them, of (y_n - offset) / scale, without any row.
+    """Data in files as sums over them, of the scaled observations, without any row.
 
     known: the agents' summaries by their names, of y_n.
     """
 
-    def __init__(self, source: Source, known: dict[str, Summary], offset: float = 0.0, scale: float = 1.0) -> None:
-        self._source, self._known, self._offset, self._scale = source, known, offset, scale
+    def __init__(self, source: Source, known: dict[str, Summary], scaling: Scaling = AS_GIVEN) -> None:
+        self._source, self._known, self._scaling = source, known, scaling
         self.names = tuple(known)
-        self.summaries = [one.rescaled(offset, scale) for one in known.values()]
+        self.summaries = [one.rescaled(scaling) for one in known.values()]
 
     def load(self) -> list[Shard]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        found = self._source.moments(box, sizes, self._offset, self._scale)
+        found = self._source.moments(box, sizes, self._scaling)
         return [found[name] for name in self.names]
 
-    def rescaled(self, offset: float, scale: float) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self._offset + self._scale * offset, self._scale * scale)
+    def rescaled(self, scaling: Scaling) -> SummedFiles:
+        assert self._scaling == AS_GIVEN, "it is scaled already"
+        return SummedFiles(self._source, self._known, scaling)
 
 
 class RescaledFiles(SummedFiles):
-    """The same data with (y_n - offset) / scale, and their rows where somebody asks for them."""
+    """The same data, scaled, and their rows where somebody asks for them."""
 
-    def __init__(self, files: FileShards, offset: float, scale: float) -> None:
-        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), offset, scale)
+    def __init__(self, files: FileShards, scaling: Scaling) -> None:
+        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), scaling)
         self._files = files
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:
         if self._loaded is None:
-            self._loaded = [(x, (y - self._offset) / self._scale) for x, y in self._files.load()]
+            self._loaded = [(x, self._scaling.residuals(x, y)) for x, y in self._files.load()]
         return self._loaded
-
-    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
-        return RescaledFiles(self._files, self._offset + self._scale * offset, self._scale * scale)
 
 
 def gathered_moments(
-    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], offset: float, scale: float
+    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], scaling: Scaling
 ) -> dict[str, FleetMoments]:
-    """Every agent's moments of (y_n - offset) / scale, from parts of their rows (n, D + 1) as they come.
+    """Every agent's moments of the scaled observations, from parts of their rows (n, D + 1) as they come.
 
     Rows wait until one agent has `rows` of them, or all agents a few times as many.
     """
@@ -245,7 +248,7 @@ def gathered_moments(
 
     def take(name: str) -> None:
         data = np.concatenate(waiting.pop(name))
-        part = moments_on(box, sizes, data[:, :-1], (data[:, -1] - offset) / scale)
+        part = moments_on(box, sizes, data[:, :-1], scaling.residuals(data[:, :-1], data[:, -1]))
         found[name] = found[name].plus(part) if name in found else part
         del counts[name]
 

@@ -22,7 +22,18 @@ def about_end(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None =
     """What a user should know of the end of a training; empty if it is an ordinary one. inputs: their names."""
     if fit.status == "diverged":
         return about_divergence(fit, options, inputs)
-    return about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
+    told = [about_mean(fit), about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""]
+    return ". ".join(one for one in told if one)
+
+
+def about_mean(fit: Fit) -> str:
+    """What it means that the mean function has not settled."""
+    if fit.mean is None or fit.mean.settled:
+        return ""
+    if not np.isfinite(fit.mean.errors).all():
+        return "the mean function is that of ordinary least squares: generalized least squares has no answer at theta"
+    often = "once" if fit.mean.turns == 1 else f"{fit.mean.turns} times"
+    return f"the mean function has not settled: theta was trained {often} and ended by {fit.status}"
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None = None) -> str:

@@ -11,6 +11,7 @@ from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
+from fleetgp.training.mean import MeanFit
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Fit:
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
+    mean: the mean function in the units of the data; None for mean="zero". Its coefficients are those that theta was
+        trained with. "converged" means that it has settled, too.
     engine: (A,) what evaluated the agent's likelihood at the end, "dense", "moments" or "vecchia".
     approximation: (A,) by how much, in nats, a likelihood of "vecchia" would be smaller at the end with twice as many
         neighbours, estimated; 0 for the other engines, which are exact.
@@ -69,6 +72,7 @@ class Fit:
     engine: tuple[str, ...]
     ledger: Ledger
     noise_floor: float = 0.0
+    mean: MeanFit | None = None
     moments: FleetMoments | None = None
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
@@ -48,6 +49,8 @@ class TrainingOptions:
         and nothing is sent for it.
     seed: draws the samples of the g- methods, per agent.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation.
+    mean: the mean function of the model, "zero", "constant" or "linear" in the inputs: first by least squares, then
+        by generalized least squares and theta in turns, until it has settled.
     engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
         points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
         with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
@@ -67,6 +70,7 @@ class TrainingOptions:
     noise_floor: float = 1e-3
     seed: int = 0
     normalize: bool = False
+    mean: MeanName = "zero"
     engine: str = "auto"
     neighbours: int = NEIGHBOURS
 
@@ -85,6 +89,7 @@ class TrainingOptions:
         check_noise_floor(self.noise_floor)
         check_whole("seed", self.seed, least=0)
         as_flag(self.normalize, "normalize")
+        check_mean(self.mean)
         check_engine_name(self.engine)
         check_whole("neighbours", self.neighbours, least=1)
 

@@ -5,7 +5,7 @@ All that the fleet has to agree on for it is agreed here: scaling, samples, star
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ from fleetgp.training.tree import TreeNewton
 class Setting:
     """starts: (S, P) log theta, at or above the floor; like the floor for the scaled observations.
 
-    levels: of samples of the data to be trained on first.
+    levels: of samples of the data to be trained on first.  objective_at: the likelihoods with another mean function.
     """
 
     method: TrainingMethod
@@ -49,6 +49,12 @@ class Setting:
     starts: Array
     levels: int = 0
     deadline: Deadline = NEVER
+    objective_at: Callable[[Scaling], Objective] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of the inputs."""
+        return self.objective.experts[0].dimension
 
     def start(self, number: int) -> Array:
         """One of the starts at every expert, (A, P)."""
@@ -67,16 +73,21 @@ def prepare(
     deadline = Deadline.after(options.seconds)
     reduction = _reduction(method, network)
     scaling = Scaling()
-    if options.normalize:
+    if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
-            scaling = agree_on_scaling(reduction, shards)
-    data = scaling.apply(_data(method, shards, network, options.seed))
+            scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize)
+    given = _data(method, shards, network, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
-    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
-    starts, floor, levels = _starts_and_floor(reduction, data, network, options, scaling)
-    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts, levels, deadline)
+
+    def objective_at(scaling: Scaling) -> Objective:
+        pairs = zip(scaling.apply(given), ids, strict=True)
+        return Objective([Expert(x, y, kernel, agent, *chosen) for (x, y), agent in pairs])
+
+    objective = objective_at(scaling)
+    starts, floor, levels = _starts_and_floor(reduction, scaling.apply(given), network, options, scaling)
+    return Setting(method, network, reduction, scaling, floor, objective, starts, levels, deadline, objective_at)
 
 
 def minimizer(setting: Setting) -> CentralMinimizer:

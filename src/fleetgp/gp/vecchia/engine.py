@@ -24,10 +24,12 @@ from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.cost import expected_seconds
-from fleetgp.gp.vecchia.likelihood import Ordered, conditionals, evaluation
+from fleetgp.gp.vecchia.likelihood import Ordered, conditionals, evaluation, products
 from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier
 from fleetgp.gp.vecchia.ordering import coarse_to_fine
+from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 from fleetgp.gp.vecchia.posterior import VecchiaPosterior
 from fleetgp.gp.vecchia.shapes import Shape, shapes
 from fleetgp.linalg.threads import blas_threads
@@ -84,6 +86,17 @@ class VecchiaEngine(DataEngine):
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
         return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        """Of the approximation: its conditional residuals, of every column."""
+        h, order = self._checked(np.log(theta)), self._ordering()
+        data, parts = self._in_order(h), shapes(np.asarray(h.length_scales))
+        columns = trend.with_observations(self.inputs[order], self.observations[order])
+        try:
+            found = [shape.weight * products(data, self._neighbours(shape), columns) for shape in parts]
+        except NotPositiveDefiniteError:
+            raise self.failure(h) from None
+        return np.asarray(np.sum(found, axis=0) / h.signal**2)
 
     def error_estimate(self, log_theta: Array) -> float:
         """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data

@@ -101,6 +101,25 @@ def conditionals(data: Ordered, rows: IntArray, near: Neighbours) -> tuple[Array
     return found, max(jitters)
 
 
+def products(data: Ordered, near: Neighbours, columns: Array) -> Array:
+    """columns'C^-1 columns, (q, q), in units of sigma_f^-2: sums of e e'/v over the points, e (q,) of all columns.
+
+    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points.
+    """
+    size = len(data.values)
+    together = size - len(near)
+    with np.errstate(all="ignore"):
+        found = plain.products_together(data.kernel, data.places[:together], columns[:together], data.ratio)
+        for part in in_parts(len(near), near.shape[1]):
+            rows = np.arange(together, size)[part]
+            told, weights, _ = plain.means(
+                data.kernel, data.places, data.values, data.places[rows], near[part], data.ratio
+            )
+            e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
+            found = found + e.T @ (e / (1.0 + data.ratio - told[:, 1:]))
+    return found
+
+
 def in_parts(count: int, neighbours: int) -> list[slice]:
     """`count` points in parts, such that NumPy's arrays of all their pairs stay small."""
     step = max(1, WORK // (neighbours + 1) ** 2)

@@ -85,6 +85,14 @@ def together(kernel: Kernel, places: Array, y: Array, ratio: float) -> tuple[Arr
     return np.array([value, *by_scales, square, 0.5 * ratio * np.trace(b)]), jitter
 
 
+def products_together(kernel: Kernel, places: Array, columns: Array, ratio: float) -> Array:
+    """columns'C^-1 columns of some points together, (q, q)."""
+    phi, _ = kernel.profile_and_slope(_squares(places[None]).sum(axis=3))
+    c, _ = _covariances(phi, ratio)
+    assert c is not None  # of a single one
+    return np.asarray(columns.T @ np.linalg.solve(c[0], columns), dtype=np.float64)
+
+
 def _squares(points: Array) -> Array:
     """(x_pd - x_qd)^2, (n, m, m, D)."""
     return np.asarray((points[:, :, None] - points[:, None]) ** 2)
