@@ -116,9 +116,10 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                with retold(inputs=self._description.inputs):
+                places, lengths = model.coordinates.places(queries), model.coordinates.told_lengths
+                with retold(inputs=self._description.inputs, lengths=lengths):
                     found = answer(
-                        conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed
+                        conditioned, network, method, places, options, noisy=noisy, to=position, agreed=agreed
                     )
             except NetworkError:
                 raise
@@ -161,14 +162,17 @@ class AnswerTask:
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel, self._description.prediction.engine)
         theta = self.conditioned(model).thetas[0]
-        with retold(scale=model.scaling.scale, inputs=self._description.inputs):
+        lengths = model.coordinates.told_lengths
+        with retold(scale=model.scaling.scale, inputs=self._description.inputs, lengths=lengths):
             return self._meeting.hold(network, agenda, model, self.shard, theta, here)
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
-        chosen = part.engine, part.neighbours
-        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, *chosen)
+        chosen, coordinates = (part.engine, part.neighbours), model.coordinates
+        theta = theta / np.exp(coordinates.shift(theta)) if coordinates.origin else theta
+        shards = coordinates.apply([self.shard])
+        return self._conditioner.condition(shards, self._kernel, theta, model.scaling, *chosen)
 
 
 @dataclass(frozen=True)

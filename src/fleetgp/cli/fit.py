@@ -13,8 +13,11 @@ import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
+from fleetgp.cli.means import told_inputs, told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
+from fleetgp.consensus.scaling import check_mean
 from fleetgp.data import partition, partition_by_label
+from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
@@ -48,6 +51,8 @@ def fit(
     reading: options.FileReading,
     streaming: InFiles,
     normalize: options.NORMALIZE = True,
+    mean: options.MEAN = "zero",
+    coordinates: options.COORDINATES = "as-given",
     start: options.START = None,
     how: options.Training,
     where: Cluster,
@@ -76,6 +81,7 @@ def fit(
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
+    made |= {"mean": check_mean(mean), "coordinates": coordinate_rule(coordinates, inputs).name}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
@@ -183,7 +189,7 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units = [*model.inputs, model.target, model.target]
+    units = [*told_inputs(fleet.coordinates, model.inputs), model.target, model.target]
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
         table.add_row(name, f"{value:.4g}", f"of {unit}")
     emit(
@@ -198,6 +204,8 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "rounds": found.rounds,
             "disagreement": found.disagreement,
             "theta": model.theta,
+            "mean": None if found.mean is None else asdict(found.mean),
+            "coordinates": asdict(found.coordinates),
             "jitter": found.jitter,
             "noise_floor": found.noise_floor,
             "at_noise_floor": bool(found.at_floor.any()),
@@ -216,6 +224,7 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         f"{found.method}: {found.status} after {found.rounds} rounds"
         + (f"; the agents differ by {found.disagreement:.0e}." if len(model.agents) > 1 else "."),
         table,
+        *told_mean(model),
         *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",

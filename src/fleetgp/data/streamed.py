@@ -14,6 +14,7 @@ from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import side_by_side
 
 if TYPE_CHECKING:
+    from fleetgp.data.coordinates import Coordinates
     from fleetgp.data.scaling import Scaling
 
 
@@ -38,6 +39,10 @@ class Streamed(Sequence[Shard]):
     @abstractmethod
     def rescaled(self, scaling: Scaling) -> Streamed:
         """The same with the scaled residuals of a mean function in the place of y_n, which are not scaled yet."""
+
+    @abstractmethod
+    def moved(self, coordinates: Coordinates) -> Streamed:
+        """The same with the inputs in other coordinates, before anything is scaled."""
 
     def __len__(self) -> int:
         return len(self.summaries)

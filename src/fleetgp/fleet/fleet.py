@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
+from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
@@ -46,6 +47,9 @@ class Fleet(Closing):
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares
         over the fleet: `mean` of a fit. Far from all data predictions go back to it. Its own uncertainty is not in the
         variances.
+    coordinates: of the inputs, "as-given"; "scaled" by their own deviations over the fleet, with length-scales told in
+        their units; "kilometres" for inputs called lon and lat (or longitude, latitude), about an agreed centre, with
+        length-scales in kilometres.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
@@ -73,6 +77,7 @@ class Fleet(Closing):
         theta: Sequence[float] | Array | None = None,
         normalize: bool = False,
         mean: MeanName = "zero",
+        coordinates: CoordinatesName = "as-given",
         kernel: str | Kernel = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
@@ -84,7 +89,7 @@ class Fleet(Closing):
         self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
-        self.mean = check_mean(mean)
+        self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.kernel = as_kernel(kernel)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
@@ -184,6 +189,8 @@ class Fleet(Closing):
         row = training_method(method)
         check_stepwise(row, options)
         self._backend.check_here("trainer")
+        if self.coordinates.name != "as-given":
+            raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')
         chosen = options_of(self, row, theta0, seed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, Scaling
+from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import as_they_are
 from fleetgp.errors import InputError
@@ -28,7 +29,8 @@ class Source:
     """What a fleet is conditioned on: its data, and where the hyperparameters come from.
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
-    scaling: that of the training; None if the agents have yet to agree on it.  mean, normalize: how, then.
+    scaling, coordinates: those of the training; None if the agents have yet to agree on them.
+    mean, normalize, rule: how, then.
     moments: those of all data, if every agent has them from the training.
     """
 
@@ -42,6 +44,8 @@ class Source:
     moments: FleetMoments | None = None
     mean: MeanName = "zero"
     normalize: bool = False
+    coordinates: Coordinates | None = AS_GIVEN
+    rule: CoordinateRule = field(default_factory=CoordinateRule)
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
@@ -50,9 +54,13 @@ class Source:
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and self.moments is other.moments
-            and (self.inputs, self.kernel, self.scaling, self.seed, self.mean, self.normalize)
-            == (other.inputs, other.kernel, other.scaling, other.seed, other.mean, other.normalize)
+            and self._model == other._model
         )
+
+    @property
+    def _model(self) -> tuple[object, ...]:
+        agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
+        return (self.inputs, self.kernel, self.seed, *agreed)
 
 
 def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
@@ -69,6 +77,7 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
     agreed = fleet.normalize or fleet.mean != "zero"
     scaling = fit.scaling if fit is not None else None if agreed else Scaling()
+    coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
     moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
     data = as_they_are(fleet.shards)
     return Source(
@@ -82,4 +91,6 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         moments,
         fleet.mean,
         fleet.normalize,
+        coordinates,
+        fleet.coordinates,
     )

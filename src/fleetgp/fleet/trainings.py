@@ -22,7 +22,8 @@ def options_of(fleet: Fleet, method: TrainingMethod, theta0: object, seed: int |
     """What was given, checked, with what the fleet knows itself."""
     starts = None if theta0 is None else check_starts(fleet.shards, theta0)
     chosen_seed = fleet.seed if seed is None else seed
-    options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, mean=fleet.mean, **given)
+    model: dict[str, Any] = {"normalize": fleet.normalize, "mean": fleet.mean, "coordinates": fleet.coordinates}
+    options = TrainingOptions(starts=starts, seed=chosen_seed, **model, **given)
     options.refuse_foreign(method)
     return options
 

@@ -57,10 +57,11 @@ def out_of_range(agent: int | None, log_theta: Array) -> ThetaError:
 
 
 @contextmanager
-def retold(*, scale: float = 1.0, inputs: Sequence[str] | None = None) -> Iterator[None]:
+def retold(*, scale: float = 1.0, inputs: Sequence[str] | None = None, lengths: Sequence[float] = ()) -> Iterator[None]:
     """Errors about theta from within, as the user would say it.
 
-    scale: one unit of the model's observations, in units of the data.  inputs: their names.
+    scale: one unit of the model's observations, in units of the data.  inputs: their names.  lengths: one unit of the
+    model's inputs, likewise.
 
     >>> with retold(scale=4.0):
     ...     raise ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1]), "use another")
@@ -72,6 +73,7 @@ def retold(*, scale: float = 1.0, inputs: Sequence[str] | None = None) -> Iterat
     except ThetaError as error:
         units = np.ones(len(error.theta))
         units[-2:] = scale
+        units[: len(lengths)] = lengths
         error.theta = error.theta * units
         error.inputs = error.inputs if inputs is None else inputs
         raise

@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
+from fleetgp.data.view import AS_GIVEN, View
 from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on
@@ -27,8 +29,6 @@ from fleetgp.version import __version__
 
 #: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
 WAITING = 4
-#: Observations as they are.
-AS_GIVEN = Scaling()
 
 Piece = TypeVar("Piece")
 
@@ -102,17 +102,15 @@ class Source:
             raise InputError(f"no row of the files names an agent in the column {columns.agent!r}")
         return total
 
-    def moments(self, box: Box, sizes: tuple[int, ...], scaling: Scaling) -> dict[str, FleetMoments]:
-        """Another pass: every agent's moments of the scaled observations."""
+    def moments(self, box: Box, sizes: tuple[int, ...], view: View) -> dict[str, FleetMoments]:
+        """Another pass: every agent's moments of the rows as the model sees them."""
 
         def one(file: Path, owner: str) -> dict[str, FleetMoments]:
-            frame = [box.centre.tolist(), box.half.tolist(), sizes, scaling.offset, scaling.scale]
-            if scaling.slope:
-                frame += [scaling.slope, scaling.centre]
+            frame = [box.centre.tolist(), box.half.tolist(), sizes, *view.facts]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
                 return {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
-            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, scaling)
+            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, view)
             if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
                 kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
             return found
@@ -177,10 +175,13 @@ class FileShards(Streamed):
         return self._loaded
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        return self.rescaled(AS_GIVEN).moments(box, sizes)
+        return ViewedFiles(self, AS_GIVEN).moments(box, sizes)
 
-    def rescaled(self, scaling: Scaling) -> RescaledFiles:
-        return RescaledFiles(self, scaling)
+    def rescaled(self, scaling: Scaling) -> ViewedFiles:
+        return ViewedFiles(self, View(scaling))
+
+    def moved(self, coordinates: Coordinates) -> ViewedFiles:
+        return ViewedFiles(self, View(coordinates=coordinates))
 
     def group(self, agents: Sequence[int]) -> SummedFiles:
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
@@ -199,46 +200,54 @@ class FileShards(Streamed):
 
 
 class SummedFiles(Streamed):
-    """Data in files as sums over them, of the scaled observations, without any row.
+    """Data in files as sums over them, without any row.
 
-    known: the agents' summaries by their names, of y_n.
+    known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
     """
 
-    def __init__(self, source: Source, known: dict[str, Summary], scaling: Scaling = AS_GIVEN) -> None:
-        self._source, self._known, self._scaling = source, known, scaling
+    def __init__(self, source: Source, known: dict[str, Summary], view: View = AS_GIVEN) -> None:
+        self._source, self._known, self.view = source, known, view
         self.names = tuple(known)
-        self.summaries = [one.rescaled(scaling) for one in known.values()]
+        self.summaries = [view.summary(one) for one in known.values()]
 
     def load(self) -> list[Shard]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        found = self._source.moments(box, sizes, self._scaling)
+        found = self._source.moments(box, sizes, self.view)
         return [found[name] for name in self.names]
 
     def rescaled(self, scaling: Scaling) -> SummedFiles:
-        assert self._scaling == AS_GIVEN, "it is scaled already"
-        return SummedFiles(self._source, self._known, scaling)
+        return SummedFiles(self._source, self._known, self.view.rescaled(scaling))
+
+    def moved(self, coordinates: Coordinates) -> SummedFiles:
+        return SummedFiles(self._source, self._known, self.view.moved(coordinates))
 
 
-class RescaledFiles(SummedFiles):
-    """The same data, scaled, and their rows where somebody asks for them."""
+class ViewedFiles(SummedFiles):
+    """The same data as the model sees them, and their rows where somebody asks for them."""
 
-    def __init__(self, files: FileShards, scaling: Scaling) -> None:
-        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), scaling)
+    def __init__(self, files: FileShards, view: View) -> None:
+        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), view)
         self._files = files
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:
         if self._loaded is None:
-            self._loaded = [(x, self._scaling.residuals(x, y)) for x, y in self._files.load()]
+            self._loaded = [self.view.rows(x, y) for x, y in self._files.load()]
         return self._loaded
+
+    def rescaled(self, scaling: Scaling) -> ViewedFiles:
+        return ViewedFiles(self._files, self.view.rescaled(scaling))
+
+    def moved(self, coordinates: Coordinates) -> ViewedFiles:
+        return ViewedFiles(self._files, self.view.moved(coordinates))
 
 
 def gathered_moments(
-    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], scaling: Scaling
+    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], view: View
 ) -> dict[str, FleetMoments]:
-    """Every agent's moments of the scaled observations, from parts of their rows (n, D + 1) as they come.
+    """Every agent's moments, of what the model sees, from parts of their rows (n, D + 1) as they come.
 
     Rows wait until one agent has `rows` of them, or all agents a few times as many.
     """
@@ -248,7 +257,7 @@ def gathered_moments(
 
     def take(name: str) -> None:
         data = np.concatenate(waiting.pop(name))
-        part = moments_on(box, sizes, data[:, :-1], scaling.residuals(data[:, :-1], data[:, -1]))
+        part = moments_on(box, sizes, *view.rows(data[:, :-1], data[:, -1]))
         found[name] = found[name].plus(part) if name in found else part
         del counts[name]
 

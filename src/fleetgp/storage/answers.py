@@ -113,9 +113,13 @@ def _settings(
         "method": method,
         "agent": position,
         "data": content.hexdigest(),
-        "theta": model.theta if fleet.fit is None else [fleet.fit.thetas.tolist(), str(fleet.fit.scaling)],
+        "theta": model.theta
+        if fleet.fit is None
+        else [fleet.fit.thetas.tolist(), str(fleet.fit.scaling), str(fleet.fit.coordinates)],
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
+        "mean": fleet.mean,
+        "coordinates": str(fleet.coordinates),
         "seed": fleet.seed,
         "graph": [fleet.graph.at(t).edges.tolist() for t in range(fleet.graph.period)],
         **options,

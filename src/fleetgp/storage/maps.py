@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import Alone
+from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
@@ -65,10 +68,19 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
                 f"got --within {within:g}"
             )
         return np.ones(len(cells), dtype=bool)
-    scales = np.array(list(model.theta.values())[: len(model.inputs)])
-    places = np.concatenate([x for x, _ in model.fleet.shards])
-    distance, _ = cKDTree(places / scales).query(cells / scales)
+    scales, coordinates = np.array(list(model.theta.values())[: len(model.inputs)]), _coordinates(model)
+    places = coordinates.places(np.concatenate([x for x, _ in model.fleet.shards]))
+    scales = scales / np.exp(coordinates.shift(scales))
+    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
+
+
+def _coordinates(model: Model) -> Coordinates:
+    """Those of its training, or as they would be agreed on."""
+    fleet = model.fleet
+    if fleet.fit is not None:
+        return fleet.fit.coordinates
+    return agree_on_coordinates(Alone(), fleet.shards, fleet.coordinates)
 
 
 def on_all_cells(answers: Answers, chosen: BoolArray) -> tuple[Answers, Array]:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import Summary
@@ -33,6 +34,9 @@ class Remembered(Streamed):
 
     def rescaled(self, scaling: Scaling) -> Remembered:
         return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries])
+
+    def moved(self, coordinates: Coordinates) -> Remembered:
+        return Remembered(self.names, [coordinates.summary(one) for one in self.summaries])
 
     def _gone(self, what: str) -> InputError:
         count = sum(one.count for one in self.summaries)

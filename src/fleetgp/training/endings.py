@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fleetgp.data.coordinates import DISTORTED, Coordinates
 from fleetgp.gp.failure import told_theta
 from fleetgp.gp.hyperparameters import names
 from fleetgp.training.fit import Fit, about_floor
@@ -22,8 +23,22 @@ def about_end(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None =
     """What a user should know of the end of a training; empty if it is an ordinary one. inputs: their names."""
     if fit.status == "diverged":
         return about_divergence(fit, options, inputs)
-    told = [about_mean(fit), about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""]
+    told = [
+        about_coordinates(fit.coordinates),
+        about_mean(fit),
+        about_floor(fit, options.noise_floor) if fit.at_floor.any() else "",
+    ]
     return ". ".join(one for one in told if one)
+
+
+def about_coordinates(coordinates: Coordinates) -> str:
+    """What it means that the Earth is no plane where the data are."""
+    if coordinates.distortion <= DISTORTED:
+        return ""
+    return (
+        f"distances in kilometres are wrong by up to {coordinates.distortion:.0%} where the data are: they reach too "
+        "far, or too far from the equator, for a plane"
+    )
 
 
 def about_mean(fit: Fit) -> str:

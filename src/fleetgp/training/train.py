@@ -10,10 +10,14 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
+from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
 from fleetgp.training.fit import Fit
 from fleetgp.training.mean import Correction, MeanFit, agree_on_correction, settle, trend_of
 from fleetgp.training.methods import TrainingMethod
@@ -41,6 +45,27 @@ def train(
     the fleet has decided for this start.
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
+    if options.coordinates.name == "as-given":
+        return _train(method, shards, network, kernel, options, report, interlude)
+    with network.phase("coordinates"):
+        reduction = ByTree(network) if method.decentralized else ByServer(network)
+        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
+    inside, heard = moved_in(coordinates, options), report and heard_outside(coordinates, report)
+    with retold(lengths=coordinates.told_lengths):
+        found = _train(method, coordinates.apply(shards), network, kernel, inside, heard, interlude)
+    return told_outside(coordinates, found)
+
+
+def _train(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+    interlude: Interlude | None,
+) -> Fit:
+    """The same in the coordinates of the model."""
     if method.meet == "moments":
         whole = WholeTraining(method, shards, network, kernel, options, report)
         whole.run()

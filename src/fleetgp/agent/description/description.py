@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.description.certificates import Credentials
 from fleetgp.agent.description.parts import FleetPart
 from fleetgp.arrays import Array
+from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.graph import Graph
 from fleetgp.prediction import PredictionOptions
@@ -33,6 +35,7 @@ class Description:
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
         self.kernel, self.normalize, self.seed = file.kernel, file.normalize, file.seed
+        self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
 
@@ -66,7 +69,10 @@ class Description:
     @property
     def model(self) -> str:
         """What a checkpoint's numbers mean: with another, they are of no use."""
-        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel}"
+        other = "" if self.mean == "zero" else f", mean {self.mean}"
+        if self.coordinates.name != "as-given":
+            other += f", coordinates {self.coordinates.name}"
+        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel}{other}"
 
     def id_of(self, name: str) -> int:
         if name not in self.names:
@@ -99,7 +105,8 @@ class Description:
     def training_options(self, starts: Array | None) -> TrainingOptions:
         """The file's options, for whichever method trains."""
         given = self.training.model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
-        return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
+        model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}
+        return TrainingOptions(starts=starts, seed=self.seed, **model, **given)
 
     def prediction_options(self) -> PredictionOptions:
         return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))

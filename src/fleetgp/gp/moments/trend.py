@@ -36,7 +36,8 @@ def without(moments: FleetMoments, trend: Trend, coefficients: Sequence[float]) 
     """The moments of y_n - h(x_n)'coefficients, from those of y_n: no data are needed."""
     box, sums, low = moments.box, moments.sums, moments.responses.shape
     slopes = np.array([*coefficients[1:], *[0.0] * (len(box.centre) if not trend.linear else 0)])
-    constant = coefficients[0] + slopes @ (box.centre - trend.centre)
+    # Sums one by one: all agents have the same bits, whatever their processors.
+    constant = float(coefficients[0]) + sum((slopes * (box.centre - trend.centre)).tolist())
     # The mean function in positions, constant + sum_d steep_d t_d, and t T_j = (T_j+1 + T_|j-1|) / 2.
     steep = slopes * box.half
     corner = tuple(slice(0, size) for size in low)
