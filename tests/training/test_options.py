@@ -96,7 +96,7 @@ def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> N
     parts = pytest.importorskip("fleetgp.agent.description.parts")
     described = parts.TrainingPart().model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
     ours = {option.name: option.default for option in fields(TrainingOptions)}
-    assert set(ours) - set(described) == {"starts", "lipschitz", "seed", "normalize"}
+    assert set(ours) - set(described) == {"starts", "lipschitz", "seed", "normalize", "mean", "coordinates"}
     taken = TrainingOptions(**described)
     assert (taken.step_size, taken.nested_limit) == (TrainingOptions().step_size, TrainingOptions().nested_limit)
     assert {name: value for name, value in described.items() if name not in ("nested", "step")} == {

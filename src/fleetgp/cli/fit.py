@@ -13,11 +13,9 @@ import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
-from fleetgp.cli.means import told_inputs, told_mean
+from fleetgp.cli.means import Seen, told_inputs, told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
-from fleetgp.consensus.scaling import check_mean
 from fleetgp.data import partition, partition_by_label
-from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
@@ -50,9 +48,7 @@ def fit(
     fill: options.FILL = None,
     reading: options.FileReading,
     streaming: InFiles,
-    normalize: options.NORMALIZE = True,
-    mean: options.MEAN = "zero",
-    coordinates: options.COORDINATES = "as-given",
+    seen: Seen,
     start: options.START = None,
     how: options.Training,
     where: Cluster,
@@ -80,8 +76,7 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
-    made |= {"mean": check_mean(mean), "coordinates": coordinate_rule(coordinates, inputs).name}
+    chosen, made = asdict(how), where.backend | seen.checked(inputs) | {"kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)

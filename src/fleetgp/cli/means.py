@@ -1,14 +1,38 @@
-"""What is said of a model's mean function and coordinates."""
+"""How a model shall see its data, and what is said of its mean function and coordinates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
+from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
-from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.consensus.scaling import check_mean
+from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
 from fleetgp.storage.model import Model
+
+MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
+COORDINATES = Annotated[
+    str, typer.Option(help="as-given, scaled, or kilometres for inputs called lon and lat (or longitude, latitude).")
+]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How the model sees the data."""
+
+    normalize: options.NORMALIZE = True
+    mean: MEAN = "zero"
+    coordinates: COORDINATES = "as-given"
+
+    def checked(self, inputs: Sequence[str]) -> dict[str, Any]:
+        """As a fleet takes them, or one clear error, before anything is read."""
+        rule = coordinate_rule(self.coordinates, inputs)
+        return {"normalize": self.normalize, "mean": check_mean(self.mean), "coordinates": rule.name}
 
 
 def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:

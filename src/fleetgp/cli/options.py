@@ -59,10 +59,6 @@ FILL = Annotated[
 NORMALIZE = Annotated[
     bool, typer.Option(help="Centre and scale the observations by the fleet's own mean and deviation.")
 ]
-MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
-COORDINATES = Annotated[
-    str, typer.Option(help="as-given, scaled, or kilometres for inputs called lon and lat (or longitude, latitude).")
-]
 START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
 TRAINING_ROUNDS = Annotated[int, typer.Option(help="Stop after this many rounds.")]
 TRAINING_TOL = Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")]

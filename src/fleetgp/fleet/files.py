@@ -80,21 +80,9 @@ def from_files(
         method.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
-    shards = read_files(
-        files,
-        inputs=inputs,
-        target=target,
-        agent=agent,
-        missing=missing,
-        fill=fill,
-        reading=reading,
-        sample=sample,
-        memory=memory,
-        rows=rows,
-        cache=cache,
-        seed=seed,
-        **where,
-    )
+    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
+    what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
+    shards = read_files(files, **what, **where)
     model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
     return fleet(shards, graph, **model, kernel=kernel, seed=seed, inputs=inputs, **where)
 

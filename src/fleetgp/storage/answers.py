@@ -113,9 +113,8 @@ def _settings(
         "method": method,
         "agent": position,
         "data": content.hexdigest(),
-        "theta": model.theta
-        if fleet.fit is None
-        else [fleet.fit.thetas.tolist(), str(fleet.fit.scaling), str(fleet.fit.coordinates)],
+        "theta": model.theta if fleet.fit is None else fleet.fit.thetas.tolist(),
+        "view": "" if fleet.fit is None else [str(fleet.fit.scaling), str(fleet.fit.coordinates)],
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
         "mean": fleet.mean,
