@@ -46,7 +46,8 @@ def kilometres(shards: list[Shard]) -> Any:
 def test_distances_in_kilometres_are_those_on_the_earth(longitude: float, latitude: float, seed: int) -> None:
     """Against the haversine formula, in a box of a third of a degree, across any meridian."""
     rng = np.random.default_rng(seed)
-    places = rng.uniform(-1 / 6, 1 / 6, (2, 40, 2)) + [longitude, latitude]
+    centre = np.array([longitude, latitude])
+    places = rng.uniform(-1 / 6, 1 / 6, (2, 40, 2)) + centre
     found = kilometres([(places.reshape(-1, 2), np.zeros(80))])
     plane = found.places(places)
     true = great_circle(places[0], places[1])
@@ -113,9 +114,8 @@ def test_scaled_inputs_are_the_same_model_in_the_same_units() -> None:
     np.testing.assert_allclose(other.coordinates.unit, inputs.std(axis=0), rtol=1e-12)
     queries = inputs[:5] * 1.001
     np.testing.assert_allclose(plain.predict(queries).mean, scaled.predict(queries).mean, rtol=1e-4, atol=1e-5)
-    one_theta = [600.0, 0.004, 1.0, 0.3]
-    answers = [fleet.predict(queries, theta=one_theta).variance for fleet in (plain, scaled)]
-    np.testing.assert_allclose(*answers, rtol=1e-6)
+    expected, found = (fleet.predict(queries, theta=start).variance for fleet in (plain, scaled))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_map_measures_in_kilometres() -> None:
     length = model.fleet.theta[1] / (6371.0088 * np.pi / 180.0)  # along latitudes, in degrees
     x = model.fleet.shards[0][0]
     edge = x[x[:, 1].argmax()]
-    cells = np.array([edge + [0.0, 0.9 * length], edge + [0.0, 5.0 * length]])
+    cells = np.array([[edge[0], edge[1] + steps * length] for steps in (0.9, 5.0)])
     every = np.concatenate([inputs for inputs, _ in model.fleet.shards])
     assert cells[1, 1] - every[:, 1].max() > 2.0 * length
     assert cells_within(model, cells, 1.0).tolist() == [True, False]

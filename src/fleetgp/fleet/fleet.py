@@ -44,12 +44,10 @@ class Fleet(Closing):
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
-    mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares
-        over the fleet: `mean` of a fit. Far from all data predictions go back to it. Its own uncertainty is not in the
-        variances.
-    coordinates: of the inputs, "as-given"; "scaled" by their own deviations over the fleet, with length-scales told in
-        their units; "kilometres" for inputs called lon and lat (or longitude, latitude), about an agreed centre, with
-        length-scales in kilometres.
+    mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
+        `fit.mean`. Its own uncertainty is not in the variances of predictions.
+    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
+        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres.
     kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).

@@ -149,7 +149,7 @@ class Expert:
         """
         if self._settled is not None:
             return [self._settled]
-        last: Engine = self._vecchia if self.large else self._dense
+        last = self.always
         if self._moments is None or (self._engine == "auto" and self.size < FEW):
             return [last]
         if self._engine == "moments":
@@ -181,11 +181,16 @@ class Expert:
 
     def products(self, theta: Array, trend: Trend) -> Array:
         """Z'C^-1 Z for Z = (H, y) at theta (natural units), see `Engine.products`."""
-        for engine in self.preferred(theta):
+        for engine in (*self.preferred(theta), self.always):
             found = engine.products(theta, trend)
             if found is not None:
                 return found
         raise self.failure(theta)
+
+    @property
+    def always(self) -> Engine:
+        """The engine that has an answer wherever there is one."""
+        return self._vecchia if self.large else self._dense
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""

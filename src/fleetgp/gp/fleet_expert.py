@@ -84,6 +84,10 @@ class FleetExpert(Expert):
     def preferred(self, theta: Array) -> Sequence[Engine]:
         return [self.engine]
 
+    @property
+    def always(self) -> Engine:
+        return self.engine
+
     def sizes(self, theta: Array) -> tuple[int, ...] | None:
         """Those of the grid that theta needs; None where there is none."""
         with np.errstate(divide="ignore"):

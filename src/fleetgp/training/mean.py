@@ -21,6 +21,7 @@ from fleetgp.consensus.scaling import MeanName, Scaling, independent_solution
 from fleetgp.errors import NumericalError
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.trend import Trend
+from fleetgp.linalg.threads import side_by_side
 from fleetgp.network import SUM
 
 #: A mean function has settled if no coefficient would change by more than this part of its standard error.
@@ -96,7 +97,8 @@ def trend_of(scaling: Scaling, dimension: int) -> Trend:
 def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas: Array, trend: Trend) -> Correction:
     """Generalized least squares for the fleet, each expert at its own theta (A, P): one reduction."""
     count = trend.count
-    rows = np.stack([_own(expert, theta, trend) for expert, theta in zip(experts, thetas, strict=True)])
+    pairs = list(zip(experts, thetas, strict=True))
+    rows = np.stack(side_by_side(lambda pair: _own(*pair, trend), pairs))
 
     def solved(total: Array, _: object) -> Array:
         products = total[0, 1:].reshape(count + 1, count + 1)
