@@ -181,3 +181,17 @@ def test_an_interruption_before_the_first_estimate_says_that_nothing_was_written
     )
     assert "no estimates yet, and nothing was written" in said(run(*fit, "--out", "n", code=130))
     assert sorted(path.name for path in modelled.iterdir()) == ["m", "observations.csv", "points.csv"]
+
+
+def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) -> None:
+    how = ["--mean", "linear", "--coordinates", "kilometres", "--tol", "1e-3", "--out", "m"]
+    found = " ".join(run("fit", "observations.csv", *FIT, *how).stdout.split())
+    assert "of kilometres" in found
+    assert "sst per kilometre" in found
+    assert "The constant is the mean at lon" in found
+    facts = json.loads(run("fit", "observations.csv", *FIT, *how, "--overwrite", "--json").stdout)
+    assert facts["mean"]["settled"]
+    assert facts["coordinates"]["name"] == "kilometres"
+    run("predict", "m", "points.csv", "--out", "a.csv")
+    run("map", "m", "--grid", "5x5", "--out", "m.nc")
+    assert "unknown mean 'cubic'" in wrong("fit", "observations.csv", *FIT, "--mean", "cubic", "--out", "n")

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
+from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.gp.basis import Box
@@ -102,7 +103,7 @@ def test_moments_depend_neither_on_chunks_nor_on_the_order_of_files(
     folder: Path, order: list[int], rows: int, offset: float, scale: float
 ) -> None:
     fleet = fg.Fleet.from_files([folder / f"s{number}.parquet" for number in order], **WHAT, rows=rows)
-    found = files_of(fleet).rescaled(offset, scale).moments(BOX, SIZES)
+    found = files_of(fleet).rescaled(Scaling(offset, scale)).moments(BOX, SIZES)
     for number, own in zip(order, found, strict=True):
         x, y = SHARDS[number]
         expected = FleetMoments.of(ChebyshevSums(x, (y - offset) / scale, BOX), SIZES)
@@ -132,7 +133,7 @@ def test_a_column_says_whose_rows_are_whose(folder: Path, rows: int, turned: boo
 @given(st.integers(1, 100), st.floats(-3, 3), st.floats(0.1, 10))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_summaries_are_those_of_the_rows(folder: Path, rows: int, offset: float, scale: float) -> None:
-    found = files_of(of_files(folder, rows=rows)).rescaled(offset, scale).summaries
+    found = files_of(of_files(folder, rows=rows)).rescaled(Scaling(offset, scale)).summaries
     for one, (x, y) in zip(found, SHARDS, strict=True):
         z = (y - offset) / scale
         np.testing.assert_array_equal([one.low, one.high], [x.min(axis=0), x.max(axis=0)])

@@ -10,8 +10,10 @@ from fleetgp.gp.dense import reference
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.expert import ENGINES, tolerance
+from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import VecchiaEngine
 from fleetgp.linalg.threads import blas_threads
 from tests.conftest import paper_shards
@@ -48,6 +50,22 @@ class TestConformance:
         nll, gradient = reference.likelihood(problem.inputs, problem.observations, SE, np.log(theta))
         assert abs(found.nll - nll) <= found.error + 1e-10 * abs(nll)
         assert np.allclose(found.gradient, gradient, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("linear", [False, True])
+    def test_its_products_are_those_with_the_inverse_covariance(
+        self, name: str, theta: list[float], linear: bool
+    ) -> None:
+        problem = Problem()
+        trend = Trend(np.array([0.7, -0.2]), linear)
+        found = problem.engine(name).products(np.array(theta), trend)
+        h = Hyperparameters.from_theta(np.array(theta))
+        c = SE(problem.inputs, None, h) + h.noise**2 * np.eye(150)
+        ones = np.ones((150, 1))
+        functions = np.hstack([ones, problem.inputs - [0.7, -0.2]]) if linear else ones
+        z = np.hstack([functions, problem.observations[:, None]])
+        expected = z.T @ np.linalg.solve(c, z)
+        assert found is not None
+        assert np.allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
     def test_its_gradient_is_the_slope_of_its_likelihood(self, name: str, theta: list[float]) -> None:
         engine, log_theta = Problem().engine(name), np.log(theta)

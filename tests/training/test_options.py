@@ -97,7 +97,7 @@ def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> N
     described = parts.TrainingPart().model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
     ours = {option.name: option.default for option in fields(TrainingOptions)}
     assert [described.pop(table) for table in parts.KNOWN] == [{}, {}, {}]
-    assert set(ours) - set(described) == {"starts", "lipschitz", "known", "seed", "normalize"}
+    assert set(ours) - set(described) == {"starts", "lipschitz", "known", "seed", "normalize", "mean", "coordinates"}
     taken = TrainingOptions(**described)
     assert (taken.step_size, taken.nested_limit) == (TrainingOptions().step_size, TrainingOptions().nested_limit)
     assert {name: value for name, value in described.items() if name not in ("nested", "step")} == {

@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
+from fleetgp.agent.changes import Change
 from fleetgp.agent.description import MOST_STARTS
 from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.view import View
 from fleetgp.errors import NonsenseError
 from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
@@ -51,6 +54,7 @@ class Trained(Strict):
     rounds: Count
     offset: Value = 0.0
     scale: Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)] = 1.0
+    change: Change = field(default_factory=Change)
 
     @property
     def theta(self) -> list[float]:
@@ -59,7 +63,16 @@ class Trained(Strict):
 
     @property
     def scaling(self) -> Scaling:
-        return Scaling(self.offset, self.scale)
+        return self.change.scaling(self.offset, self.scale)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        return self.change.places
+
+    @property
+    def view(self) -> View:
+        """How the model sees the data."""
+        return View(self.scaling, self.coordinates)
 
 
 @dataclass(frozen=True)
@@ -237,6 +250,7 @@ def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
             raise ValueError(
                 f"expected a model of the {widths.agents} agents of this fleet, got one of agent {trained.members[-1]}"
             )
+        trained.change.check(widths.inputs)
         trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
     if len(estimates) > MOST_STARTS:
         raise ValueError(f"expected at most {MOST_STARTS} estimates, got {len(estimates)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import astuple
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def version_of(shard: Shard) -> int:
 
 def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:
     """A number that is another one where something else must be agreed on: the same at every member."""
-    data = [item.data for item in agenda.items], model.offset, model.scale  # what travels is scaled as the model's
+    seen = model.offset, model.scale, *astuple(model.change)  # what travels is what the model sees
+    data = [item.data for item in agenda.items], *seen
     facts = [agenda.members, data, agreement_key(method, options)]
     if method.rule == "npae":  # its basis is made for one theta
         facts.append(model.log_theta)

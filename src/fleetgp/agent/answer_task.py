@@ -20,6 +20,7 @@ from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.tasks import Cost, Tasks
 from fleetgp.agent.totals import Totals, parts_of_members
+from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import refuse_rough
@@ -115,9 +116,10 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                with retold(names=self._description.parameters):
+                places, units = model.coordinates.places(queries), self._told_units(model)
+                with retold(units=units, names=self._description.parameters):
                     found = answer(
-                        conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed
+                        conditioned, network, method, places, options, noisy=noisy, to=position, agreed=agreed
                     )
             except NetworkError:
                 raise
@@ -161,14 +163,21 @@ class AnswerTask:
         refuse_rough(self._kernel, self._description.prediction.engine)
         conditioned = self.conditioned(model)
         theta = conditioned.thetas[0]
-        with retold(units=conditioned.units, names=self._description.parameters):
+        units = conditioned.units * self._told_units(model)
+        with retold(units=units, names=self._description.parameters):
             return self._meeting.hold(network, agenda, model, self.shard, theta, here)
+
+    def _told_units(self, model: Trained) -> Array:
+        """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
+        return np.exp(model.coordinates.shift(self._kernel.units(self._description.dimension)))
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
-        chosen = part.engine, part.neighbours
-        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, *chosen)
+        chosen, coordinates = (part.engine, part.neighbours), model.coordinates
+        theta = theta / self._told_units(model)
+        shards = coordinates.apply([self.shard])
+        return self._conditioner.condition(shards, self._kernel, theta, model.scaling, *chosen)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Meeting:
         if found is not None:
             self._memory.hold(found)
         if found is None or not found.covers(theta):
-            moments = agree_on_moments(network, model.scaling.apply([shard]), theta, spare=SPARE)
-            found = Totals.of(moments, parts_of_members(agenda), model.scaling)
+            moments = agree_on_moments(network, [model.view.rows(*shard)], theta, spare=SPARE)
+            found = Totals.of(moments, parts_of_members(agenda), model)
             self._memory.hold(found)
         here[WHOLE] = _state(found, agenda)
         self._met = agenda
@@ -62,7 +62,7 @@ class Meeting:
         if len({item.totals for item in agenda.items}) > 1:
             return self._added_to_best(network, agenda, model, shard)
         own = self._memory.totals
-        if own is None or own.contents.scaling != model.scaling:
+        if own is None or own.contents.view != model.view:
             return None
         if not own.contents.left_out(parts_of_members(agenda)) or here.get(WHOLE) == _state(own, agenda):
             return own  # nobody has more, or nothing that could be added when they last met
@@ -77,7 +77,7 @@ class Meeting:
         offered = {
             position: contents
             for position, contents in self._offers(network, agenda).items()
-            if contents.scaling == model.scaling
+            if contents.view == model.view
         }
         if not offered:
             return None

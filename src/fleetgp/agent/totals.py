@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Annotated
@@ -15,12 +15,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import FailFast, Field
 
-from fleetgp.agent.agenda import Agenda
+from fleetgp.agent.agenda import Agenda, Trained
 from fleetgp.agent.agreements import SHORT, version_of
+from fleetgp.agent.changes import Change
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.view import View
 from fleetgp.gp.basis import Box
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on, response_sizes
@@ -57,6 +58,7 @@ class Contents(Strict):
     centre: Annotated[tuple[Value, ...], FailFast()]
     half: Annotated[tuple[Positive, ...], FailFast()]
     sizes: Annotated[tuple[Annotated[int, Field(gt=0, lt=2**32)], ...], FailFast()]
+    change: Change = field(default_factory=Change)
 
     @property
     def agents(self) -> tuple[int, ...]:
@@ -77,8 +79,8 @@ class Contents(Strict):
         return Box(np.array(self.centre), np.array(self.half))
 
     @property
-    def scaling(self) -> Scaling:
-        return Scaling(self.offset, self.scale)
+    def view(self) -> View:
+        return View(self.change.scaling(self.offset, self.scale), self.change.places)
 
     def part(self, agent: int) -> Part | None:
         return next((part for part in self.parts if part.agent == agent), None)
@@ -97,6 +99,7 @@ class Contents(Strict):
             raise ValueError(f"expected a box and a grid of {dimension} dimensions")
         if not fits(self.sizes):
             raise ValueError(f"expected a grid that can be, got {self.sizes}")
+        self.change.check(dimension)
         if list(self.agents) != sorted(set(self.agents)) or self.agents[-1] >= fleet:
             raise ValueError(f"expected rows of the {fleet} agents of this fleet, each once, got {self.agents}")
 
@@ -109,7 +112,7 @@ class Contents(Strict):
         if part is not None and not part.holds(shard):
             return None
         first = 0 if part is None else part.rows
-        ((x, y),) = self.scaling.apply([(shard[0][first:], shard[1][first:])])
+        x, y = self.view.rows(shard[0][first:], shard[1][first:])
         return moments_on(self.box, self.sizes, x, y).packed if self.box.holds(x) else None
 
     def grown(self, parts: Sequence[Part]) -> Contents:
@@ -127,15 +130,16 @@ class Totals:
     moments: FleetMoments
 
     @classmethod
-    def of(cls, moments: FleetMoments, parts: Sequence[Part], scaling: Scaling) -> Totals:
+    def of(cls, moments: FleetMoments, parts: Sequence[Part], model: Trained) -> Totals:
         box = moments.box
         contents = Contents(
             tuple(parts),
-            scaling.offset,
-            scaling.scale,
+            model.offset,
+            model.scale,
             tuple(box.centre.tolist()),
             tuple(box.half.tolist()),
             moments.sizes,
+            model.change,
         )
         return cls(contents, moments)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import NOTHING, Agenda, Trained
+from fleetgp.agent.changes import Change
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
@@ -17,7 +20,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.data.partition import Shard
 from fleetgp.training import Fit, train, training_method
-from fleetgp.training.endings import about_divergence
+from fleetgp.training.endings import about_coordinates, about_divergence, about_mean
 from fleetgp.training.starts import SPANS
 
 
@@ -80,9 +83,10 @@ class TrainingTask:
             fit.rounds,
             fit.scaling.offset,
             fit.scaling.scale,
+            Change.of(fit.scaling, fit.coordinates),
         )
         moments = fit.moments
-        totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), fit.scaling)
+        totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), trained)
         self._memory.finish(trained, self.used_rows, totals)
         said = self._log if fit.status == "converged" else self._log.warn
         said(
@@ -95,7 +99,11 @@ class TrainingTask:
             at_noise_floor=bool(fit.at_floor.any()),
             at_bounds=list(fit.at_bounds),
             bytes=fit.ledger.bytes,
+            **({} if fit.mean is None else {"mean": asdict(fit.mean)}),
         )
+        for told in (about_coordinates(fit.coordinates), about_mean(fit)):
+            if told:
+                self._log.warn("about the model", what=told)
 
 
 class Estimates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import fleetgp as fg
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
+from fleetgp.cli.means import Seen, told_inputs, told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -47,7 +48,7 @@ def fit(
     fill: options.FILL = None,
     reading: options.FileReading,
     streaming: InFiles,
-    normalize: options.NORMALIZE = True,
+    seen: Seen,
     start: options.START = None,
     how: options.Training,
     where: Cluster,
@@ -75,7 +76,7 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = how.chosen, where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
+    chosen, made = how.chosen, where.backend | seen.checked(inputs) | {"kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     chosen |= how.known(as_kernel(kernel, inputs).names(inputs))
@@ -184,7 +185,8 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units, known = [*model.inputs, model.target, model.target], found.known.as_dict()
+    units = [*told_inputs(fleet.coordinates, model.inputs), model.target, model.target]
+    known = found.known.as_dict()
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
         held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
         table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
@@ -200,6 +202,8 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "rounds": found.rounds,
             "disagreement": found.disagreement,
             "theta": model.theta,
+            "mean": None if found.mean is None else asdict(found.mean),
+            "coordinates": asdict(found.coordinates),
             "jitter": found.jitter,
             "noise_floor": found.noise_floor,
             "at_noise_floor": bool(found.at_floor.any()),
@@ -221,6 +225,7 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         f"{found.method}: {found.status} after {found.rounds} rounds"
         + (f"; the agents differ by {found.disagreement:.0e}." if len(model.agents) > 1 else "."),
         table,
+        *told_mean(model),
         *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",

@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
+from fleetgp.network.reduction import Finish
 
 
 def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
@@ -45,8 +46,13 @@ class Reduction(abc.ABC):
     """(A, ...) -> (...), the same bits at every agent."""
 
     @abc.abstractmethod
-    def merged(self, x: Array, merge: Merge) -> Array:
-        """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation."""
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation.
+
+        finish, told: what is made of the total, in one place for all, and the shape of a row of it.
+        """
 
     def total(self, x: Array) -> Array:
         return self._elementwise(x, SUM)
@@ -64,8 +70,10 @@ class ByTree(Reduction):
     def __init__(self, network: Network, kind: str = "statistics") -> None:
         self.network, self.kind = network, kind
 
-    def merged(self, x: Array, merge: Merge) -> Array:
-        found = self.network.reduce(x, self.kind, merge)
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        found = self.network.reduce(x, self.kind, merge, finish=finish, told=told)
         assert found is not None, "all agents are told"
         return found
 
@@ -76,13 +84,38 @@ class ByServer(Reduction):
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def merged(self, x: Array, merge: Merge) -> Array:
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
         everyone = self.network.gather({"statistics": x})["statistics"]
-        return np.asarray(self.network.scatter(reduce(merge.function, everyone), "statistics")[0])
+        total = _finished(np.asarray(reduce(merge.function, everyone)), finish)
+        return np.asarray(self.network.scatter(total, "statistics")[0])
+
+
+class OfRoot(Reduction):
+    """Every agent holds the total already, with bits of its own processor: what the root makes of its own goes down."""
+
+    def __init__(self, network: Network, kind: str = "statistics") -> None:
+        self.network, self.kind = network, kind
+
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        made = _finished(np.asarray(reduce(merge.function, list(x))), finish)
+        nothing = np.zeros((len(self.network.hosted), len(made), 1))
+        found = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, told=made.shape[1:])
+        assert found is not None, "all agents are told"
+        return found
 
 
 class Alone(Reduction):
     """All data are in one place already."""
 
-    def merged(self, x: Array, merge: Merge) -> Array:
-        return np.asarray(reduce(merge.function, list(x)))
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        return _finished(np.asarray(reduce(merge.function, list(x))), finish)
+
+
+def _finished(total: Array, finish: Finish | None) -> Array:
+    return total if finish is None else np.asarray(finish(total, None), dtype=float)

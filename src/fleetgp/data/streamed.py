@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleetgp.data.partition import Shard
 from fleetgp.data.summary import Summary
@@ -12,6 +12,10 @@ from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import side_by_side
+
+if TYPE_CHECKING:
+    from fleetgp.data.coordinates import Coordinates
+    from fleetgp.data.scaling import Scaling
 
 
 class Streamed(Sequence[Shard]):
@@ -33,8 +37,12 @@ class Streamed(Sequence[Shard]):
         """Those of every agent's rows, of all of them, on a box that holds them."""
 
     @abstractmethod
-    def rescaled(self, offset: float, scale: float) -> Streamed:
-        """The same with (y_n - offset) / scale."""
+    def rescaled(self, scaling: Scaling) -> Streamed:
+        """The same with the scaled residuals of a mean function in the place of y_n, which are not scaled yet."""
+
+    @abstractmethod
+    def moved(self, coordinates: Coordinates) -> Streamed:
+        """The same with the inputs in other coordinates, before anything is scaled."""
 
     def __len__(self) -> int:
         return len(self.summaries)

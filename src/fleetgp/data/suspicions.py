@@ -19,6 +19,7 @@ FAR = 5.0
 #: Any other value may be one if it occurs so often beside so many different ones. Counts have fewer different values.
 REPEATED, DISTINCT = 3, 10
 LONGITUDE_NAMES = ("lon", "longitude", "long", "lng", "lons", "longitudes")
+LATITUDE_NAMES = ("lat", "latitude", "lats", "latitudes")
 #: Copied rows are reported if they are at least this share of all, and at least this many.
 DUPLICATED_SHARE, DUPLICATED_LEAST = 0.05, 5
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of
+from fleetgp.data.view import View
+from fleetgp.errors import NumericalError
 from fleetgp.fleet.source import Source
+from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.training.mean import agree_on_correction, trend_of
 
 Found = TypeVar("Found")
 
@@ -61,15 +68,21 @@ class HostedAnswers:
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         row, options, queries = question.method, question.options, question.queries
-        scaling, theta = self._once(network, ("model", row.decentralized), lambda: self._model(network, row))
-        conditioned = self._at(row.decentralized, scaling, theta)
+        view, theta = self._once(network, ("model", row.decentralized), lambda: self._model(network, row))
+        conditioned = self._at(row.decentralized, view, theta)
         agreed = Agreed()
         if len(queries):
             key, moments = agreement_key(row, options), self.source.moments
-            with retold(names=self.source.names):
+            with retold(units=self._units(view), names=self.source.names):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
-        return answer_in_blocks(conditioned, network, row, queries, options, agreed, **given)
+        places = view.coordinates.places(queries)
+        return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), self._units(view))
+
+    def _units(self, view: View) -> Array:
+        """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
+        source = self.source
+        return np.exp(view.coordinates.shift(source.kernel.units(dimension_of(source.shards))))
 
     def _once(self, network: Network, key: object, make: Callable[[], Found]) -> Found:
         """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then
@@ -84,27 +97,60 @@ class HostedAnswers:
         network.round += rounds
         return cast(Found, found)
 
-    def _model(self, network: Network, method: PredictionMethod) -> tuple[Scaling, Array]:
-        """The agents' common theta, and the scaling of the observations that belongs to it."""
+    def _model(self, network: Network, method: PredictionMethod) -> tuple[View, Array]:
+        """The agents' common theta, for the coordinates of the model, and how that sees the data."""
         source = self.source
         reduction = ByTree(network) if method.decentralized else ByServer(network)
-        scaling = source.scaling
+        coordinates, scaling = source.coordinates, source.scaling
+        if coordinates is None:
+            with network.phase("coordinates"):
+                coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
+        shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
         if scaling is None:
             with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, source.shards)
+                scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
         theta = source.theta
         if theta.ndim == 2:
             # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
             with network.phase("model"):
                 theta = np.exp(reduction.total(np.log(theta)) / network.agents)
-        return scaling, theta
+        if coordinates.origin:
+            theta = theta / self._units(View(Scaling(), coordinates))
+        if source.scaling is None and source.mean != "zero":
+            scaling = self._generalized(network, reduction, shards, scaling, theta)
+        return View(scaling, coordinates), theta
 
-    def _at(self, decentralized: bool, scaling: Scaling, theta: Array) -> Conditioned:
+    def _generalized(
+        self, network: Network, reduction: Reduction, shards: Sequence[Shard], scaling: Scaling, theta: Array
+    ) -> Scaling:
+        """The mean function by generalized least squares at a theta that was given."""
+        source, options = self.source, self._options
+        scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension_of(shards))))
+        pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+        experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
+        trend = trend_of(scaling, dimension_of(shards))
+        with network.phase("mean"):
+            found = agree_on_correction(reduction, experts, np.tile(scaled, (len(experts), 1)), trend)
+        if not found.known:
+            raise NumericalError(
+                f'mean="{source.mean}": generalized least squares has no answer at the theta that was given: give one '
+                "with more noise, or train"
+            )
+        return scaling.corrected(found.coefficients.tolist())
+
+    def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""
         if decentralized not in self._conditioned:
             source, options = self.source, self._options
             thetas = np.tile(theta, (len(source.shards), 1))
+            shards = view.coordinates.apply(source.shards) if view.coordinates.origin else source.shards
             self._conditioned[decentralized] = self._conditioner.condition(
-                source.shards, source.kernel, thetas, scaling, options.engine, options.neighbours
+                shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
             )
         return self._conditioned[decentralized]
+
+
+def _told(blocks: Iterator[tuple[int, Prediction]], units: Array) -> Iterator[tuple[int, Prediction]]:
+    """Errors with length-scales as the user says them."""
+    with retold(units=units):
+        yield from blocks

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import MeanName
+from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
@@ -50,6 +52,8 @@ def from_files(
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
     normalize: bool = False,
+    mean: MeanName = "zero",
+    coordinates: CoordinatesName = "as-given",
     kernel: str | Kernel = "se",
     seed: int = 0,
     backend: BackendName = "in-process",
@@ -74,15 +78,17 @@ def from_files(
         agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
-    graph, theta, normalize, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its workers read the
-        files: each is an agent's, under the same path on all machines, and dec-full-gp is the only method.
+    graph, theta, normalize, mean, coordinates, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its
+        workers read the files: each is an agent's, under the same path on all machines, and dec-full-gp is the only
+        method.
     progress: as of `Fleet.train`, for the first pass over the files.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
     what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
     shards = read_files(files, **what, **where, progress=progress)
-    return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs, **where)
+    model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
+    return fleet(shards, graph, **model, kernel=kernel, seed=seed, inputs=inputs, **where)
 
 
 def read_files(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import MeanName, check_mean
+from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
@@ -45,6 +47,10 @@ class Fleet(Closing):
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
+    mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
+        `fit.mean`. Its own uncertainty is not in the variances of predictions.
+    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
+        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres.
     kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
         numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters.
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
@@ -72,6 +78,8 @@ class Fleet(Closing):
         *,
         theta: Sequence[float] | Array | None = None,
         normalize: bool = False,
+        mean: MeanName = "zero",
+        coordinates: CoordinatesName = "as-given",
         kernel: str | Kernel = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
@@ -83,6 +91,7 @@ class Fleet(Closing):
         self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
+        self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.kernel = as_kernel(kernel, self.inputs or self.dimension)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
@@ -187,6 +196,8 @@ class Fleet(Closing):
         row = training_method(method)
         check_stepwise(row, options)
         self._backend.check_here("trainer")
+        if self.coordinates.name != "as-given":
+            raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
 

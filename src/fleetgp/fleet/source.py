@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.scaling import MeanName, Scaling
+from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import as_they_are, dimension_of
 from fleetgp.errors import InputError
@@ -28,7 +29,8 @@ class Source:
     """What a fleet is conditioned on: its data, and where the hyperparameters come from.
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
-    scaling: that of the training; None if the agents have yet to agree on it.
+    scaling, coordinates: those of the training; None if the agents have yet to agree on them.
+    mean, normalize, rule: how, then.
     moments: those of all data, if every agent has them from the training.
     """
 
@@ -40,6 +42,10 @@ class Source:
     scaling: Scaling | None
     seed: int
     moments: FleetMoments | None = None
+    mean: MeanName = "zero"
+    normalize: bool = False
+    coordinates: Coordinates | None = AS_GIVEN
+    rule: CoordinateRule = field(default_factory=CoordinateRule)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,9 +59,13 @@ class Source:
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and self.moments is other.moments
-            and (self.inputs, self.kernel, self.scaling, self.seed)
-            == (other.inputs, other.kernel, other.scaling, other.seed)
+            and self._model == other._model
         )
+
+    @property
+    def _model(self) -> tuple[object, ...]:
+        agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
+        return (self.inputs, self.kernel, self.seed, *agreed)
 
 
 def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
@@ -70,7 +80,22 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         model = check_theta_of(fleet.shards, fleet.theta, fleet.names)  # as it was set
     else:
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
-    scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()
+    agreed = fleet.normalize or fleet.mean != "zero"
+    scaling = fit.scaling if fit is not None else None if agreed else Scaling()
+    coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
     moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
     data = as_they_are(fleet.shards)
-    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments)
+    return Source(
+        data,
+        fleet.inputs,
+        fleet.graph,
+        fleet.kernel,
+        model,
+        scaling,
+        fleet.seed,
+        moments,
+        fleet.mean,
+        fleet.normalize,
+        coordinates,
+        fleet.coordinates,
+    )

@@ -37,7 +37,8 @@ def options_of(
     starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
     known = Known.of(fleet.names, bounds, priors, fixed)
-    options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, known=known, **given)
+    model: dict[str, Any] = {"normalize": fleet.normalize, "mean": fleet.mean, "coordinates": fleet.coordinates}
+    options = TrainingOptions(starts=starts, seed=chosen_seed, known=known, **model, **given)
     options.refuse_foreign(method)
     return options
 

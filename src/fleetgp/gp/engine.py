@@ -12,6 +12,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.trend import Trend
 from fleetgp.linalg.threads import blas_threads
 
 
@@ -47,6 +48,13 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def condition(self, theta: Array) -> Posterior | None:
         """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError."""
+
+    @abc.abstractmethod
+    def products(self, theta: Array, trend: Trend) -> Array | None:
+        """Z'C^-1 Z for Z = (H, y), the functions of a mean function and the observations, (count + 1, count + 1).
+
+        None where it cannot be certified. Raises NumericalError.
+        """
 
     @classmethod
     def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:

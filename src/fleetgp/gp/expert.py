@@ -16,6 +16,7 @@ from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.failure import ThetaError, owner
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
 from fleetgp.linalg.threads import share
 
@@ -102,6 +103,11 @@ class Expert:
     def size(self) -> int:
         return self._dense.size
 
+    @property
+    def dimension(self) -> int:
+        """Of the inputs."""
+        return int(self._dense.inputs.shape[1])
+
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
         kernel, agent, engine, neighbours, moments = self._settings
@@ -143,7 +149,7 @@ class Expert:
         """
         if self._settled is not None:
             return [self._settled]
-        last: Engine = self._vecchia if self.large else self._dense
+        last = self.always
         if self._moments is None or (self._engine == "auto" and self.size < FEW):
             return [last]
         if self._engine == "moments":
@@ -172,6 +178,19 @@ class Expert:
             if found is not None:
                 return found
         raise self.failure(theta)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        """Z'C^-1 Z for Z = (H, y) at theta (natural units), see `Engine.products`."""
+        for engine in (*self.preferred(theta), self.always):
+            found = engine.products(theta, trend)
+            if found is not None:
+                return found
+        raise self.failure(theta)
+
+    @property
+    def always(self) -> Engine:
+        """The engine that has an answer wherever there is one."""
+        return self._vecchia if self.large else self._dense
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""

@@ -71,6 +71,10 @@ class FleetExpert(Expert):
     def size(self) -> int:
         return self.moments.count
 
+    @property
+    def dimension(self) -> int:
+        return len(self.moments.sizes)
+
     def settle(self, log_theta: Array) -> None:
         """There is one engine."""
 
@@ -79,6 +83,10 @@ class FleetExpert(Expert):
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
         return [self.engine]
+
+    @property
+    def always(self) -> Engine:
+        return self.engine
 
     def sizes(self, theta: Array) -> tuple[int, ...] | None:
         """Those of the grid that theta needs; None where there is none."""

@@ -11,10 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.partition import Shard
+from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
+from fleetgp.data.view import AS_GIVEN, View
 from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on
@@ -73,7 +76,7 @@ class Source:
 
     def survey_of(self, file: Path, owner: str, told: FirstPass | None = None) -> Survey:
         """The first pass over one file."""
-        kept = self.kept(file, owner=owner)
+        kept = self.kept(file, owner=owner, summaries="with products")
         if kept is not None and (piece := kept.get("survey")) is not None:
             found = Survey.from_piece(piece)
             if told is not None:
@@ -107,19 +110,19 @@ class Source:
         return total
 
     def moments(
-        self, box: Box, sizes: tuple[int, ...], offset: float, scale: float, count: int | None = None
+        self, box: Box, sizes: tuple[int, ...], view: View, count: int | None = None
     ) -> dict[str, FleetMoments]:
-        """Another pass: every agent's moments of (y_n - offset) / scale. count: how many rows there are."""
+        """Another pass: every agent's moments of the rows as the model sees them. count: how many rows there are."""
 
         def one(file: Path, owner: str) -> dict[str, FleetMoments]:
-            frame = [box.centre.tolist(), box.half.tolist(), sizes, offset, scale]
+            frame = [box.centre.tolist(), box.half.tolist(), sizes, *view.facts]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
                 found = {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
                 told.expect(-sum(part.count for part in found.values()))
                 return found
             rows = told.counted(rows_of(file, owner, self.scan))
-            found = gathered_moments(rows, self.scan.rows, box, sizes, offset, scale)
+            found = gathered_moments(rows, self.scan.rows, box, sizes, view)
             if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
                 kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
             return found
@@ -186,10 +189,13 @@ class FileShards(Streamed):
         return self._loaded
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        return self.rescaled(0.0, 1.0).moments(box, sizes)
+        return ViewedFiles(self, AS_GIVEN).moments(box, sizes)
 
-    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
-        return RescaledFiles(self, offset, scale)
+    def rescaled(self, scaling: Scaling) -> ViewedFiles:
+        return ViewedFiles(self, View(scaling))
+
+    def moved(self, coordinates: Coordinates) -> ViewedFiles:
+        return ViewedFiles(self, View(coordinates=coordinates))
 
     def group(self, agents: Sequence[int]) -> SummedFiles:
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
@@ -208,49 +214,55 @@ class FileShards(Streamed):
 
 
 class SummedFiles(Streamed):
-    """Data in files as sums over them, of (y_n - offset) / scale, without any row.
+    """Data in files as sums over them, without any row.
 
-    known: the agents' summaries by their names, of y_n.
+    known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
     """
 
-    def __init__(self, source: Source, known: dict[str, Summary], offset: float = 0.0, scale: float = 1.0) -> None:
-        self._source, self._known, self._offset, self._scale = source, known, offset, scale
+    def __init__(self, source: Source, known: dict[str, Summary], view: View = AS_GIVEN) -> None:
+        self._source, self._known, self.view = source, known, view
         self.names = tuple(known)
-        self.summaries = [one.rescaled(offset, scale) for one in known.values()]
+        self.summaries = [view.summary(one) for one in known.values()]
 
     def load(self) -> list[Shard]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         count = sum(one.count for one in self.summaries)
-        found = self._source.moments(box, sizes, self._offset, self._scale, count)
+        found = self._source.moments(box, sizes, self.view, count)
         return [found[name] for name in self.names]
 
-    def rescaled(self, offset: float, scale: float) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self._offset + self._scale * offset, self._scale * scale)
+    def rescaled(self, scaling: Scaling) -> SummedFiles:
+        return SummedFiles(self._source, self._known, self.view.rescaled(scaling))
+
+    def moved(self, coordinates: Coordinates) -> SummedFiles:
+        return SummedFiles(self._source, self._known, self.view.moved(coordinates))
 
 
-class RescaledFiles(SummedFiles):
-    """The same data with (y_n - offset) / scale, and their rows where somebody asks for them."""
+class ViewedFiles(SummedFiles):
+    """The same data as the model sees them, and their rows where somebody asks for them."""
 
-    def __init__(self, files: FileShards, offset: float, scale: float) -> None:
-        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), offset, scale)
+    def __init__(self, files: FileShards, view: View) -> None:
+        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), view)
         self._files = files
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:
         if self._loaded is None:
-            self._loaded = [(x, (y - self._offset) / self._scale) for x, y in self._files.load()]
+            self._loaded = [self.view.rows(x, y) for x, y in self._files.load()]
         return self._loaded
 
-    def rescaled(self, offset: float, scale: float) -> RescaledFiles:
-        return RescaledFiles(self._files, self._offset + self._scale * offset, self._scale * scale)
+    def rescaled(self, scaling: Scaling) -> ViewedFiles:
+        return ViewedFiles(self._files, self.view.rescaled(scaling))
+
+    def moved(self, coordinates: Coordinates) -> ViewedFiles:
+        return ViewedFiles(self._files, self.view.moved(coordinates))
 
 
 def gathered_moments(
-    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], offset: float, scale: float
+    parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], view: View
 ) -> dict[str, FleetMoments]:
-    """Every agent's moments of (y_n - offset) / scale, from parts of their rows (n, D + 1) as they come.
+    """Every agent's moments, of what the model sees, from parts of their rows (n, D + 1) as they come.
 
     Rows wait until one agent has `rows` of them, or all agents a few times as many.
     """
@@ -260,7 +272,7 @@ def gathered_moments(
 
     def take(name: str) -> None:
         data = np.concatenate(waiting.pop(name))
-        part = moments_on(box, sizes, data[:, :-1], (data[:, -1] - offset) / scale)
+        part = moments_on(box, sizes, *view.rows(data[:, :-1], data[:, -1]))
         found[name] = found[name].plus(part) if name in found else part
         del counts[name]
 

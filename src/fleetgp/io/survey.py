@@ -81,6 +81,7 @@ class Survey:
         """For JSON."""
         return {
             "named": self.named,
+            "dimension": next((len(one.low) for one in self.summaries.values()), 0),
             "summaries": {name: one.packed.tolist() for name, one in self.summaries.items()},
             "samples": {name: [one.keys.tolist(), one.rows.tolist()] for name, one in self.samples.items()},
             "counts": [self.rows, self.dropped, self.empty],
@@ -93,9 +94,10 @@ class Survey:
     def from_piece(cls, piece: dict[str, Any]) -> Survey:
         rows, dropped, empty = piece["counts"]
         hashes, times = piece["copies"]
+        dimension = piece["dimension"]
         return cls(
             tuple(piece["named"]),
-            {name: Summary.unpacked(np.array(row)) for name, row in piece["summaries"].items()},
+            {name: Summary.unpacked(np.array(row), dimension) for name, row in piece["summaries"].items()},
             {
                 name: Sample(np.array(keys, dtype=np.uint64), np.array(own, dtype=float))
                 for name, (keys, own) in piece["samples"].items()

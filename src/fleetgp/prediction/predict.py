@@ -154,7 +154,7 @@ def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool
         residual = np.maximum(residual, outcome.residual.max(axis=0, initial=0.0))
     return Prediction(
         method=task.method.name,
-        means=scaling.offset + scaling.scale * found.means,
+        means=scaling.mean(task.queries) + scaling.scale * found.means,
         variances=scaling.scale**2 * found.variances + (conditioned.noise if noisy else 0.0),
         participants=found.participants,
         query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
-VERSION = 2
-#: Of folders with all rows.
-VERSION_WITH_ROWS = 1
+VERSION = 3
+#: Of folders with all rows, and of those with moments, whose mean is zero and whose inputs are as given.
+VERSION_WITH_ROWS, VERSION_WITH_MOMENTS = 1, 2
 DESCRIPTION = "model.json"
 TRAINING = "training.safetensors"
 LEDGER = "ledger.json"

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fleetgp.consensus import Status
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
@@ -23,6 +23,7 @@ from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
 from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
+from fleetgp.storage.means import read_coordinates, read_mean, read_scaling
 from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
@@ -88,6 +89,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             _read_graph(facts["graph"], names),
             theta=[given[label] for label in kernel.names(inputs)],
             normalize=typed(facts, "normalize", bool),
+            mean=check_mean(facts.get("mean", "zero")),  # older folders have neither
+            coordinates=facts.get("coordinates", "as-given"),
             kernel=kernel,
             seed=typed(facts, "seed", int),
             inputs=inputs,
@@ -132,9 +135,6 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     arrays = load_arrays(folder, TRAINING, facts["sha256"], shapes)
     for theta in arrays["thetas"] if facts["status"] != "diverged" else ():
         check_theta(theta, fleet.names, f"{folder}: training.safetensors: thetas")
-    offset, scale = (float(facts["scaling"][name]) for name in ("offset", "scale"))
-    if not (np.isfinite([offset, scale]).all() and scale > 0.0):
-        raise ValueError(f"scaling: expected a number and a positive number, got {offset} and {scale}")
     if facts["status"] not in get_args(Status):
         raise unknown_name("status", facts["status"], get_args(Status))
     return Fit(
@@ -151,7 +151,9 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
             replace(Start(**start), theta0=np.array(start["theta0"]), nll=from_json(start["nll"]))
             for start in facts["starts"]
         ),
-        scaling=Scaling(offset, scale),
+        scaling=read_scaling(facts["scaling"], fleet.dimension),
+        mean=read_mean(facts.get("mean"), fleet.dimension),
+        coordinates=read_coordinates(facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none

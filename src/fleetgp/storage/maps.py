@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import Alone
+from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
+from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
 from fleetgp.storage.answers import Answers
 from fleetgp.storage.model import Model
@@ -65,10 +69,20 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
                 f"got --within {within:g}"
             )
         return np.ones(len(cells), dtype=bool)
-    scales = np.array(list(model.theta.values())[: len(model.inputs)])
-    places = np.concatenate([x for x, _ in model.fleet.shards])
-    distance, _ = cKDTree(places / scales).query(cells / scales)
+    coordinates, kernel, dimension = _coordinates(model), model.fleet.kernel, len(model.inputs)
+    places = coordinates.places(np.concatenate([x for x, _ in model.fleet.shards]))
+    theta = np.array(list(model.theta.values())) / np.exp(coordinates.shift(kernel.units(dimension)))
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), dimension)
+    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
+
+
+def _coordinates(model: Model) -> Coordinates:
+    """Those of its training, or as they would be agreed on."""
+    fleet = model.fleet
+    if fleet.fit is not None:
+        return fleet.fit.coordinates
+    return agree_on_coordinates(Alone(), fleet.shards, fleet.coordinates)
 
 
 def on_all_cells(answers: Answers, chosen: BoolArray) -> tuple[Answers, Array]:

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.errors import InputError
@@ -15,7 +17,7 @@ from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments, response_sizes
 from fleetgp.gp.moments.sizes import fits
 from fleetgp.storage.layout import MOMENTS
-from fleetgp.storage.tensors import load_arrays, save_arrays
+from fleetgp.storage.tensors import Shape, load_arrays, save_arrays
 
 
 class Remembered(Streamed):
@@ -30,8 +32,11 @@ class Remembered(Streamed):
     def moments(self, box: Box, sizes: tuple[int, ...]) -> NoReturn:
         raise self._gone("other moments than it has")
 
-    def rescaled(self, offset: float, scale: float) -> Remembered:
-        return Remembered(self.names, [one.rescaled(offset, scale) for one in self.summaries])
+    def rescaled(self, scaling: Scaling) -> Remembered:
+        return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries])
+
+    def moved(self, coordinates: Coordinates) -> Remembered:
+        return Remembered(self.names, [coordinates.summary(one) for one in self.summaries])
 
     def _gone(self, what: str) -> InputError:
         count = sum(one.count for one in self.summaries)
@@ -60,9 +65,11 @@ def load_moments(
     if len(sizes) != dimension or min(sizes) < 1 or not fits(sizes):
         raise ValueError(f"moments: expected the sizes of a grid along {dimension} inputs, got {sizes}")
     length = 1 + int(np.prod(sizes)) + int(np.prod(response_sizes(sizes)))
-    shapes = {"moments": (length,), "box": (2, dimension), "summaries": (len(names), 3 * dimension + 3)}
+    shapes: dict[str, Shape] = {"moments": (length,), "box": (2, dimension), "summaries": (len(names), None)}
     arrays = load_arrays(folder, MOMENTS, facts["sha256"], shapes)
     if not all(np.isfinite(array).all() for array in arrays.values()) or not (arrays["box"][1] > 0.0).all():
         raise ValueError("moments: expected finite numbers, and a box with widths above 0")
-    summaries = [Summary.unpacked(row) for row in arrays["summaries"]]
+    if arrays["summaries"].shape[1] not in Summary.widths(dimension):  # older folders have the short ones
+        raise ValueError(f"moments: expected summaries of {dimension} inputs, got rows of other lengths")
+    summaries = [Summary.unpacked(row, dimension) for row in arrays["summaries"]]
     return Remembered(names, summaries), FleetMoments.unpacked(Box(*arrays["box"]), sizes, arrays["moments"])

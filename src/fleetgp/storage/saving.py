@@ -25,9 +25,11 @@ from fleetgp.storage.layout import (
     LEDGER,
     TRAINING,
     VERSION,
+    VERSION_WITH_MOMENTS,
     VERSION_WITH_ROWS,
     agent_file,
 )
+from fleetgp.storage.means import mean_facts
 from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import save_moments
 from fleetgp.storage.tensors import save_arrays
@@ -92,12 +94,14 @@ def _write(model: Model, folder: Path) -> None:
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION if moments is not None else VERSION_WITH_ROWS,
+        "version": _version(model),
         "written_by": f"fleetgp {__version__}",
         "inputs": list(model.inputs),
         "target": model.target,
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
+        "mean": fleet.mean,
+        "coordinates": fleet.coordinates.name,
         "seed": fleet.seed,
         "hyperparameters": model.theta,
         "status": model.status,
@@ -114,6 +118,15 @@ def _write(model: Model, folder: Path) -> None:
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def _version(model: Model) -> int:
+    """The oldest that reads it right."""
+    fleet = model.fleet
+    if fleet.mean != "zero" or fleet.coordinates.name != "as-given":
+        return VERSION
+    by_moments = isinstance(fleet.shards, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
+    return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 
 
 def _graph_facts(graph: Topology, names: Sequence[str]) -> list[list[list[str]]]:
@@ -143,6 +156,8 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],
         "scaling": asdict(fit.scaling),
+        "mean": None if fit.mean is None else mean_facts(fit.mean),
+        "coordinates": asdict(fit.coordinates),
         "starts": [
             {**asdict(start), "theta0": start.theta0.tolist(), "nll": to_json(start.nll)} for start in fit.starts
         ],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fleetgp.data.coordinates import DISTORTED, Coordinates
 from fleetgp.gp.failure import told_theta
 from fleetgp.training.fit import Fit, about_bounds, about_floor
 from fleetgp.training.methods import training_method
@@ -21,8 +22,33 @@ def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
     """What a user should know of the end of a training; empty if it is an ordinary one. names: of theta."""
     if fit.status == "diverged":
         return about_divergence(fit, options, names)
-    floor = about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
-    return ". ".join(filter(None, [about_bounds(fit), floor]))
+    told = [
+        about_coordinates(fit.coordinates),
+        about_mean(fit),
+        about_bounds(fit),
+        about_floor(fit, options.noise_floor) if fit.at_floor.any() else "",
+    ]
+    return ". ".join(filter(None, told))
+
+
+def about_coordinates(coordinates: Coordinates) -> str:
+    """What it means that the Earth is no plane where the data are."""
+    if coordinates.distortion <= DISTORTED:
+        return ""
+    return (
+        f"distances in kilometres are wrong by up to {coordinates.distortion:.0%} where the data are: they reach too "
+        "far, or too far from the equator, for a plane"
+    )
+
+
+def about_mean(fit: Fit) -> str:
+    """What it means that the mean function has not settled."""
+    if fit.mean is None or fit.mean.settled:
+        return ""
+    if not np.isfinite(fit.mean.errors).all():
+        return "the mean function is that of ordinary least squares: generalized least squares has no answer at theta"
+    often = "once" if fit.mean.turns == 1 else f"{fit.mean.turns} times"
+    return f"the mean function has not settled: theta was trained {often} and ended by {fit.status}"
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:

@@ -9,9 +9,11 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.coordinates import AS_GIVEN, Coordinates
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
 from fleetgp.training.known import Known
+from fleetgp.training.mean import MeanFit
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Fit:
     jitter: (A,) the largest that an agent's covariance needed; 0 where none was needed.
     scaling: the mean and standard deviation taken out of the observations; 0 and 1 without normalize. The
         likelihood is of the scaled observations, theta is in the units of the data.
+    mean: the mean function in the units of the data; None for mean="zero". Its coefficients are those that theta was
+        trained with. "converged" means that it has settled, too.
+    coordinates: of the inputs, as the model sees them; theta is in the units of the data, or of kilometres.
     engine: (A,) what evaluated the agent's likelihood at the end, "dense", "moments" or "vecchia".
     approximation: (A,) by how much, in nats, a likelihood of "vecchia" would be smaller at the end with twice as many
         neighbours, estimated; 0 for the other engines, which are exact.
@@ -72,6 +77,8 @@ class Fit:
     ledger: Ledger
     noise_floor: float = 0.0
     known: Known = field(default_factory=Known)
+    mean: MeanFit | None = None
+    coordinates: Coordinates = AS_GIVEN
     moments: FleetMoments | None = None
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,15 @@ class Known:
             if lower[number] < upper[number]:
                 median[number], factor[number] = _checked_prior(name, value)
         return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
+
+    def rescaled(self, by: Array) -> Known:
+        """The same for hyperparameters in other units, (P,): those that are told times these."""
+        if not self.names:
+            return self
+        lower, upper, median = (
+            tuple((np.array(values) * by).tolist()) for values in (self.lower, self.upper, self.median)
+        )
+        return replace(self, lower=lower, upper=upper, median=median)
 
     @property
     def bounds(self) -> Bounds:

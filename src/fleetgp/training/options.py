@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.scaling import MeanName, check_mean
+from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
@@ -52,6 +54,9 @@ class TrainingOptions:
         above it.
     seed: draws the samples of the g- methods, per agent.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation.
+    mean: the mean function of the model, "zero", "constant" or "linear" in the inputs: first by least squares, then
+        by generalized least squares and theta in turns, until it has settled.
+    coordinates: of the inputs, see `fleetgp.data.coordinates`.
     engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
         points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
         with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
@@ -72,6 +77,8 @@ class TrainingOptions:
     known: Known | None = None
     seed: int = 0
     normalize: bool = False
+    mean: MeanName = "zero"
+    coordinates: CoordinateRule = field(default_factory=CoordinateRule)
     engine: str = "auto"
     neighbours: int = NEIGHBOURS
 
@@ -90,6 +97,7 @@ class TrainingOptions:
         check_noise_floor(self.noise_floor)
         check_whole("seed", self.seed, least=0)
         as_flag(self.normalize, "normalize")
+        check_mean(self.mean)
         check_engine_name(self.engine)
         check_whole("neighbours", self.neighbours, least=1)
 

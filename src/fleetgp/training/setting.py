@@ -5,7 +5,7 @@ All that the fleet has to agree on for it is agreed here: scaling, samples, star
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,7 @@ class Setting:
 
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
     not bound it.  units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on
-    first.
+    first.  objective_at: the likelihoods with another mean function.
     """
 
     method: TrainingMethod
@@ -56,6 +56,12 @@ class Setting:
     units: IntArray
     levels: int = 0
     deadline: Deadline = NEVER
+    objective_at: Callable[[Scaling], Objective] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of the inputs."""
+        return self.objective.experts[0].dimension
 
     def start(self, number: int) -> Array:
         """One of the starts at every expert, (A, P)."""
@@ -74,20 +80,25 @@ def prepare(
     deadline = Deadline.after(options.seconds)
     reduction = _reduction(method, network)
     scaling = Scaling()
-    if options.normalize:
+    if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
-            scaling = agree_on_scaling(reduction, shards)
-    data = scaling.apply(_data(method, shards, network, options.seed))
+            scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize)
+    given = _data(method, shards, network, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
-    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     units = kernel.units(dimension_of(shards))
     known = options.known_of(kernel.names(dimension_of(shards)))
-    prior = known.prior.shifted(-scaling.shift(units))
-    objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
+    share = 1.0 if method.meet == "pool" else 1.0 / network.agents
+
+    def objective_at(scaling: Scaling) -> Objective:
+        pairs = zip(scaling.apply(given), ids, strict=True)
+        experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in pairs]
+        return Objective(experts, known.prior.shifted(-scaling.shift(units)), share)
+
+    objective, data = objective_at(scaling), scaling.apply(given)
     starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, scaling, known)
-    found = known, bounds, floor, objective, starts, units, levels, deadline
+    found = known, bounds, floor, objective, starts, units, levels, deadline, objective_at
     return Setting(method, network, reduction, scaling, *found)
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.consensus import Interlude
+from fleetgp.consensus import Interlude, Status
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of
+from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
+from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
 from fleetgp.training.fit import Fit
+from fleetgp.training.mean import Correction, MeanFit, agree_on_correction, settle, trend_of
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
@@ -39,50 +46,115 @@ def train(
     the fleet has decided for this start.
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
+    if options.coordinates.name == "as-given":
+        return _train(method, shards, network, kernel, options, report, interlude)
+    with network.phase("coordinates"):
+        reduction = ByTree(network) if method.decentralized else ByServer(network)
+        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
+    shift = coordinates.shift(kernel.units(dimension_of(shards)))
+    inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
+    with retold(units=np.exp(shift)):
+        found = _train(method, coordinates.apply(shards), network, kernel, inside, heard, interlude)
+    return told_outside(coordinates, shift, found)
+
+
+def _train(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+    interlude: Interlude | None,
+) -> Fit:
+    """The same in the coordinates of the model."""
     if method.meet == "moments":
         whole = WholeTraining(method, shards, network, kernel, options, report)
         whole.run()
-        return replace(_fit(whole.setting, whole.runs, whole.runs[whole.best]), moments=whole.moments)
-    setting = prepare(method, shards, network, kernel, options)
-
-    def begun(setting: Setting, numbers: Iterable[int], history: list[Array] | None = None) -> list[Run[Any]]:
-        runner: Runner[Any] = stepwise(setting, options, interlude) if method.stepwise else minimizer(setting)
-        return [Run(setting, runner, number, report, history) for number in numbers]
-
-    every = range(len(setting.starts))
-    if setting.levels:
-        return _by_samples(setting, begun, every, options)
-    runs = begun(setting, every)
-    return _fit(setting, runs, runs[follow(setting, runs, options)])
+        mean = settle(whole, options.mean)
+        return replace(_fit(whole.setting, whole.begun, whole.runs[whole.best], mean), moments=whole.moments)
+    training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
+    training.run()
+    return training.fit(settle(training, options.mean))
 
 
-class Begun(Protocol):
-    """Some of the starts before their first round, or where a history ends."""
+class LocalTraining:
+    """One whose likelihood is the sum of the agents' own, or that of all data in one place.
 
-    def __call__(
-        self, setting: Setting, numbers: Iterable[int], history: list[Array] | None = None
-    ) -> list[Run[Any]]: ...
+    setting: where it is: on a sample if the time was up there.
+    """
 
+    def __init__(
+        self, setting: Setting, options: TrainingOptions, report: Report | None, interlude: Interlude | None
+    ) -> None:
+        self.setting, self._options, self._report, self._interlude = setting, options, report, interlude
+        self._runs: Sequence[Run[Any]] = ()  # from all starts
+        self._sample: IntArray = np.zeros(0, dtype=np.int64)
 
-def _by_samples(setting: Setting, begun: Begun, every: Iterable[int], options: TrainingOptions) -> Fit:
-    """All starts on the smallest sample, the best one on larger ones and at last on all data."""
-    small = replace(setting, objective=sampled(setting.objective, 0, options.seed))
-    with setting.network.phase("training"):
-        runs = begun(small, every)
-        number = choose(small, runs, max(1, options.rounds // 2), options.tol)
-        run, here, sizes = runs[number], small, _sizes(small)
-        for level in range(1, setting.levels + 1):
-            if run.outcome.status == "time limit":
-                break
-            last = level == setting.levels
-            here = setting if last else replace(setting, objective=sampled(setting.objective, level, options.seed))
+    @property
+    def scaling(self) -> Scaling:
+        return self.setting.scaling
+
+    @property
+    def status(self) -> Status:
+        return self._run.outcome.status
+
+    def run(self) -> None:
+        """From all starts, the best one to its end."""
+        setting, every = self.setting, range(len(self.setting.starts))
+        if setting.levels:
+            self._run_by_samples(every)
+        else:
+            self._runs = self._begun(setting, every)
+            self._run = self._runs[follow(setting, self._runs, self._options)]
+
+    def _begun(self, setting: Setting, numbers: Iterable[int], history: list[Array] | None = None) -> list[Run[Any]]:
+        """Some of the starts before their first round, or where a history ends."""
+        stepped = setting.method.stepwise
+        runner: Runner[Any] = stepwise(setting, self._options, self._interlude) if stepped else minimizer(setting)
+        return [Run(setting, runner, number, self._report, history) for number in numbers]
+
+    def _run_by_samples(self, every: Iterable[int]) -> None:
+        """All starts on the smallest sample, the best one on larger ones and at last on all data."""
+        setting, options = self.setting, self._options
+        small = replace(setting, objective=sampled(setting.objective, 0, options.seed))
+        with setting.network.phase("training"):
+            runs = self._begun(small, every)
+            number = choose(small, runs, max(1, options.rounds // 2), options.tol)
+            run, here, sizes = runs[number], small, _sizes(small)
+            for level in range(1, setting.levels + 1):
+                if run.outcome.status == "time limit":
+                    break
+                last = level == setting.levels
+                here = setting if last else replace(setting, objective=sampled(setting.objective, level, options.seed))
+                # A start that diverged on a sample gets another chance.
+                history = None if run.outcome.status == "diverged" else run.history
+                run = self._taken_up(here, run, history, options.tol if last else min(options.tol * COARSE, LOOSEST))
+        self.setting, self._runs, self._run, self._sample = here, runs, run, sizes
+
+    def _taken_up(self, here: Setting, run: Run[Any], history: list[Array] | None, tol: float) -> Run[Any]:
+        """A run of the chosen start, on other data."""
+        if here.levels:
             here.objective.settle(run.history[-1])
-            # A start that diverged on a sample gets another chance.
-            (run,) = begun(here, [number], None if run.outcome.status == "diverged" else run.history)
-            run.chosen = True
-            rounds = max(options.rounds, len(run.history))  # one at least
-            run.go(rounds, options.tol if last else min(options.tol * COARSE, LOOSEST))
-    return replace(_fit(here, runs, run), sample=sizes)
+        (run,) = self._begun(here, [run.number], history)
+        run.chosen = True
+        run.go(max(self._options.rounds, len(run.history)), tol)  # one at least
+        return run
+
+    def correction(self) -> Correction:
+        setting, x = self.setting, self._run.history[-1]
+        trend = trend_of(setting.scaling, setting.dimension)
+        with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
+            return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
+
+    def take_up(self, scaling: Scaling) -> None:
+        assert self.setting.objective_at is not None, "the data are here"
+        self.setting = replace(self.setting, scaling=scaling, objective=self.setting.objective_at(scaling))
+        with self.setting.network.phase("training"):
+            self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
+
+    def fit(self, mean: MeanFit | None) -> Fit:
+        return replace(_fit(self.setting, self._runs, self._run, mean), sample=self._sample)
 
 
 def _sizes(setting: Setting) -> IntArray:
@@ -90,7 +162,7 @@ def _sizes(setting: Setting) -> IntArray:
     return np.broadcast_to(np.array(sizes), len(setting.network.hosted))
 
 
-def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any]) -> Fit:
+def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
     hosted = len(setting.network.hosted)
     outcome = chosen.outcome
     history = setting.thetas(np.stack(chosen.history))
@@ -99,18 +171,23 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any]) -> Fit:
     if setting.method.meet == "pool":
         with setting.network.phase("pool"):
             setting.network.scatter(history[-1, 0], "hyperparameters")
+            if mean is not None:
+                setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
+    # Theta is at its best for a mean function that is not.
+    unsettled = mean is not None and not mean.settled and outcome.status == "converged"
     return Fit(
         method=setting.method.name,
         thetas=history[-1],
         history=history,
         rounds=outcome.rounds,
-        status=outcome.status,
+        status="round limit" if unsettled else outcome.status,
         residual=float(outcome.residual),
         nll=float(chosen.likelihood.sum()),
         jitter=np.broadcast_to(chosen.jitter, hosted),
         rho=getattr(outcome.state, "rho", np.empty(0)),
         starts=tuple(run.summary for run in runs if run.begun),
         scaling=setting.scaling,
+        mean=mean,
         engine=tuple(np.broadcast_to(outcome.state.local.values.engine, hosted).tolist()),
         ledger=setting.network.ledger,
         noise_floor=setting.floor * setting.scaling.scale,

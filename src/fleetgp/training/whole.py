@@ -9,7 +9,7 @@ its theta; then the moments on a finer grid are reduced, and all go on from wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -17,18 +17,20 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moments
-from fleetgp.consensus.reductions import Alone
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.reductions import Alone, ByTree, OfRoot
+from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import NumericalError
 from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
+from fleetgp.gp.moments.trend import without
 from fleetgp.network import MAXIMUM, Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
 from fleetgp.training.deadline import Deadline
+from fleetgp.training.mean import Correction, agree_on_correction, trend_of
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
@@ -60,7 +62,8 @@ class Wish:
 class WholeTraining:
     """A training of the hosted agents, who all do the same: it is done once.
 
-    moments: those of the whole fleet.  runs: one for each start.  best: the one that was chosen.
+    moments: those of the whole fleet.  runs: one for each start.  best: the one that was chosen.  begun: the runs of
+    all starts, where one of them was taken up again.
     """
 
     def __init__(
@@ -78,11 +81,11 @@ class WholeTraining:
         self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
         if sizes is None:
             raise too_wide(self._frame, options)
-        self._scaling = scaling_of(self._frame, options)
-        self._shards = self._scaling.apply(shards)
+        self.scaling, self._frame = self._agreed_scaling(shards)
+        self._given, self._shards = shards, self.scaling.apply(shards)
         self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
         self.setting = self._set()
-        self.runs = self._begun([None] * len(self.setting.starts))
+        self.begun = self.runs = self._begun([None] * len(self.setting.starts))
         self.best, self._refined = 0, False
 
     def run(self) -> None:
@@ -94,22 +97,58 @@ class WholeTraining:
                 return
             self.moments = reduce_moments(self._network, self._shards, self._frame.box, finer)
             self.setting, self._refined = self._set(), True
-            self.runs = self._begun([run.history for run in self.runs])
+            every, self.runs = self.begun is self.runs, self._begun([run.history for run in self.runs])
+            self.begun = self.runs if every else self.begun
+
+    @property
+    def status(self) -> Status:
+        return self.runs[self.best].outcome.status
+
+    def correction(self) -> Correction:
+        trend = trend_of(self.scaling, len(self.moments.sizes))
+        theta = np.exp(self.runs[self.best].history[-1])
+        with self._network.phase("mean"):
+            return agree_on_correction(OfRoot(self._network), self.setting.objective.experts, theta, trend)
+
+    def take_up(self, scaling: Scaling) -> None:
+        """The moments of other residuals follow from those that there are: nothing is sent."""
+        before, trend = self.scaling, trend_of(scaling, len(self.moments.sizes))
+        more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
+        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        self.moments = without(self.moments, trend, more / scaling.scale)
+        history, number = self.runs[self.best].history, self.runs[self.best].number
+        self.setting = self._set()
+        self.runs, self.best = self._begun([history], number), 0
+        self.run()
+
+    def _agreed_scaling(self, shards: Sequence[Shard]) -> tuple[Scaling, Frame]:
+        """The mean function and the scale, and what the residuals are like."""
+        frame, options = self._frame, self._options
+        if options.mean == "zero":
+            return scaling_of(frame, options.normalize), frame
+        found = scaling_of(frame, normalize=True)
+        if options.mean == "linear":
+            with self._network.phase("normalize"):
+                found = agree_on_scaling(ByTree(self._network), shards, "linear")
+        left = replace(frame, mean=0.0, deviation=found.scale)
+        return found if options.normalize else replace(found, scale=1.0), left
 
     def _set(self) -> Setting:
-        starts, own, floor = starts_and_bounds(self._frame, self._options, self._scaling)
+        starts, own, floor = starts_and_bounds(self._frame, self._options, self.scaling)
         self._walls = Walls.around(self.moments, own)
         dimension = len(self.moments.sizes)
         units, known = SMOOTH.units(dimension), self._options.known_of(SMOOTH.names(dimension))
-        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-self._scaling.shift(units)))
+        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-self.scaling.shift(units)))
         bounds = self._walls.bounds
-        found = self._scaling, known, bounds, floor, objective, bounds.clipped(starts), units
+        found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), units
         return Setting(self._method, self._network, Alone(), *found)
 
-    def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
+    def _begun(self, histories: Sequence[list[Array] | None], first: int = 0) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
         runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, self._deadline)
-        return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
+        return [
+            Run(self.setting, runner, first + number, self._report, history) for number, history in enumerate(histories)
+        ]
 
     def _agree(self) -> tuple[int, ...] | None:
         """Theta, the same at every agent; or the sizes of the grid with which to go on."""
@@ -168,7 +207,7 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     """
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
-    starts, _, _ = starts_and_bounds(frame, options, scaling_of(frame, options))
+    starts, _, _ = starts_and_bounds(frame, options, scaling_of(frame, options.normalize))
     if options.starts is None:
         starts = starts[:1]
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
@@ -196,8 +235,8 @@ def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> 
     return np.where(wanted > moments.sizes, wanted, 0)
 
 
-def scaling_of(frame: Frame, options: TrainingOptions) -> Scaling:
-    if not options.normalize:
+def scaling_of(frame: Frame, normalize: bool) -> Scaling:
+    if not normalize:
         return Scaling()
     return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
 

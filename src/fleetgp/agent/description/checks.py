@@ -7,6 +7,7 @@ import re
 from fleetgp.agent.description.certificates import AUTHORITY, is_host
 from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
 from fleetgp.agent.description.toml_lines import Lines
+from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
@@ -79,6 +80,10 @@ class Check:
         named = [*self.file.inputs, self.file.target]
         if len(set(named)) < len(named):
             raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
+        try:
+            coordinate_rule(self.file.coordinates, self.file.inputs)
+        except InputError as error:
+            raise self.fail(str(error), "coordinates") from error
 
     def kernel(self) -> None:
         try:

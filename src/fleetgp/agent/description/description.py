@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.description.certificates import Credentials
 from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
+from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.gp.expression import as_kernel
 from fleetgp.graph import Graph
@@ -35,6 +37,7 @@ class Description:
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
         self.kernel, self.normalize, self.seed = as_kernel(file.kernel, file.inputs), file.normalize, file.seed
+        self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
 
@@ -73,7 +76,10 @@ class Description:
     @property
     def model(self) -> str:
         """What a checkpoint's numbers mean: with another, they are of no use."""
-        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel.name}"
+        other = "" if self.mean == "zero" else f", mean {self.mean}"
+        if self.coordinates.name != "as-given":
+            other += f", coordinates {self.coordinates.name}"
+        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel.name}{other}"
 
     def id_of(self, name: str) -> int:
         if name not in self.names:
@@ -107,7 +113,8 @@ class Description:
         """The file's options, for whichever method trains."""
         given = self.training.model_dump(exclude={"method", "theta0", *KNOWN, "again_with_members", "again_after"})
         known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
-        return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, known=known, **given)
+        model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}
+        return TrainingOptions(starts=starts, seed=self.seed, known=known, **model, **given)
 
     def prediction_options(self) -> PredictionOptions:
         return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
+from fleetgp.consensus.scaling import MeanName
+from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.prediction.options import Consensus, Eta, checked_eta
@@ -117,6 +119,8 @@ class FleetPart(_Part):
     target: str
     kernel: str = "se"
     normalize: bool = True
+    mean: MeanName = "zero"
+    coordinates: CoordinatesName = "as-given"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
     checkpoint_rounds: Count = 10

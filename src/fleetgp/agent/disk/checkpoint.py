@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.agent.agenda import NOTHING, Trained
+from fleetgp.agent.changes import with_change
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.private import read_private, write_private
 from fleetgp.agent.records import Codec, Count, Matrix, Strict
@@ -46,6 +47,8 @@ class Checkpoint(Strict):
             if (facts.pop("version"), facts.pop("model")) != (VERSION, description.model):
                 return None
             found = _CODEC.of_facts(_by_number(facts, description))
+            if found.trained is not None:
+                found.trained.change.check(description.dimension)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         rows = [*found.estimates, *([] if found.trained is None else [found.trained.log_theta])]
@@ -57,10 +60,10 @@ _CODEC = Codec(Checkpoint, LARGEST_FILE)
 
 def _by_number(facts: dict[str, Any], description: Description) -> dict[str, Any]:
     """A checkpoint's values with the members' numbers; without the model if one of these is no agent any more."""
-    trained = facts["trained"]
+    trained = with_change(facts["trained"])
     if trained is None:
         return facts
-    names = trained["members"]
+    facts, names = {**facts, "trained": trained}, trained["members"]
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError("expected the names of agents")
     if not set(names) <= set(description.names):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.agent.changes import with_change
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.private import read_private, write_private
 from fleetgp.agent.totals import CONTENTS, MOST_BYTES, Totals
@@ -44,7 +45,7 @@ def load_totals(path: Path, description: Description) -> Totals | None:
         for part in facts["parts"]:
             part["agent"] = description.names.index(part["agent"])
         facts["parts"].sort(key=lambda part: part["agent"])
-        contents = CONTENTS.of_facts(facts)
+        contents = CONTENTS.of_facts(with_change(facts))
         contents.check(len(description.names), description.dimension)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -17,6 +17,7 @@ from fleetgp.gp.engine import DataEngine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.failure import MORE_NOISE, OUT_OF_RANGE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.trend import Trend
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import cores, share
 
@@ -83,6 +84,14 @@ class DenseEngine(DataEngine):
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        h = Hyperparameters.from_theta(theta)
+        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+        if factor is None:
+            raise self.failure(h)
+        half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.inputs, self.observations)))
+        return np.asarray(half.T @ half)
 
     def failure(self, h: Hyperparameters) -> NumericalError:
         """Why the covariance cannot be factorized at these hyperparameters."""

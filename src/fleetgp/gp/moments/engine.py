@@ -35,6 +35,8 @@ from fleetgp.gp.moments.posterior import MomentsPosterior
 from fleetgp.gp.moments.sizes import axis_error, sizes_for, stepped
 from fleetgp.gp.moments.solution import Solution
 from fleetgp.gp.moments.sums import ChebyshevSums, DataSums
+from fleetgp.gp.moments.trend import products
+from fleetgp.gp.trend import Trend
 
 #: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are smaller by far.
 SPARE = 100
@@ -104,6 +106,15 @@ class SumsEngine(Engine):
 
     def condition(self, theta: Array) -> MomentsPosterior | None:
         """The posterior at fixed hyperparameters; None where it cannot be certified."""
+        s = self._certified(theta)
+        return None if s is None else MomentsPosterior(Hyperparameters.from_theta(theta), s)
+
+    def products(self, theta: Array, trend: Trend) -> Array | None:
+        s = self._certified(theta)
+        return None if s is None else products(s, trend)
+
+    def _certified(self, theta: Array) -> Solution | None:
+        """At fixed hyperparameters; None where its posterior cannot be certified."""
         h = Hyperparameters.from_theta(theta)
         if not (theta > 0.0).all() or not (np.abs(np.log(theta)) < LARGEST_LOG).all():
             return None
@@ -115,7 +126,7 @@ class SumsEngine(Engine):
         s = self.solve(h, POSTERIOR * negligible(self.size) / ratio)
         if s is None or rounding > max(UNCERTAIN_MEAN, UNCERTAIN_SHARE * np.sqrt(s.grid.basis.rank / ratio)):
             return None
-        return MomentsPosterior(h, s)
+        return s
 
     def solve(self, h: Hyperparameters, drop: float) -> Solution | None:
         """A and u, where at most `drop` of k(x, x) is dropped; None where the basis is too long to be worth it."""

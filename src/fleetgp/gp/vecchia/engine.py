@@ -25,10 +25,12 @@ from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.cost import expected_seconds
-from fleetgp.gp.vecchia.likelihood import Points, conditionals, evaluation, points
+from fleetgp.gp.vecchia.likelihood import Points, conditionals, evaluation, points, products
 from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier
 from fleetgp.gp.vecchia.ordering import coarse_to_fine
+from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 from fleetgp.gp.vecchia.posterior import VecchiaPosterior
 from fleetgp.gp.vecchia.shapes import Shape, shapes
 from fleetgp.linalg.threads import blas_threads
@@ -85,6 +87,17 @@ class VecchiaEngine(DataEngine):
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
         return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        """Of the approximation: its conditional residuals, of every column."""
+        h, order = self._checked(np.log(theta)), self._ordering()
+        data, (parts, _) = self._in_order(h), self._shapes(h)
+        columns = trend.with_observations(self.inputs[order], self.observations[order])
+        try:
+            found = [shape.weight * products(self.kernel, data, self._neighbours(shape), columns) for shape in parts]
+        except NotPositiveDefiniteError:
+            raise self.failure(h) from None
+        return np.asarray(np.sum(found, axis=0))
 
     def error_estimate(self, log_theta: Array) -> float:
         """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data

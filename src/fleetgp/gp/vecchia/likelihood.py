@@ -19,6 +19,7 @@ from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.gp.vecchia import plain
 from fleetgp.gp.vecchia.general import General
 from fleetgp.gp.vecchia.neighbours import Neighbours
+from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import spread
 
@@ -36,6 +37,12 @@ class Points(Protocol):
 
     @property
     def values(self) -> Array: ...
+
+    @property
+    def inputs(self) -> Array: ...
+
+    @property
+    def h(self) -> Hyperparameters: ...
 
     @property
     def width(self) -> int: ...
@@ -86,7 +93,7 @@ class Ordered:
     """
 
     def __init__(self, kernel: Stationary, inputs: Array, observations: Array, h: Hyperparameters) -> None:
-        self.kernel, self.h = kernel, h
+        self.kernel, self.inputs, self.h = kernel, inputs, h
         self.places = self._placed(inputs)
         self.values = observations / h.signal
         self.ratio = (h.noise / h.signal) ** 2
@@ -172,6 +179,27 @@ def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array,
             found[some], jitter = data.conditionals(rows[some], near[some])
         jitters.append(jitter)
     return found, max(jitters)
+
+
+def products(kernel: Kernel, data: Points, near: Neighbours, columns: Array) -> Array:
+    """columns'C^-1 columns, (q, q): sums of e e'/v over the points, e (q,) of all columns.
+
+    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points.
+    """
+    size, inputs, h = len(data.values), data.inputs, data.h
+    together = size - len(near)
+    variance = kernel.variance(inputs, h) + kernel.noise(inputs, h)
+    with np.errstate(all="ignore"):
+        factor = factorize(kernel(inputs[:together], None, h), kernel.noise(inputs[:together], h))
+        if factor is None:
+            raise plain.NotPositiveDefiniteError
+        found = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
+        for part in in_parts(len(near), near.shape[1]):
+            rows = np.arange(together, size)[part]
+            told, weights, _ = data.means(inputs[rows], near[part])
+            e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
+            found = found + e.T @ (e / (variance[rows] - told[:, 1])[:, None])
+    return found
 
 
 def in_parts(count: int, neighbours: int) -> list[slice]:

@@ -1,0 +1,57 @@
+"""How a model shall see its data, and what is said of its mean function and coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fleetgp.cli import options
+from fleetgp.cli.output import plain_table
+from fleetgp.consensus.scaling import check_mean
+from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
+from fleetgp.storage.model import Model
+
+MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
+COORDINATES = Annotated[
+    str, typer.Option(help="as-given, scaled, or kilometres for inputs called lon and lat (or longitude, latitude).")
+]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How the model sees the data."""
+
+    normalize: options.NORMALIZE = True
+    mean: MEAN = "zero"
+    coordinates: COORDINATES = "as-given"
+
+    def checked(self, inputs: Sequence[str]) -> dict[str, Any]:
+        """As a fleet takes them, or one clear error, before anything is read."""
+        rule = coordinate_rule(self.coordinates, inputs)
+        return {"normalize": self.normalize, "mean": check_mean(self.mean), "coordinates": rule.name}
+
+
+def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
+    """The units of the length-scales along the inputs."""
+    places = (rule.longitude, rule.latitude) if rule.name == "kilometres" else ()
+    return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
+
+
+def told_mean(model: Model) -> list[Table | str]:
+    """The mean function with its standard errors; nothing where it is zero."""
+    fit = model.fleet.fit
+    if fit is None or fit.mean is None:
+        return []
+    mean, target = fit.mean, model.target
+    per = [f"{target} per {unit}" for unit in told_inputs(model.fleet.coordinates, model.inputs)]
+    if model.fleet.coordinates.name == "kilometres":
+        per = [each.replace("per kilometres", "per kilometre") for each in per]
+    table = plain_table("", "mean function", "value", "standard error", "unit")
+    for (name, value), error, unit in zip(mean.named(model.inputs).items(), mean.errors, [target, *per], strict=False):
+        table.add_row(name, f"{value:.4g}", f"{error:.2g}", unit)
+    place = ", ".join(f"{name} {at:.6g}" for name, at in zip(model.inputs, mean.at, strict=False))
+    return [table, *([f"The constant is the mean at {place}."] if place else [])]

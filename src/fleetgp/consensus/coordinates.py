@@ -1,0 +1,94 @@
+"""The coordinates of a model, agreed by the fleet: the centre of its inputs, and their deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.reductions import Reduction
+from fleetgp.consensus.scaling import DEVIATIONS
+from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of, summaries_of
+from fleetgp.data.summary import Summary
+from fleetgp.errors import InputError
+from fleetgp.network import MAXIMUM, SUM
+
+#: Degrees of longitude from the centre that a local projection can have at all.
+FARTHEST = 90.0
+
+
+def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+    """One reduction for scaled inputs, two for kilometres, none as they are given."""
+    if rule.name == "as-given":
+        return AS_GIVEN
+    return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
+
+
+def _scaled(reduction: Reduction, shards: Sequence[Shard]) -> Coordinates:
+    """The mean and the standard deviation of each input."""
+    own = [
+        np.column_stack([np.full(len(one.centre), float(one.count)), one.centre, np.diagonal(one.spread)])
+        for one in summaries_of(shards)
+    ]
+    count, centre, squares = reduction.merged(np.stack(own), DEVIATIONS).T
+    unit = np.sqrt(squares / count)
+    return Coordinates("scaled", tuple(centre.tolist()), tuple(np.where(unit > 0.0, unit, 1.0).tolist()))
+
+
+def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+    """Kilometres about the mean of all places; that of longitudes is one of directions, which has no seam."""
+    known, dimension = summaries_of(shards), dimension_of(shards)
+
+    def centre(total: Array, _: object) -> Array:
+        count, east, north, latitude = total[0]
+        return np.array([[np.degrees(np.arctan2(north, east)), latitude / count]])
+
+    sums = np.stack([_directions(one, rule) for one in known])[:, None]
+    ((longitude, latitude),) = reduction.merged(sums, SUM, finish=centre, told=(2,)).tolist()
+
+    def judged(total: Array, _: object) -> Array:
+        east, _, north, south = total[0].tolist()
+        possible = _error(*total[0].tolist()) == ""
+        return np.append(total[0], distortion(latitude, -south, north, east) if possible else 0.0)[None]
+
+    reach = np.stack([_reach(one, rule, longitude) for one in known])[:, None]
+    (found,) = reduction.merged(reach, MAXIMUM, finish=judged, told=(5,)).tolist()
+    if told := _error(*found[:4]):
+        raise InputError(f'coordinates="kilometres": {told}')
+    origin = [0.0] * dimension
+    origin[rule.longitude], origin[rule.latitude] = longitude, latitude
+    return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
+
+
+def _directions(one: Summary, rule: CoordinateRule) -> Array:
+    """(count, and the sums of cosines and sines of longitude and of latitudes), as if all were at the centre."""
+    longitude, latitude = np.radians(one.centre[rule.longitude]), one.centre[rule.latitude]
+    return one.count * np.array([1.0, np.cos(longitude), np.sin(longitude), latitude])
+
+
+def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
+    """How far the longitudes are from the centre, and from each other; the latitudes' end in the north and south."""
+    ends = np.array([one.low[rule.longitude], one.high[rule.longitude]])
+    apart = ends - longitude
+    apart -= 360.0 * np.round(apart / 360.0)
+    return np.array([np.abs(apart).max(), np.ptp(ends), one.high[rule.latitude], -one.low[rule.latitude]])
+
+
+def _error(east: float, width: float, north: float, south: float) -> str:
+    """Why there is no local projection for data that reach so far; empty if there is one."""
+    if max(north, south) > 90.0:
+        return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
+    if width > 180.0:
+        return (
+            f"expected longitudes of each agent in one piece, got some {width:g} degrees apart: if they cross 180 "
+            "degrees, give them from 0 to 360"
+        )
+    if east > FARTHEST or max(north, south) > 89.0:
+        return (
+            f"expected places within {FARTHEST:g} degrees of longitude from their centre and below 89 degrees of "
+            f"latitude, got {east:g} and {max(north, south):g}: a plane is no map of them"
+        )
+    return ""

@@ -1,0 +1,58 @@
+"""What is taken out of the observations before they are modelled: a mean function, and their scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Shards, Streamed
+from fleetgp.gp.kernels import OBSERVED
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """y = offset + slope'(x - centre) + scale * y', the same at every agent.
+
+    The model is for y'; theta is told in units of y. Without a slope the mean function is a constant.
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+    slope: tuple[float, ...] = ()
+    centre: tuple[float, ...] = ()
+
+    def mean(self, inputs: Array) -> Array | float:
+        """The mean function at inputs (N, D).
+
+        >>> Scaling(1.0, 5.0, (2.0,), (10.0,)).mean(np.array([[10.0], [11.0]])).tolist()
+        [1.0, 3.0]
+        """
+        if not self.slope:
+            return self.offset
+        return np.asarray(self.offset + ((inputs - np.array(self.centre)) * np.array(self.slope)).sum(axis=1))
+
+    def residuals(self, inputs: Array, observations: Array) -> Array:
+        """y'."""
+        return np.asarray((observations - self.mean(inputs)) / self.scale)
+
+    def apply(self, shards: Sequence[Shard]) -> Shards:
+        if isinstance(shards, Streamed):
+            return shards.rescaled(self)
+        return [(x, self.residuals(x, y)) for x, y in shards]
+
+    def shift(self, units: IntArray) -> Array:
+        """What to add to log theta' (of y') for log theta (of y), (P,): sigma_f and sigma_eps carry the units of y.
+
+        units: what each hyperparameter is measured in, as a kernel tells.
+        """
+        return np.where(units == OBSERVED, np.log(self.scale), 0.0)
+
+    def corrected(self, coefficients: Sequence[float]) -> Scaling:
+        """With a mean function that has more: a constant and slopes about the centre, in units of y'."""
+        constant, *slopes = (self.scale * value for value in coefficients)
+        slope = tuple(old + more for old, more in zip(self.slope, slopes, strict=True))
+        return replace(self, offset=self.offset + constant, slope=slope)

@@ -1,0 +1,139 @@
+"""The mean function of a training: generalized least squares and theta in turns, down the likelihood of both.
+
+It begins with ordinary least squares. At the theta that is the best for what is left, the best coefficients are
+(H'C^-1 H)^-1 H'C^-1 y, sums over the agents as their likelihoods are; theta goes on from where it is, and so on, until
+the coefficients would change by next to nothing of their own standard errors. In expectation the two do not depend on
+each other, so that a few turns do. All is decided by numbers that are the same at every agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus import Status
+from fleetgp.consensus.reductions import Reduction
+from fleetgp.consensus.scaling import MeanName, Scaling, independent_solution
+from fleetgp.errors import NumericalError
+from fleetgp.gp.expert import Expert
+from fleetgp.gp.trend import Trend
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.network import SUM
+
+#: A mean function has settled if no coefficient would change by more than this part of its standard error.
+SETTLED = 1e-3
+#: So many times theta is trained, at most.
+TURNS = 20
+
+
+@dataclass(frozen=True)
+class MeanFit:
+    """The mean function of a model, in the units of the data: constant + slopes'(x - at).
+
+    slopes: one for each input; none where the mean function is a constant.  at: where the constant is the mean.
+    errors: the standard errors of the constant and the slopes at the theta of the fit, which theirs of predictions do
+        not count; NaN if they could not be computed, and then it is ordinary least squares.
+    turns: how often theta was trained.  settled: another turn would change nothing to speak of.
+    """
+
+    constant: float
+    slopes: tuple[float, ...]
+    at: tuple[float, ...]
+    errors: tuple[float, ...]
+    turns: int
+    settled: bool
+
+    def named(self, inputs: Sequence[str] | None) -> dict[str, float]:
+        """The coefficients by name."""
+        names = inputs or [f"input {d + 1}" for d in range(len(self.slopes))]
+        slopes = {f"per {name}": slope for name, slope in zip(names, self.slopes, strict=False)}
+        return {"constant": self.constant, **slopes}
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What generalized least squares adds to a mean function, of the scaled observations, and its standard errors.
+
+    known: False where an agent's covariance has no answer.
+    """
+
+    coefficients: Array
+    errors: Array
+    known: bool
+
+    @property
+    def negligible(self) -> bool:
+        return self.known and bool((np.abs(self.coefficients) <= SETTLED * self.errors).all())
+
+
+#: Of a training that has no end.
+NOWHERE = Correction(np.zeros(0), np.full(1, np.nan), known=False)
+
+
+class Training(Protocol):
+    """One that can be taken up again with another mean function."""
+
+    @property
+    def scaling(self) -> Scaling: ...
+
+    @property
+    def status(self) -> Status: ...
+
+    def correction(self) -> Correction:
+        """At the theta that it has come to."""
+
+    def take_up(self, scaling: Scaling) -> None:
+        """Go on from where it is, on other residuals."""
+
+
+def trend_of(scaling: Scaling, dimension: int) -> Trend:
+    return Trend(np.array(scaling.centre or [0.0] * dimension), bool(scaling.slope))
+
+
+def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas: Array, trend: Trend) -> Correction:
+    """Generalized least squares for the fleet, each expert at its own theta (A, P): one reduction."""
+    count = trend.count
+    pairs = list(zip(experts, thetas, strict=True))
+    rows = np.stack(side_by_side(lambda pair: _own(*pair, trend), pairs))
+
+    def solved(total: Array, _: object) -> Array:
+        products = total[0, 1:].reshape(count + 1, count + 1)
+        right = np.column_stack([products[:-1, -1], np.eye(count)])
+        found = independent_solution(products[:-1, :-1], right)
+        known = total[0, 0] == 0.0 and bool(np.isfinite(found).all())
+        told = np.concatenate([found[:, 0], np.sqrt(np.diagonal(found[:, 1:]))]) if known else np.zeros(2 * count)
+        return np.concatenate([[float(known)], told])[None]
+
+    (told,) = reduction.merged(rows[:, None], SUM, finish=solved, told=(1 + 2 * count,))
+    known = bool(told[0])
+    return Correction(told[1 : 1 + count], told[1 + count :] if known else np.full(count, np.nan), known)
+
+
+def _own(expert: Expert, theta: Array, trend: Trend) -> Array:
+    """An agent's summands: whether it has none, and Z'C^-1 Z."""
+    try:
+        found = expert.products(theta, trend)
+    except NumericalError:
+        found = np.full((trend.count + 1, trend.count + 1), np.nan)
+    sound = bool(np.isfinite(found).all())
+    return np.concatenate([[float(not sound)], found.ravel() if sound else np.zeros(found.size)])
+
+
+def settle(training: Training, mean: MeanName) -> MeanFit | None:
+    """Turn by turn, after the first; what is left is of the mean function that theta was last trained with."""
+    if mean == "zero":
+        return None
+    turns = 1
+    while True:
+        found = NOWHERE if training.status == "diverged" else training.correction()
+        if not found.known or found.negligible or training.status != "converged" or turns == TURNS:
+            break
+        training.take_up(training.scaling.corrected(found.coefficients.tolist()))
+        turns += 1
+    scaling = training.scaling
+    errors = tuple((scaling.scale * found.errors).tolist())
+    return MeanFit(scaling.offset, scaling.slope, scaling.centre, errors, turns, found.negligible)

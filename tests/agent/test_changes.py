@@ -1,0 +1,106 @@
+"""A fleet in processes whose model has a mean function and coordinates: it answers as one in this process does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetgp as fg
+from fleetgp.agent.agenda import Trained
+from fleetgp.agent.changes import Change
+from fleetgp.agent.description import read_description
+from fleetgp.agent.disk.checkpoint import Checkpoint
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.scaling import Scaling
+from fleetgp.errors import InputError
+from tests.agent.fleets import ask, describe, running, settled, until
+
+START = [60.0, 20.0, 1.0, 0.3]
+CHANGE = Change.of(
+    Scaling(1.0, 2.0, (3.0, 4.0), (5.0, 6.0)), Coordinates("kilometres", (10.0, 40.0), (0.01, 0.02), 0, 0.005)
+)
+
+
+def at_sea(folder: Path, **options: Any) -> tuple[Any, list[Any]]:
+    """Two agents whose inputs are degrees, with a trend."""
+    _, shards = describe(folder, 2, points=30, training_options=f"theta0 = {START}", **options)
+    text = (folder / "fleet.toml").read_text()
+    text = text.replace('inputs = ["x", "y"]', 'inputs = ["lon", "lat"]\nmean = "linear"\ncoordinates = "kilometres"')
+    (folder / "fleet.toml").write_text(text)
+    moved = [(0.5 * x + [10.0, 40.0], y + 20.0 + 3.0 * x[:, 0]) for x, y in shards]
+    for number, (x, y) in enumerate(moved):
+        np.savez(folder / f"a{number}.npz", lon=x[:, 0], lat=x[:, 1], temperature=y)
+    return read_description(folder / "fleet.toml"), moved
+
+
+def test_it_answers_as_a_fleet_in_this_process(tmp_path: Path) -> None:
+    description, shards = at_sea(tmp_path, training="dec-full-gp", prediction="dec-full-gp")
+    queries = shards[0][0][:3] + 0.01
+    fleet = fg.Fleet(shards, inputs=["lon", "lat"], mean="linear", coordinates="kilometres", normalize=True)
+    fit = fleet.train("dec-full-gp", theta0=START)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents))
+        for agent in agents:
+            trained = agent.memory.trained
+            assert trained is not None
+            assert (trained.scaling, trained.coordinates) == (fit.scaling, fit.coordinates)
+        for method in ("dec-full-gp", "dec-rbcm", "dec-nn-grbcm"):
+            answer, expected = ask(description, "a1", queries.tolist(), method=method), fleet.predict(queries, method)
+            np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)
+            np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-4)
+        totals = agents[0].memory.totals
+        assert totals is not None
+        assert totals.contents.view.scaling == fit.scaling
+        row = totals.contents.beyond(0, shards[0])
+        assert row is not None
+        assert not row.any()  # all of its rows are in
+
+
+def test_a_checkpoint_has_it_and_an_older_one_has_none(tmp_path: Path) -> None:
+    description, _ = at_sea(tmp_path)
+    path = tmp_path / "checkpoint.json"
+    trained = Trained((0.1, 0.2, 0.3, 0.4), 7, (0, 1), "dec-fact-gp", "converged", 3, 1.0, 2.0, CHANGE)
+    Checkpoint(trained, 5).save(path, description)
+    found = Checkpoint.load(path, description)
+    assert found is not None
+    assert found.trained == trained
+    assert trained.scaling == Scaling(1.0, 2.0, (3.0, 4.0), (5.0, 6.0))
+    facts = json.loads(path.read_text())
+    del facts["trained"]["change"]
+    path.write_text(json.dumps(facts))
+    old = Checkpoint.load(path, description)
+    assert old is not None
+    assert old.trained is not None
+    assert (old.trained.scaling, old.trained.coordinates) == (Scaling(1.0, 2.0), Coordinates())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("slope", [1.0]), ("centre", []), ("unit", [0.0, 1.0]), ("origin", [1.0]), ("longitude", 2), ("coordinates", "x")],
+)
+def test_one_that_cannot_be_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    description, _ = at_sea(tmp_path)
+    path = tmp_path / "checkpoint.json"
+    trained = Trained((0.1, 0.2, 0.3, 0.4), 7, (0, 1), "dec-fact-gp", "converged", 3, 1.0, 2.0, CHANGE)
+    Checkpoint(trained, 5).save(path, description)
+    facts = json.loads(path.read_text())
+    facts["trained"]["change"][name] = value
+    path.write_text(json.dumps(facts))
+    assert Checkpoint.load(path, description) is None
+
+
+def test_a_description_names_the_line_that_is_wrong(tmp_path: Path) -> None:
+    description, _ = at_sea(tmp_path)
+    assert (description.mean, description.coordinates.name) == ("linear", "kilometres")
+    text = (tmp_path / "fleet.toml").read_text()
+    for old, new, told in (
+        ('mean = "linear"', 'mean = "cubic"', "line 4: mean"),
+        ('inputs = ["lon", "lat"]', 'inputs = ["x", "lat"]', "line 5: coordinates"),
+    ):
+        (tmp_path / "fleet.toml").write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=told):
+            read_description(tmp_path / "fleet.toml")
