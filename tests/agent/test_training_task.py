@@ -31,7 +31,7 @@ def trainings(folder: Path) -> list[bool]:
 
 
 def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
-    options = "theta0 = [2.0, 0.5, 1.0, 1.0]"
+    options = "theta0 = [2.0, 0.5, 1.0, 1.0]\nbounds = { l_x = [0.1, 0.9] }\npriors = { noise = [0.3, 2.0] }"
     description, shards = describe(tmp_path, 2, training_options=options)
     text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
     (tmp_path / "fleet.toml").write_text(text)
@@ -49,7 +49,9 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
                 tuple(np.concatenate(p) for p in zip(shards[1], (more.inputs[:4], more.observations[:4]), strict=True)),
             ]
             expected = fg.Fleet(shards, "path", normalize=True)
-            expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+            known: dict[str, Any] = {"bounds": {"l_1": (0.1, 0.9)}, "priors": {"noise": (0.3, 2.0)}}
+            with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its upper bound"):
+                expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0, **known)
             later = fg.Fleet(grown, "path", normalize=True)
             later.fit, later.theta = expected.fit, expected.theta
             np.testing.assert_allclose(
@@ -61,6 +63,8 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         until(lambda: serving(agents) and agents[0].memory.trained != first and agents[1].memory.trained != first)
         assert agents[1].new_rows == 0
         assert trainings(tmp_path) == [False, True]
+        ends = [line for line in (tmp_path / "a1.log").read_text().splitlines() if '"trained"' in line]
+        assert json.loads(ends[0])["at_bounds"] == ["l_x"]
 
 
 def test_a_new_row_below_the_rule_leaves_the_fleet_idle(tmp_path: Path) -> None:

@@ -91,8 +91,14 @@ def expected(method: str, case: str) -> Array:
 # ---- where it ends --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize(
+    ("method", "case"),
+    [
+        pytest.param(method, case, marks=[pytest.mark.long] if case == "all" and "fact" not in method else [])
+        for method in fg.TRAINING_METHODS
+        for case in CASES
+    ],
+)
 def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, case: str) -> None:
     given, ends = CASES[case]
     fleet = fg.Fleet(noisy_shards())
@@ -107,7 +113,10 @@ def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, case:
     np.testing.assert_allclose(found, np.tile(expected(CONVERGED_TO[method], case), (3, 1)), atol=2e-3)
 
 
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[pytest.mark.long] if "c-gp" in m or "gapx" in m else []) for m in fg.TRAINING_METHODS],
+)
 def test_bounds_that_nobody_reaches_change_nothing(method: str) -> None:
     """And they say so: nothing is at a bound, and no agent sends more."""
     wide = {"length": (1e-3, 1e3), "signal": (1e-3, 1e3), "noise": (1e-3, 1e3)}
