@@ -81,12 +81,15 @@ def prepare(
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
 
-    def objective_at(scaling: Scaling) -> Objective:
-        pairs = zip(scaling.apply(given), ids, strict=True)
-        return Objective([Expert(x, y, kernel, agent, *chosen) for (x, y), agent in pairs])
+    data = scaling.apply(given)
+    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
+    objective = Objective(experts)
 
-    objective = objective_at(scaling)
-    starts, floor, levels = _starts_and_floor(reduction, scaling.apply(given), network, options, scaling)
+    def objective_at(scaling: Scaling) -> Objective:
+        pairs = zip(experts, scaling.apply(given), strict=True)
+        return Objective([expert.reobserved(y) for expert, (_, y) in pairs])
+
+    starts, floor, levels = _starts_and_floor(reduction, data, network, options, scaling)
     return Setting(method, network, reduction, scaling, floor, objective, starts, levels, deadline, objective_at)
 
 

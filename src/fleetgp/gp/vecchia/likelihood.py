@@ -112,12 +112,25 @@ def products(data: Ordered, near: Neighbours, columns: Array) -> Array:
         found = plain.products_together(data.kernel, data.places[:together], columns[:together], data.ratio)
         for part in in_parts(len(near), near.shape[1]):
             rows = np.arange(together, size)[part]
-            told, weights, _ = plain.means(
-                data.kernel, data.places, data.values, data.places[rows], near[part], data.ratio
-            )
+            explained, weights = _regressed(data, rows, near[part])
             e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
-            found = found + e.T @ (e / (1.0 + data.ratio - told[:, 1:]))
+            found = found + e.T @ (e / (1.0 + data.ratio - explained)[:, None])
     return found
+
+
+def _regressed(data: Ordered, rows: IntArray, near: Neighbours) -> tuple[Array, Array]:
+    """Of points given their neighbours: what these explain of a variance of 1, (n,), and their weights, (n, m)."""
+    loops, kind = fast_loops(data.kernel)
+    told, weights = np.full((len(rows), 2), np.nan), np.zeros(near.shape)
+    places = data.places[rows]
+    if loops is not None:
+        loops.means(kind, data.places, data.values, places, near, data.ratio, told, weights)
+    wrong = np.flatnonzero(~(np.isfinite(told).all(axis=1) & (told[:, 1] < 1.0 + data.ratio)))
+    if len(wrong):
+        told[wrong], weights[wrong], _ = plain.means(
+            data.kernel, data.places, data.values, places[wrong], near[wrong], data.ratio
+        )
+    return told[:, 1], weights
 
 
 def in_parts(count: int, neighbours: int) -> list[slice]:
