@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fleetgp.storage.saving import save_model
 from tests.conftest import paper_shards
 
 
+@cache
 def trained(mean: Any = "linear", coordinates: Any = "kilometres") -> Model:
     shards = [(0.5 * x + [10.0, 40.0], y + 20.0 + x[:, 0]) for x, y in paper_shards(60, 2)]
     fleet = fg.Fleet(shards, inputs=["lon", "lat"], mean=mean, coordinates=coordinates, normalize=True)

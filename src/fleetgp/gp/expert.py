@@ -116,6 +116,13 @@ class Expert:
         inputs, observations = self._dense.inputs[rows], self._dense.observations[rows]
         return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
 
+    def reobserved(self, observations: Array) -> Expert:
+        """The GP of the same inputs with other observations."""
+        kernel, agent, engine, neighbours, moments = self._settings
+        found = Expert(self._dense.inputs, observations, kernel, agent, engine, neighbours, moments=moments)
+        found._vecchia = self._vecchia.reobserved(observations)
+        return found
+
     def append(self, inputs: Array, observations: Array) -> None:
         """More observations."""
         for engine in (self._dense, self._vecchia, self._moments):

@@ -28,6 +28,8 @@ from fleetgp.network import SUM
 SETTLED = 1e-3
 #: So many times theta is trained, at most.
 TURNS = 20
+#: A step is at most so many times longer than its correction, and one more.
+LONGEST_STEP = 9.0
 
 
 @dataclass(frozen=True)
@@ -123,17 +125,40 @@ def _own(expert: Expert, theta: Array, trend: Trend) -> Array:
     return np.concatenate([[float(not sound)], found.ravel() if sound else np.zeros(found.size)])
 
 
+def longer_step(now: Correction, before: tuple[Correction, list[float]] | None) -> list[float]:
+    """What to add to the coefficients, from this correction, the one before, and what was added then.
+
+    Corrections shrink by about the same factor r from turn to turn where theta and the coefficients do depend on each
+    other; all that are to come sum to d / (1 - r). (Anderson's method with one step of memory, in units of the errors.)
+
+    >>> d0, d1 = (Correction(np.array([d]), np.array([0.1]), True) for d in (8.0, 4.0))
+    >>> longer_step(d1, None), longer_step(d1, (d0, [8.0]))
+    ([4.0], [8.0])
+    """
+    new: list[float] = now.coefficients.tolist()
+    if before is None:
+        return new
+    (old, added), errors = (before[0].coefficients.tolist(), before[1]), now.errors.tolist()
+    change = [a - b for a, b in zip(new, old, strict=True)]
+    # Sums one by one: all agents have the same bits, whatever their processors.
+    across = sum(a * c / e**2 for a, c, e in zip(new, change, errors, strict=True))
+    size = sum(c * c / e**2 for c, e in zip(change, errors, strict=True))
+    share = min(max(across / size, -LONGEST_STEP), 0.5) if size > 0.0 else 0.0
+    return [a - share * (b + c) for a, b, c in zip(new, added, change, strict=True)]
+
+
 def settle(training: Training, mean: MeanName) -> MeanFit | None:
     """Turn by turn, after the first; what is left is of the mean function that theta was last trained with."""
     if mean == "zero":
         return None
-    turns = 1
+    turns, before = 1, None
     while True:
         found = NOWHERE if training.status == "diverged" else training.correction()
         if not found.known or found.negligible or training.status != "converged" or turns == TURNS:
             break
-        training.take_up(training.scaling.corrected(found.coefficients.tolist()))
-        turns += 1
+        step = longer_step(found, before)
+        training.take_up(training.scaling.corrected(step))
+        turns, before = turns + 1, (found, step)
     scaling = training.scaling
     errors = tuple((scaling.scale * found.errors).tolist())
     return MeanFit(scaling.offset, scaling.slope, scaling.centre, errors, turns, found.negligible)

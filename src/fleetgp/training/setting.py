@@ -89,14 +89,15 @@ def prepare(
     chosen = options.engine, options.neighbours
     units = kernel.units(dimension_of(shards))
     known = options.known_of(kernel.names(dimension_of(shards)))
-    share = 1.0 if method.meet == "pool" else 1.0 / network.agents
+    prior = known.prior.shifted(-scaling.shift(units))  # the scale stays, whatever the mean function
+    data = scaling.apply(given)
+    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
+    objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
 
     def objective_at(scaling: Scaling) -> Objective:
-        pairs = zip(scaling.apply(given), ids, strict=True)
-        experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in pairs]
-        return Objective(experts, known.prior.shifted(-scaling.shift(units)), share)
+        pairs = zip(experts, scaling.apply(given), strict=True)
+        return objective.of([expert.reobserved(y) for expert, (_, y) in pairs])
 
-    objective, data = objective_at(scaling), scaling.apply(given)
     starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, scaling, known)
     found = known, bounds, floor, objective, starts, units, levels, deadline, objective_at
     return Setting(method, network, reduction, scaling, *found)

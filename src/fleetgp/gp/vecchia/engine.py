@@ -69,6 +69,12 @@ class VecchiaEngine(DataEngine):
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
+    def reobserved(self, observations: Array) -> VecchiaEngine:
+        """The same inputs with other observations: their order and neighbours stay."""
+        found = VecchiaEngine(self.inputs, observations, self.kernel, self.agent, self.neighbours)
+        found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
+        return found
+
     def cost(self, theta: Array) -> float:
         return expected_seconds(self.size, min(self.neighbours, self.size))
 

@@ -196,10 +196,27 @@ def products(kernel: Kernel, data: Points, near: Neighbours, columns: Array) -> 
         found = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
         for part in in_parts(len(near), near.shape[1]):
             rows = np.arange(together, size)[part]
-            told, weights, _ = data.means(inputs[rows], near[part])
+            told, weights, _ = means(data, inputs[rows], near[part], variance[rows])
             e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
             found = found + e.T @ (e / (variance[rows] - told[:, 1])[:, None])
     return found
+
+
+def means(data: Points, queries: Array, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
+    """Mean and what is explained of the prior variance, (T, 2), the weights (T, m), and the largest jitter.
+
+    Compiled if possible, and with jitter only where it is needed. most: (T,) more than this cannot be explained.
+    Raises NotPositiveDefiniteError.
+    """
+    found, weights, jitters = np.full((len(queries), 2), np.nan), np.zeros(near.shape), [0.0]
+    data.fast_means(queries, near, found, weights)
+    wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= most)))
+    for part in in_parts(len(wrong), near.shape[1]):
+        some = wrong[part]
+        with np.errstate(all="ignore"):
+            found[some], weights[some], jitter = data.means(queries[some], near[some])
+        jitters.append(jitter)
+    return found, weights, max(jitters)
 
 
 def in_parts(count: int, neighbours: int) -> list[slice]:

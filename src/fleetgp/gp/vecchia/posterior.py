@@ -10,9 +10,9 @@ from fleetgp.gp.basis import Basis
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.vecchia import plain
-from fleetgp.gp.vecchia.likelihood import in_parts, points
+from fleetgp.gp.vecchia.likelihood import means, points
 from fleetgp.gp.vecchia.neighbours import Neighbours
+from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 
 #: Doubles of all that a query's neighbours are multiplied with, at a time.
 WORK = 1 << 22
@@ -71,20 +71,12 @@ class VecchiaPosterior:
         data, count = self._data, self._neighbours
         _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
         near = near.astype(np.int32).reshape(len(queries), count)
-        found, weights = np.full((len(queries), 2), np.nan), np.zeros((len(queries), count))
-        data.fast_means(queries, near, found, weights)
         h = self.hyperparameters
         most = self.kernel.variance(queries, h) + h.noise**2
-        wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= most)))
-        for part in in_parts(len(wrong), count):
-            some = wrong[part]
-            try:
-                with np.errstate(all="ignore"):
-                    found[some], weights[some], jitter = data.means(queries[some], near[some])
-            except plain.NotPositiveDefiniteError:
-                what = (
-                    f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
-                )
-                raise ThetaError(f"{owner(self._agent)}: {what}", h.theta, MORE_NOISE) from None
-            self.jitter = max(self.jitter, jitter)
+        try:
+            found, weights, jitter = means(data, queries, near, most)
+        except NotPositiveDefiniteError:
+            what = f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
+            raise ThetaError(f"{owner(self._agent)}: {what}", h.theta, MORE_NOISE) from None
+        self.jitter = max(self.jitter, jitter)
         return found, near, weights
