@@ -14,7 +14,7 @@ from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.fleet.source import Source
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 
@@ -23,7 +23,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Question:
-    """queries: (T, D).  done: numbers of blocks to leave out.  to: the only agent that is told; None: all."""
+    """queries: (T, D).  done: numbers of blocks to leave out.  to: the only agent that is told; None: all.
+
+    calibration: that of the fleet; it need not be for this method.
+    """
 
     method: PredictionMethod
     options: PredictionOptions
@@ -31,6 +34,7 @@ class Question:
     noisy: bool = False
     done: Collection[int] = ()
     to: int | None = None
+    calibration: Calibration | None = None
 
 
 class Answers(Protocol):
@@ -61,7 +65,8 @@ class HostedAnswers:
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         row, options, queries = question.method, question.options, question.queries
-        scaling, theta = self._once(network, ("model", row.decentralized), lambda: self._model(network, row))
+        source, kept = self.source, ("model", row.decentralized)
+        scaling, theta = self._once(network, kept, lambda: agree_on_model(network, source, row))
         conditioned = self._at(row.decentralized, scaling, theta)
         agreed = Agreed()
         if len(queries):
@@ -69,6 +74,7 @@ class HostedAnswers:
             with retold(inputs=self.source.inputs):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
+        given["calibration"] = question.calibration
         return answer_in_blocks(conditioned, network, row, queries, options, agreed, **given)
 
     def _once(self, network: Network, key: object, make: Callable[[], Found]) -> Found:
@@ -84,21 +90,6 @@ class HostedAnswers:
         network.round += rounds
         return cast(Found, found)
 
-    def _model(self, network: Network, method: PredictionMethod) -> tuple[Scaling, Array]:
-        """The agents' common theta, and the scaling of the observations that belongs to it."""
-        source = self.source
-        reduction = ByTree(network) if method.decentralized else ByServer(network)
-        scaling = source.scaling
-        if scaling is None:
-            with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, source.shards)
-        theta = source.theta
-        if theta.ndim == 2:
-            # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
-            with network.phase("model"):
-                theta = np.exp(reduction.total(np.log(theta)) / network.agents)
-        return scaling, theta
-
     def _at(self, decentralized: bool, scaling: Scaling, theta: Array) -> Conditioned:
         """The hosted agents at this model."""
         if decentralized not in self._conditioned:
@@ -108,3 +99,18 @@ class HostedAnswers:
                 source.shards, source.kernel, thetas, scaling, options.engine, options.neighbours
             )
         return self._conditioned[decentralized]
+
+
+def agree_on_model(network: Network, source: Source, method: PredictionMethod) -> tuple[Scaling, Array]:
+    """The agents' common theta, and the scaling of the observations that belongs to it."""
+    reduction = ByTree(network) if method.decentralized else ByServer(network)
+    scaling = source.scaling
+    if scaling is None:
+        with network.phase("normalize"):
+            scaling = agree_on_scaling(reduction, source.shards)
+    theta = source.theta
+    if theta.ndim == 2:
+        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        with network.phase("model"):
+            theta = np.exp(reduction.total(np.log(theta)) / network.agents)
+    return scaling, theta

@@ -11,6 +11,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
+from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
@@ -22,7 +23,7 @@ from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
-from fleetgp.prediction import Conditioner, Prediction, prediction_method
+from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
@@ -87,10 +88,12 @@ class Fleet(Closing):
         self._trained: Sequence[Shard] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
+        self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
     from_files = classmethod(from_files)
+    calibrate = calibrate
 
     @property
     def agents(self) -> int:
@@ -196,7 +199,7 @@ class Fleet(Closing):
 
     def adopt(self, fit: Fit) -> None:
         """Take over a training that was of the fleet's data, as they are now."""
-        self.fit, self._trained = fit, as_they_are(self.shards)
+        self.fit, self._trained, self.calibration = fit, as_they_are(self.shards), None
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
 
@@ -209,6 +212,7 @@ class Fleet(Closing):
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
         self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
+        self.calibration = None
 
     def predict(
         self,
@@ -261,6 +265,7 @@ class Fleet(Closing):
             self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner, self._backend)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
+        self._conditioned.calibration = current_calibration(self, theta)
         return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
 
     def condition(
@@ -279,7 +284,8 @@ class Fleet(Closing):
         >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
         (True, True)
         """
-        return ConditionedFleet(source_of(self, theta, self._trained), engine, neighbours, backend=self._backend)
+        source, how = source_of(self, theta, self._trained), current_calibration(self, theta)
+        return ConditionedFleet(source, engine, neighbours, backend=self._backend, calibration=how)
 
     def __repr__(self) -> str:
         points = sum(counts_of(self.shards))

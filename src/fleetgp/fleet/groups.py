@@ -10,11 +10,13 @@ import ray
 
 from fleetgp.data.partition import Shard
 from fleetgp.fleet.answering import HostedAnswers, Question
+from fleetgp.fleet.calibrating import calibrate_hosted
+from fleetgp.fleet.source import Source
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.file_shards import SummedFiles
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
-from fleetgp.prediction import Conditioner
+from fleetgp.prediction import Calibration, Conditioner, Holding, PredictionMethod, PredictionOptions
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
 
 #: Seconds that data may take to come from the store of the cluster.
@@ -40,6 +42,20 @@ def train_group(
 ) -> Fit:
     """The group's part of a training. It tells what a `Report` is called with."""
     return train(method, _taken(data), network, kernel, options, lambda *report: tell(report))
+
+
+def calibrate_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Held,
+    source: Source,
+    method: PredictionMethod,
+    options: PredictionOptions,
+    holding: Holding,
+) -> Calibration:
+    """The group's part of a calibration. The result is the same everywhere, but for the ledger."""
+    return calibrate_hosted(replace(source, shards=_taken(data)), network, method, options, holding)
 
 
 def answer_in_group(
