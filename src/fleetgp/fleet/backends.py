@@ -13,7 +13,7 @@ from fleetgp.fleet.answering import Answers, HostedAnswers, Question
 from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.source import Source
 from fleetgp.given import check_whole
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.choices import Kernels
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
 from fleetgp.network import InProcess
@@ -25,7 +25,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
 from fleetgp.training.run import Report
 
 BackendName = Literal["in-process", "ray"]
@@ -39,7 +39,7 @@ class Backend(Protocol):
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit: ...
@@ -83,11 +83,11 @@ class AllHere:
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        return train(method, shards, InProcess(graph), kernel, options, report)
+        return train_best(method, shards, InProcess(graph), kernels, options, report)
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner()))

@@ -18,7 +18,7 @@ from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
 from fleetgp.fleet.source import Source
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.choices import Kernels
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
 from fleetgp.io.file_shards import FileShards
@@ -60,13 +60,13 @@ class OnCluster:
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
         _check(method, shards)
         hosting = self.opened.crew.hosting
-        given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
+        given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
         for told in task:
             report(*merged_report(method, told, hosting))

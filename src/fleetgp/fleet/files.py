@@ -48,7 +48,7 @@ def from_files(
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
     normalize: bool = False,
-    kernel: str | Kernel = "se",
+    kernel: str | Kernel | Sequence[str | Kernel] = "se",
     seed: int = 0,
     backend: BackendName = "in-process",
     workers: int | None = None,

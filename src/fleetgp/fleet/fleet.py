@@ -12,6 +12,7 @@ from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate, current_calibration
+from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
@@ -20,7 +21,7 @@ from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.failure import retold
-from fleetgp.gp.kernels import Kernel, as_kernel
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
 from fleetgp.network import InProcess
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
@@ -33,7 +34,7 @@ from fleetgp.training.setting import prepare
 from fleetgp.training.trainer import check_stepwise
 
 
-class Fleet(Closing):
+class Fleet(Closing, Choosing):
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ.
@@ -43,7 +44,8 @@ class Fleet(Closing):
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
-    kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
+    kernel: "se" (the paper's), "matern12", "matern32" or "matern52"; "auto", or a list: the best of these, by how well
+        each predicts blocks of rows that the agents hide from it, chosen by `train` (`compared` of its result).
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
@@ -69,7 +71,7 @@ class Fleet(Closing):
         *,
         theta: Sequence[float] | Array | None = None,
         normalize: bool = False,
-        kernel: str | Kernel = "se",
+        kernel: str | Kernel | Sequence[str | Kernel] = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -80,7 +82,7 @@ class Fleet(Closing):
         self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
-        self.kernel = as_kernel(kernel)
+        self.choose_from(kernel, theta)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
@@ -188,7 +190,7 @@ class Fleet(Closing):
         try:
             progress.begun()
             with retold(inputs=self.inputs):
-                fit = self._backend.train(method, self.shards, self.graph, self.kernel, options, progress)
+                fit = self._backend.train(method, self.shards, self.graph, self.kernels, options, progress)
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
@@ -201,7 +203,7 @@ class Fleet(Closing):
         """Take over a training that was of the fleet's data, as they are now."""
         self.fit, self._trained, self.calibration = fit, as_they_are(self.shards), None
         if fit.status != "diverged":
-            self.theta, self.unfinished = fit.theta, None
+            self.theta, self.unfinished, self._kernel = fit.theta, None, fit.kernel or self._kernel
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

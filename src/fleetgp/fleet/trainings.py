@@ -42,6 +42,8 @@ def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
     said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
     if fleet.theta is not None and fleet.unfinished is None:
         return f"{said}: the fleet keeps the theta that it had"
+    if len(fleet.kernels) > 1:
+        return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
     fleet.fit, fleet.unfinished = None, furthest
     fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
     return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"

@@ -9,6 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
 
@@ -25,6 +26,20 @@ class Start:
     nll: float
     rounds: int
     status: Status
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A kernel that was compared with others (`kernel="auto"`).
+
+    density: the logarithm of the predictive density of held-out rows, per row; -inf if its training failed.
+    rows: how many there were in the fleet.  theta: what it was trained to, on a sample without them; NaN if it failed.
+    """
+
+    kernel: str
+    density: float
+    rows: int
+    theta: Array
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,8 @@ class Fit:
     drawn, held: (A,) where each agent trained on a random sample of its own observations (`Fleet.from_files` with
         sample): how many these are, and how many are in the files; empty if it was all of them.
     nlls, start_nlls: (A,) and (S, A) the summands of `nll` and of those of the starts; empty in a model that was read.
+    kernel: the one that was trained.  compared: those that it was chosen from, by the predictive density of held-out
+        rows; empty without `kernel="auto"`.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -70,6 +87,8 @@ class Fit:
     ledger: Ledger
     noise_floor: float = 0.0
     moments: FleetMoments | None = None
+    kernel: Kernel | None = None
+    compared: tuple[Compared, ...] = ()
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -1,0 +1,156 @@
+"""`kernel="auto"`: which kernel predicts best what it has not seen. The likelihood alone misleads where data have gaps.
+
+Each agent hides blocks of its own rows. Every kernel is trained, with the fleet's own trainer, on a sample of the rest;
+each agent's own expert predicts its hidden rows, and the fleet adds up the logarithms of their predictive density, in
+one reduction. The largest total wins, the first of equals. Nothing is sent but what a training sends, and sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.consensus import Interlude
+from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.holdout import FEWEST, block_pieces, drawn, hidden
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed
+from fleetgp.errors import InputError, NumericalError
+from fleetgp.gp.choices import Kernels
+from fleetgp.gp.expert import Expert, check_engine, condition
+from fleetgp.gp.kernels import Kernel
+from fleetgp.metrics import log_density
+from fleetgp.network import Network
+from fleetgp.training.fit import Compared, Fit
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.run import Report
+from fleetgp.training.samples import SMALLEST
+from fleetgp.training.train import train
+
+#: Cells of the box of an agent's own data, of which it hides a fifth: in two dimensions a block is a seventh of the box
+#: wide.
+CELLS = 50
+#: Hidden rows of an agent that are predicted, at most.
+MOST_HIDDEN = 500
+#: Trainings that are only compared end here.
+COARSE = 1e-3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An agent's data for a comparison. sample: what kernels are trained on.  rest, hidden: what predicts what."""
+
+    sample: Shard
+    rest: Shard
+    hidden: Shard
+
+
+def train_best(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernels: Kernels,
+    options: TrainingOptions,
+    report: Report | None = None,
+    interlude: Interlude | None = None,
+) -> Fit:
+    """`train` with the best of several kernels; with a single one there is nothing to compare.
+
+    Of the time, if it is limited, the comparison gets half. It is not reported.
+    """
+    if len(kernels) == 1:
+        return replace(train(method, shards, network, kernels[0], options, report, interlude), kernel=kernels[0])
+    _check(method, kernels, options)
+    seconds = None if options.seconds is None else options.seconds / 2.0
+    coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
+    data = shards.load() if isinstance(shards, Streamed) else shards
+    trials = [_trial(shard, agent, options.seed) for shard, agent in zip(data, network.hosted, strict=True)]
+    told = []
+    for kernel in kernels:
+        fit = train(method, [trial.sample for trial in trials], network, kernel, coarse, interlude=interlude)
+        told.append(_told(fit, trials, network, kernel, options))
+    compared = _compared(method, network, kernels, np.stack(told, axis=1))
+    best = max(range(len(kernels)), key=lambda k: compared[k].density)
+    if not np.isfinite(compared[best].density):
+        raise NumericalError(
+            f"none of the kernels {', '.join(kernel.name for kernel in kernels)} could be trained: train with one, to "
+            "be told why"
+        )
+    found = train(method, shards, network, kernels[best], replace(options, seconds=seconds), report, interlude)
+    return replace(found, kernel=kernels[best], compared=compared)
+
+
+def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
+    if method.meet == "moments":
+        raise InputError(f'{method.name} is for the kernel "se" alone: there is nothing to choose, give kernel="se"')
+    for kernel in kernels:
+        check_engine(options.engine, kernel)
+
+
+def _trial(shard: Shard, agent: int, seed: int) -> Trial:
+    """An agent hides blocks of its own area: nobody else is needed for it."""
+    inputs, observations = shard
+    pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
+    mask = hidden(pieces, 0)
+    rest, away = np.flatnonzero(~mask), drawn(np.flatnonzero(mask), MOST_HIDDEN, seed, agent)
+
+    def part(rows: IntArray) -> Shard:
+        return inputs[rows], observations[rows]
+
+    return Trial(part(drawn(rest, SMALLEST, seed, agent)), part(rest), part(away))
+
+
+def _told(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:
+    """(A, 3 + P) what each hosted agent adds: the log density of its hidden rows, how many they are, whether it has
+    failed, and its log theta.
+    """
+    return np.array(
+        [
+            _of_agent(fit, theta, trial, agent, kernel, options)
+            for trial, agent, theta in zip(trials, network.hosted, fit.thetas, strict=True)
+        ]
+    )
+
+
+def _of_agent(
+    fit: Fit, theta: Array, trial: Trial, agent: int, kernel: Kernel, options: TrainingOptions
+) -> list[float]:
+    failed = [0.0, 0.0, 1.0, *np.zeros(len(theta))]
+    with np.errstate(all="ignore"):
+        log_theta = np.log(theta)
+    if fit.status == "diverged" or not np.isfinite(log_theta).all():
+        return failed
+    (inputs, observations), (queries, seen) = trial.rest, trial.hidden
+    if not len(seen):
+        return [0.0, 0.0, 0.0, *log_theta]
+    offset, scale = fit.scaling.offset, fit.scaling.scale
+    own = np.exp(log_theta - fit.scaling.shift(log_theta))
+    expert = Expert(inputs, (observations - offset) / scale, kernel, agent, options.engine, options.neighbours)
+    try:
+        ((mean, variance),) = condition([expert], own[None], lambda posterior: posterior.mean_and_variance(queries))
+    except NumericalError:
+        return failed
+    density = log_density(offset + scale * mean, scale**2 * variance + theta[-1] ** 2, seen).sum()
+    return [float(density), float(len(seen)), 0.0, *log_theta] if np.isfinite(density) else failed
+
+
+def _compared(method: TrainingMethod, network: Network, kernels: Kernels, told: Array) -> tuple[Compared, ...]:
+    """What the fleet found, the same at every agent. told: (A, K, 3 + P)."""
+    reduction = ByTree(network) if method.decentralized else ByServer(network)
+    with network.phase("kernels"):
+        totals = reduction.total(told)
+    if not totals[:, 1].any():
+        raise InputError(
+            f'kernel="auto": expected agents with at least {FEWEST} rows each, of which they hide some to compare '
+            "kernels, got none: choose a kernel"
+        )
+    found = []
+    for kernel, (density, rows, failed, *logs) in zip(kernels, totals.tolist(), strict=True):
+        sound = failed == 0.0 and rows > 0.0
+        theta = np.exp(np.array(logs) / network.agents) if sound else np.full(len(logs), np.nan)
+        found.append(Compared(kernel.name, density / rows if sound else -np.inf, int(rows), theta))
+    return tuple(found)
