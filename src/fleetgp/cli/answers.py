@@ -48,7 +48,12 @@ def report_answers(
         + (f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average" * several)
         + "."
     )
+    low, high = answers.factors
+    if (low, high) != (1.0, 1.0):
+        deviation_times = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
+        said += f" Calibrated: deviations times {deviation_times}."
     facts |= {
+        "factors": list(answers.factors),
         "method": answers.method,
         "points": points,
         "status": answers.status,

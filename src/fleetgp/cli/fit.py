@@ -11,8 +11,10 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.cli import options
+from fleetgp.cli.calibrate import calibration_facts, told_of
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
+from fleetgp.cli.kernels import told_of_kernels
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -22,7 +24,9 @@ from fleetgp.gp.hyperparameters import names as hyperparameter_names
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
+from fleetgp.prediction import Holding
 from fleetgp.progress import listening
+from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, save_model
@@ -49,6 +53,7 @@ def fit(
     streaming: InFiles,
     normalize: options.NORMALIZE = True,
     start: options.START = None,
+    calibrate: options.CALIBRATE = None,
     how: options.Training,
     where: Cluster,
     seed: options.SEED = 0,
@@ -76,7 +81,7 @@ def fit(
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
-    _check(out, overwrite, inputs, target)
+    _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     theta0 = None if start is None else _start(start, inputs)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
@@ -87,13 +92,14 @@ def fit(
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
-    save_model(model, out, overwrite=overwrite)
-    forget_reading(out)
+    _save(model, out, overwrite, calibrate)
     _report(model, data, out, output.as_json)
 
 
-def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:
+def _check(out: Path, overwrite: bool, inputs: list[str], target: str, hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
+    if hold is not None:
+        Holding(hold)
     check_target(out, overwrite)
     if out.exists():
         check_target(_beside(out), overwrite=True)
@@ -152,6 +158,16 @@ def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet
         raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 
 
+def _save(model: Model, out: Path, overwrite: bool, hold: str | None) -> None:
+    """Save the model, then calibrate it, if that is wanted: whatever becomes of this, the training is safe."""
+    save_model(model, out, overwrite=overwrite)
+    forget_reading(out)
+    if hold is not None:
+        with model.fleet:
+            model.fleet.calibrate(hold=hold)
+        save_model(model, out, overwrite=True)
+
+
 def _beside(out: Path) -> Path:
     """Where the estimates of an interrupted training go if there is a model already."""
     return out.with_name(f"{out.name}.interrupted")
@@ -194,6 +210,9 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "dropped": dropped,
             "notes": list(data.notes),
             "method": found.method,
+            "kernel": fleet.kernel.name,
+            "compared": compared_facts(found.compared),
+            "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
             "status": found.status,
             "rounds": found.rounds,
             "disagreement": found.disagreement,
@@ -215,7 +234,9 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         *([told] if (told := about_sample(found)) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds"
         + (f"; the agents differ by {found.disagreement:.0e}." if len(model.agents) > 1 else "."),
+        *told_of_kernels(found),
         table,
+        *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",

@@ -52,7 +52,13 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-KERNEL = Annotated[str, typer.Option(help="se (the smoothest), matern52, matern32 or matern12 (the roughest).")]
+KERNEL = Annotated[
+    str,
+    typer.Option(help="se (the smoothest), matern52, matern32, matern12 (the roughest), or auto: the best."),
+]
+CALIBRATE = Annotated[
+    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
+]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
 ]
@@ -110,6 +116,9 @@ ETA = Annotated[
         help="With dec-nn-: the share of the variance an agent must explain to take part, "
         "or auto: half of what the best agent knows. (default: 0.001)"
     ),
+]
+HOLD = Annotated[
+    str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
@@ -205,7 +214,7 @@ class Asking:
     def chosen(self) -> dict[str, Any]:
         """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
         given = {
-            "eta": None if self.eta is None else _eta_of(self.eta),
+            "eta": None if self.eta is None else eta_of(self.eta),
             "neighbours": self.neighbours,
             "consensus": None if self.consensus is None else one_of("--consensus", self.consensus, CONSENSUS_KINDS),
             "rounds": self.rounds,
@@ -235,7 +244,7 @@ def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float]
     return west, south, east, north
 
 
-def _eta_of(text: str) -> Eta:
+def eta_of(text: str) -> Eta:
     """--eta as a number, or auto."""
     try:
         number = float(text)
