@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
+from fleetgp.agent.calibrated import Calibrated
 from fleetgp.agent.description import MOST_STARTS
 from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
-from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
+from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value, one_of
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.errors import NonsenseError
 from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import LARGEST
 
@@ -36,11 +38,16 @@ WHOLE = "dec-full-gp"
 NOTHING = np.zeros((0, 0))
 
 
+KernelName = Annotated[str, one_of(("", *KERNELS))]
+
+
 @dataclass(frozen=True)
 class Trained(Strict):
     """The model an agent holds. log_theta: its own estimate, in the units of the data.
 
     id: of the training, the same at all who took part; members: who did.
+    kernel: the one that was chosen; empty in what was kept by an older FleetGP, whose kernel was that of the file.
+    calibration: for answers of the members that trained it.
     """
 
     log_theta: LogTheta
@@ -51,6 +58,8 @@ class Trained(Strict):
     rounds: Count
     offset: Value = 0.0
     scale: Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)] = 1.0
+    kernel: KernelName = ""
+    calibration: Calibrated | None = None
 
     @property
     def theta(self) -> list[float]:
@@ -112,7 +121,9 @@ class Agenda:
         best = max(held, key=lambda trained: (ids.count(trained.id), len(trained.members), trained.id))
         rows = [trained.log_theta for trained in held if trained.id == best.id]
         mean = np.sum([np.array(row) for row in rows], axis=0) / len(rows)
-        return replace(best, log_theta=tuple(mean.tolist()))
+        # Whoever was cut off while the fleet calibrated has the same model without it.
+        found = next((one.calibration for one in held if one.id == best.id and one.calibration is not None), None)
+        return replace(best, log_theta=tuple(mean.tolist()), calibration=found)
 
     @property
     def questions(self) -> list[tuple[int, Question]]:

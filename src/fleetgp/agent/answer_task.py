@@ -23,9 +23,10 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import refuse_rough
-from fleetgp.gp.kernels import as_kernel
+from fleetgp.gp.kernels import Kernel, as_kernel
 from fleetgp.network import Network
 from fleetgp.prediction import (
+    Calibration,
     Conditioned,
     Conditioner,
     Prediction,
@@ -59,7 +60,6 @@ class AnswerTask:
     ) -> None:
         self._description, self._id, self._data = description, id, data
         self._requests, self._activity, self._log = requests, activity, log
-        self._kernel = as_kernel(description.kernel)
         self._conditioner = Conditioner()
         self.shard = data.shard
         self.agreements = Agreements()
@@ -117,9 +117,8 @@ class AnswerTask:
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
                 with retold(inputs=self._description.inputs):
-                    found = answer(
-                        conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed
-                    )
+                    how: dict[str, Any] = {"noisy": noisy, "to": position, "calibration": calibration_for(model, tasks)}
+                    found = answer(conditioned, network, method, queries, options, agreed=agreed, **how)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -159,7 +158,7 @@ class AnswerTask:
                 self._log.warn("no totals", error=str(error))
 
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
-        refuse_rough(self._kernel, self._description.prediction.engine)
+        refuse_rough(self._kernel(model), self._description.prediction.engine)
         theta = self.conditioned(model).thetas[0]
         with retold(scale=model.scaling.scale, inputs=self._description.inputs):
             return self._meeting.hold(network, agenda, model, self.shard, theta, here)
@@ -168,7 +167,15 @@ class AnswerTask:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
         chosen = part.engine, part.neighbours
-        return self._conditioner.condition([self.shard], self._kernel, theta, model.scaling, *chosen)
+        return self._conditioner.condition([self.shard], self._kernel(model), theta, model.scaling, *chosen)
+
+    def _kernel(self, model: Trained) -> Kernel:
+        return as_kernel(model.kernel or self._description.kernel)
+
+
+def calibration_for(model: Trained, tasks: Tasks) -> Calibration | None:
+    """The model's, for answers of those who trained it: of other members nothing was held out, or more is missing."""
+    return None if model.calibration is None or model.members != tasks.view.members else model.calibration.calibration
 
 
 @dataclass(frozen=True)
@@ -236,6 +243,7 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
     return {
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),
+        "factor": found.factors[0].tolist(),
         "participants": participants,
         "uninformed": found.uninformed.tolist(),
         "said": said,
@@ -253,5 +261,6 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
             "by": [description.names[member] for member in model.members],
             "method": model.method,
             "status": model.status,
+            "kernel": model.kernel or description.kernel,
         },
     }

@@ -33,7 +33,7 @@ class Compared:
     """A kernel that was compared with others (`kernel="auto"`).
 
     density: the logarithm of the predictive density of held-out rows, per row; -inf if its training failed.
-    rows: how many there were in the fleet.  theta: what it was trained to, on a sample without them; NaN if it failed.
+    rows: how many there were in the fleet.  theta: what it was trained to, on a sample; NaN if it failed.
     """
 
     kernel: str

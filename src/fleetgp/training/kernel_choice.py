@@ -1,8 +1,13 @@
 """`kernel="auto"`: which kernel predicts best what it has not seen. The likelihood alone misleads where data have gaps.
 
-Each agent hides blocks of its own rows. Every kernel is trained, with the fleet's own trainer, on a sample of the rest;
-each agent's own expert predicts its hidden rows, and the fleet adds up the logarithms of their predictive density, in
-one reduction. The largest total wins, the first of equals. Nothing is sent but what a training sends, and sums.
+Every kernel is trained, with the fleet's own trainer, on a sample of the data. Then each agent hides blocks of its own
+rows, five times another fifth; its own expert predicts them from the rest, and the fleet adds up the logarithms of
+their predictive density, in one reduction. The largest total wins, the first of equals. Nothing is sent but what a
+training sends, and sums.
+
+The few numbers of theta know the hidden rows, of every kernel alike; what predicts a row does not. A training on the
+rest for each fifth would cost five times as much, and one fifth alone does not decide: on the Gulf Stream two draws of
+it prefer matern52 and matern12, where all five prefer matern32, the best by far.
 """
 
 from __future__ import annotations
@@ -15,12 +20,12 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.data.holdout import FEWEST, block_pieces, drawn, hidden
+from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.choices import Kernels
-from fleetgp.gp.expert import Expert, check_engine, condition
+from fleetgp.gp.expert import Expert, check_engine
 from fleetgp.gp.kernels import Kernel
 from fleetgp.metrics import log_density
 from fleetgp.network import Network
@@ -42,11 +47,10 @@ COARSE = 1e-3
 
 @dataclass(frozen=True)
 class Trial:
-    """An agent's data for a comparison. sample: what kernels are trained on.  rest, hidden: what predicts what."""
+    """An agent's data for a comparison. sample: what kernels are trained on.  folds: what predicts what."""
 
     sample: Shard
-    rest: Shard
-    hidden: Shard
+    folds: tuple[tuple[Shard, Shard], ...]
 
 
 def train_best(
@@ -95,13 +99,16 @@ def _trial(shard: Shard, agent: int, seed: int) -> Trial:
     """An agent hides blocks of its own area: nobody else is needed for it."""
     inputs, observations = shard
     pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
-    mask = hidden(pieces, 0)
-    rest, away = np.flatnonzero(~mask), drawn(np.flatnonzero(mask), MOST_HIDDEN, seed, agent)
 
     def part(rows: IntArray) -> Shard:
         return inputs[rows], observations[rows]
 
-    return Trial(part(drawn(rest, SMALLEST, seed, agent)), part(rest), part(away))
+    folds = []
+    for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
+        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, seed, agent)
+        if len(away):
+            folds.append((part(np.flatnonzero(~mask)), part(away)))
+    return Trial(part(drawn(np.arange(len(observations)), SMALLEST, seed, agent)), tuple(folds))
 
 
 def _told(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:
@@ -124,18 +131,17 @@ def _of_agent(
         log_theta = np.log(theta)
     if fit.status == "diverged" or not np.isfinite(log_theta).all():
         return failed
-    (inputs, observations), (queries, seen) = trial.rest, trial.hidden
-    if not len(seen):
-        return [0.0, 0.0, 0.0, *log_theta]
     offset, scale = fit.scaling.offset, fit.scaling.scale
-    own = np.exp(log_theta - fit.scaling.shift(log_theta))
-    expert = Expert(inputs, (observations - offset) / scale, kernel, agent, options.engine, options.neighbours)
-    try:
-        ((mean, variance),) = condition([expert], own[None], lambda posterior: posterior.mean_and_variance(queries))
-    except NumericalError:
-        return failed
-    density = log_density(offset + scale * mean, scale**2 * variance + theta[-1] ** 2, seen).sum()
-    return [float(density), float(len(seen)), 0.0, *log_theta] if np.isfinite(density) else failed
+    own, density, count = np.exp(log_theta - fit.scaling.shift(log_theta)), 0.0, 0
+    for (inputs, observations), (queries, seen) in trial.folds:
+        expert = Expert(inputs, (observations - offset) / scale, kernel, agent, options.engine, options.neighbours)
+        try:
+            mean, variance = expert.condition(own).mean_and_variance(queries)
+        except NumericalError:
+            return failed
+        found = log_density(offset + scale * mean, scale**2 * variance + theta[-1] ** 2, seen)
+        density, count = density + float(found.sum()), count + len(seen)
+    return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed
 
 
 def _compared(method: TrainingMethod, network: Network, kernels: Kernels, told: Array) -> tuple[Compared, ...]:

@@ -18,7 +18,8 @@ from fleetgp.training import TrainingOptions
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
-PROTOCOL = 3
+#: 4: a model has its kernel and its calibration with it.
+PROTOCOL = 4
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
 #: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
 LANGUAGE = 1
@@ -98,7 +99,7 @@ class Description:
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
         """The file's options, for whichever method trains."""
-        given = self.training.model_dump(exclude={"method", "theta0", "again_with_members", "again_after"})
+        given = self.training.model_dump(exclude={"method", "theta0", "calibrate", "again_with_members", "again_after"})
         return TrainingOptions(starts=starts, seed=self.seed, normalize=self.normalize, **given)
 
     def prediction_options(self) -> PredictionOptions:

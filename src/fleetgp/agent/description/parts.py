@@ -51,6 +51,7 @@ class TrainingPart(_Part):
 
     The options are for all methods that this fleet will train with: each takes those that it has.
 
+    calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """
 
@@ -67,6 +68,7 @@ class TrainingPart(_Part):
     noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
     engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
     neighbours: Count = 30
+    calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
@@ -109,7 +111,7 @@ class FleetPart(_Part):
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
     target: str
-    kernel: Literal["se", "matern12", "matern32", "matern52"] = "se"
+    kernel: Literal["se", "matern12", "matern32", "matern52", "auto"] = "se"
     normalize: bool = True
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
