@@ -307,3 +307,14 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((host, int(port)), timeout=30)
     assert fleet.predict(QUERIES, "dec-poe", theta=THETA).status == "converged"
+
+
+def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(cluster: None) -> None:
+    how: dict[str, Any] = {"kernel": ["se", "matern12"], "normalize": True}
+    here = in_process(**how)
+    with fg.Fleet(shards(), GRAPH, backend="ray", workers=WORKERS, **how) as there:
+        assert_same(there.train("dec-fact-gp", rounds=4), here.train("dec-fact-gp", rounds=4))
+        assert there.kernel is here.kernel
+        one, other = (fleet.calibrate("dec-nn-rbcm") for fleet in (there, here))
+        assert_same(one, other)
+        assert_same(there.predict(QUERIES, "dec-nn-rbcm"), here.predict(QUERIES, "dec-nn-rbcm"))

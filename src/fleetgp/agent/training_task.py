@@ -20,6 +20,7 @@ from fleetgp.consensus.reductions import total
 from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.gp.choices import Kernels, as_kernels
+from fleetgp.gp.kernels import as_kernel
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
@@ -89,11 +90,10 @@ class TrainingTask:
         if hold == "no":
             return
         self._activity.phase = "calibrating"
-        assert fit.kernel is not None, "a training says which it was of"
         with tasks.next() as network:
             try:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
-                fleet = Fleetwide([shard], fit.kernel, theta, fit.scaling)
+                fleet = Fleetwide([shard], as_kernel(fit.kernel), theta, fit.scaling)
                 options, holding = self._description.prediction_options(), Holding(hold, seed=self._description.seed)
                 found = calibrate(fleet, network, prediction_method(part.method), options, holding)
             except NetworkError:
@@ -125,7 +125,7 @@ class TrainingTask:
             fit.rounds,
             fit.scaling.offset,
             fit.scaling.scale,
-            "" if fit.kernel is None else fit.kernel.name,
+            fit.kernel,
         )
         moments = fit.moments
         totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), fit.scaling)

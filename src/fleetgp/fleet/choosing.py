@@ -21,6 +21,10 @@ class Choosing:
         elif theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
 
+    def chosen(self, name: str) -> None:
+        """The one of this name, by a training; none is named by those of older models, which had one only."""
+        self._kernel = next((kernel for kernel in self.kernels if kernel.name == name), self._kernel)
+
     @property
     def kernel(self) -> Kernel:
         """The one that there is; an error before one was chosen."""

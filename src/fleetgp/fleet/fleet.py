@@ -203,7 +203,8 @@ class Fleet(Closing, Choosing):
         """Take over a training that was of the fleet's data, as they are now."""
         self.fit, self._trained, self.calibration = fit, as_they_are(self.shards), None
         if fit.status != "diverged":
-            self.theta, self.unfinished, self._kernel = fit.theta, None, fit.kernel or self._kernel
+            self.theta, self.unfinished = fit.theta, None
+            self.chosen(fit.kernel)
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

@@ -48,7 +48,7 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
 
 def compared_facts(compared: Sequence[Compared]) -> list[dict[str, Any]]:
     return [
-        {**asdict(one), "density": to_json(one.density), "theta": [to_json(value) for value in one.theta.tolist()]}
+        {**asdict(one), "density": to_json(one.density), "theta": [to_json(value) for value in one.theta]}
         for one in compared
     ]
 
@@ -57,6 +57,6 @@ def read_compared(facts: Sequence[Mapping[str, Any]]) -> tuple[Compared, ...]:
     found = []
     for one in facts:
         density = -np.inf if one["density"] is None else float(one["density"])
-        theta = np.array([np.nan if value is None else float(value) for value in one["theta"]])
+        theta = tuple(np.nan if value is None else float(value) for value in one["theta"])
         found.append(Compared(typed(one, "kernel", str), density, typed(one, "rows", int), theta))
     return tuple(found)

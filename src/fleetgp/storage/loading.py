@@ -145,7 +145,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         sample=np.array(facts.get("sample", []), dtype=np.int64),
         used=np.array(facts.get("used", []), dtype=np.int64),
         drawn=np.array(facts.get("drawn", []), dtype=np.int64),
-        kernel=fleet.kernel,
+        kernel=fleet.kernel.name,
         compared=read_compared(facts.get("compared", [])),
         held=np.array(facts.get("held", []), dtype=np.int64),
     )

@@ -9,7 +9,6 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import Scaling
-from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
 
@@ -39,7 +38,7 @@ class Compared:
     kernel: str
     density: float
     rows: int
-    theta: Array
+    theta: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,9 @@ class Fit:
     drawn, held: (A,) where each agent trained on a random sample of its own observations (`Fleet.from_files` with
         sample): how many these are, and how many are in the files; empty if it was all of them.
     nlls, start_nlls: (A,) and (S, A) the summands of `nll` and of those of the starts; empty in a model that was read.
-    kernel: the one that was trained.  compared: those that it was chosen from, by the predictive density of held-out
-        rows; empty without `kernel="auto"`.
+    kernel: the name of the one that was trained.
+    compared: the kernels that it was chosen from, by the predictive density of held-out rows; empty without
+        `kernel="auto"`.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -87,7 +87,7 @@ class Fit:
     ledger: Ledger
     noise_floor: float = 0.0
     moments: FleetMoments | None = None
-    kernel: Kernel | None = None
+    kernel: str = ""
     compared: tuple[Compared, ...] = ()
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -67,7 +67,7 @@ def train_best(
     Of the time, if it is limited, the comparison gets half. It is not reported.
     """
     if len(kernels) == 1:
-        return replace(train(method, shards, network, kernels[0], options, report, interlude), kernel=kernels[0])
+        return replace(train(method, shards, network, kernels[0], options, report, interlude), kernel=kernels[0].name)
     _check(method, kernels, options)
     seconds = None if options.seconds is None else options.seconds / 2.0
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
@@ -85,7 +85,7 @@ def train_best(
             "be told why"
         )
     found = train(method, shards, network, kernels[best], replace(options, seconds=seconds), report, interlude)
-    return replace(found, kernel=kernels[best], compared=compared)
+    return replace(found, kernel=kernels[best].name, compared=compared)
 
 
 def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
@@ -158,5 +158,5 @@ def _compared(method: TrainingMethod, network: Network, kernels: Kernels, told: 
     for kernel, (density, rows, failed, *logs) in zip(kernels, totals.tolist(), strict=True):
         sound = failed == 0.0 and rows > 0.0
         theta = np.exp(np.array(logs) / network.agents) if sound else np.full(len(logs), np.nan)
-        found.append(Compared(kernel.name, density / rows if sound else -np.inf, int(rows), theta))
+        found.append(Compared(kernel.name, density / rows if sound else -np.inf, int(rows), tuple(theta.tolist())))
     return tuple(found)
