@@ -82,7 +82,7 @@ def test_a_factor_that_is_none_is_noticed(tmp_path: Path) -> None:
     facts = json.loads((folder / "model.json").read_text())
     facts["calibration"]["knots"][0]["factor"] = -1.0
     (folder / "model.json").write_text(json.dumps(facts))
-    with pytest.raises(InputError, match="the model is damaged.*expected positive factors"):
+    with pytest.raises(InputError, match=r"the model is damaged.*expected positive factors"):
         load_model(folder)
 
 

@@ -2,7 +2,8 @@
 
 Each agent judges its own held-out rows. What is sent: one reduction of the box of the data (rounded outwards), for
 blocks; the inputs of the held-out rows, to all agents, since they are queries; what the predictions themselves send;
-one reduction of counts, of which the root makes the factors, and one of how many rows these cover. No observation is
+reductions of counts (one, or four for two factors), of which the root makes factors, and one of how many rows these
+cover. No observation is
 sent, but for methods that send some with every prediction.
 """
 
@@ -24,7 +25,16 @@ from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
-from fleetgp.prediction.calibration import EDGES, Calibration, Holding, Knot, Outcomes, needed_factors, places_of
+from fleetgp.prediction.calibration import (
+    EDGES,
+    PASSES,
+    Calibration,
+    Holding,
+    Knot,
+    Outcomes,
+    needed_factors,
+    places_of,
+)
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.options import PredictionOptions
@@ -55,8 +65,9 @@ def calibrate(
     found = [list(_outcomes(fleet, network, method, options, holding, hold, cells)) for hold in holding.holds]
     judged = [[_joined([fold[i] for fold in folds]) for folds in found] for i in range(len(network.hosted))]
     with network.phase("calibration"):
-        every, halves = _agreed_places(network, method, judged, holding.level)
-        counts = _reduction(network, method).total(np.array([[one.covered(halves) for one in row] for row in judged]))
+        every, first, second = _agreed_places(network, method, judged, holding.level)
+        of_other = np.stack([second, first])  # for each half the factors of the other
+        counts = _reduction(network, method).total(np.array([[one.covered(of_other) for one in row] for row in judged]))
     if (np.exp(every[:, 1]) >= EDGES[-1]).any():
         raise NumericalError(
             f"{method.name}: no factor up to {EDGES[-1]:.0e} covers the held-out rows: does it diverge?"
@@ -152,14 +163,28 @@ def _joined(folds: Sequence[Outcomes]) -> Outcomes:
 
 def _agreed_places(
     network: Network, method: PredictionMethod, judged: Sequence[Sequence[Outcomes]], level: float
-) -> tuple[Array, Array]:
-    """Of all held-out rows, (knots, 2), and of each half, (2, knots, 2), in one reduction: the root finds them."""
-    counts = np.array([[one.counted for one in row] for row in judged])  # (A, knots, 2, n)
+) -> Array:
+    """(3, knots, 2) the places of all held-out rows, of the first half and of the second.
+
+    One reduction for one kind of rows: the root makes factors of the counts. With two kinds the factors of rows between
+    them are interpolated, and all are counted again, with the factors that they have.
+    """
+    knots = len(judged[0])
+    places: Array | None = None
+    for _ in range(1 if knots == 1 else PASSES):
+        counts = np.array([[one.counted(places) for one in row] for row in judged])  # (A, knots, 3, n)
+        places = _pass(network, method, counts, level, places)
+    assert places is not None, "there is one pass at least"
+    return places
+
+
+def _pass(network: Network, method: PredictionMethod, counts: Array, level: float, before: Array | None) -> Array:
     shape, knots = counts.shape[1:], counts.shape[1]
 
     def finish(total: Array, _: object = None) -> Array:
-        halves = np.moveaxis(total.reshape(shape), 1, 0)
-        return np.concatenate([places_of(part, level).ravel() for part in (halves.sum(axis=0), *halves)])[None]
+        parts = enumerate(np.moveaxis(total.reshape(shape), 1, 0))
+        found = [places_of(part, level, None if before is None else before[k]) for k, part in parts]
+        return np.concatenate([places.ravel() for places in found])[None]
 
     flat = counts.reshape(len(counts), 1, -1)
     if method.decentralized:
@@ -167,8 +192,7 @@ def _agreed_places(
         assert told is not None, "all agents are told"
     else:
         told = finish(ByServer(network).total(flat))
-    every, first, second = told.reshape(3, knots, 2)
-    return every, np.stack([second, first])  # for each half the places of the other
+    return told.reshape(3, knots, 2)
 
 
 def _reduction(network: Network, method: PredictionMethod) -> ByTree | ByServer:

@@ -22,8 +22,10 @@ from fleetgp.prediction.options import Eta, PredictionOptions
 
 BOTH = "both"
 #: Held-out rows are counted in bins of the factor that they need, equal in logarithms, with an edge at 1.
-BINS = 3072
-EDGES = 10.0 ** (np.arange(BINS + 1) / 384.0 - 3.0)
+BINS = 2048
+EDGES = 10.0 ** (np.arange(BINS + 1) / 256.0 - 3.0)
+#: Counts of two kinds of rows are made so often: a factor between two others moves both coverages a little.
+PASSES = 4
 #: Deviations where there are data and in gaps that are closer than this, in logarithms, are no reason for two factors.
 APART = 0.1
 #: Cells of the fleet's box for each agent, and at least: where the agents divide the box, a block is a quarter of an
@@ -148,17 +150,20 @@ class Outcomes:
     variance: Array
     second: BoolArray
 
-    @property
-    def counted(self) -> Array:
-        """(2, BINS + 4): for each half how many need which factor (below and above the edges too), how many there are,
-        and the sum of their log deviations.
+    def counted(self, places: Array | None = None) -> Array:
+        """(3, BINS + 4), of all rows, of the first half and of the second: how many need which factor (below and above
+        the edges too), how many there are, and the sum of their log deviations.
+
+        places: (3, knots, 2) of `interpolated`: what has these factors already, and needs others besides.
         """
-        halves = []
-        for half in (~self.second, self.second):
-            places = np.searchsorted(EDGES, self.needed[half], side="left")  # what is not a number needs all
-            logs = 0.5 * np.log(self.variance[half])
-            halves.append([*np.bincount(places, minlength=BINS + 2), len(logs), logs.sum()])
-        return np.array(halves, dtype=float)
+        parts = []
+        for k, part in enumerate((np.ones_like(self.second), ~self.second, self.second)):
+            needed, variance = self.needed[part], self.variance[part]
+            if places is not None:
+                needed = needed / interpolated(places[k], variance)
+            bins = np.searchsorted(EDGES, needed, side="left")  # what is not a number needs all
+            parts.append([*np.bincount(bins, minlength=BINS + 2), len(needed), 0.5 * np.log(variance).sum()])
+        return np.array(parts, dtype=float)
 
     def covered(self, halves: Array) -> Array:
         """(3,) how many there are, how many are covered as they are, and how many with the factors of the other half.
@@ -170,13 +175,17 @@ class Outcomes:
         return np.array([len(self.needed), (self.needed <= 1.0).sum(), (self.needed <= factors).sum()], dtype=float)
 
 
-def places_of(counts: Array, level: float) -> Array:
-    """(knots, 2) log deviation and log factor of each kind of rows, from their counts, (knots, BINS + 4)."""
+def places_of(counts: Array, level: float, before: Array | None = None) -> Array:
+    """(knots, 2) log deviation and log factor of each kind of rows, from their counts, (knots, BINS + 4).
+
+    before: the places of the factors that the rows have already.
+    """
     deviations = counts[:, -1] / np.maximum(counts[:, -2], 1.0)
     factors = np.array([quantile(row[:-2], level) for row in counts])
     if np.ptp(deviations) < APART:
         factors[:] = quantile(counts[:, :-2].sum(axis=0), level)
-    return np.stack([deviations, np.log(factors)], axis=1)
+    more = 0.0 if before is None else before[:, 1]
+    return np.stack([deviations, np.log(factors) + more], axis=1)
 
 
 def quantile(counts: Array, level: float) -> float:
@@ -185,8 +194,8 @@ def quantile(counts: Array, level: float) -> float:
     counts: (BINS + 2,) rows by the factor that they need. No rows need none: 1.
 
     >>> counts = np.zeros(BINS + 2)
-    >>> counts[1153] = 99  # all between the edge at 1 and the next
-    >>> bool(1.0 < quantile(counts, 0.95) < EDGES[1153])
+    >>> counts[769] = 99  # all between the edge at 1 and the next
+    >>> bool(1.0 < quantile(counts, 0.95) < EDGES[769])
     True
     """
     if not counts.any():
