@@ -48,10 +48,6 @@ def report_answers(
         + (f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average" * several)
         + "."
     )
-    low, high = answers.factors
-    if (low, high) != (1.0, 1.0):
-        deviation_times = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
-        said += f" Calibrated: deviations times {deviation_times}."
     facts |= {
         "factors": list(answers.factors),
         "method": answers.method,
@@ -74,4 +70,11 @@ def report_answers(
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
-    emit(facts, said, *sent, deviation, told, as_json=as_json)
+    emit(facts, said, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
+
+
+def told_of_factors(low: float, high: float) -> list[str]:
+    """What a calibration has done to the deviations of an answer; nothing without one."""
+    if (low, high) == (1.0, 1.0):
+        return []
+    return [f"Calibrated: deviations times {low:.3f}" + ("." if low == high else f" to {high:.3f}.")]
