@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fleetgp.arrays import Array
-from fleetgp.experiments.metrics import coverage, rmse
+from fleetgp.metrics import coverage, rmse
 
 #: Half the width of a central interval of 95 % in standard deviations, and what lies outside of it.
 DEVIATIONS = 1.959963984540054

@@ -14,6 +14,7 @@ import fleetgp as fg
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
+from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.agent.logs import Log
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.status import status_of
@@ -125,3 +126,28 @@ def test_a_training_that_is_broken_off_goes_on_where_it_was(
     finally:
         agent.close()
         log.close()
+
+
+def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -> None:
+    """As a Fleet does; a warm training keeps the kernel, and what an agent keeps on disk has both."""
+    how = 'calibrate = "rows"\nrounds = 5'
+    _, shards = describe(tmp_path, 2, training="dec-fact-gp", training_options=how)
+    text = (tmp_path / "fleet.toml").read_text()
+    (tmp_path / "fleet.toml").write_text(text.replace("normalize = true", 'kernel = "auto"\nnormalize = true'))
+    description = read_description(tmp_path / "fleet.toml")
+    assert len(description.kernels) == 4
+    expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")
+    expected.train("dec-fact-gp", rounds=5)
+    (knot,) = expected.calibrate("dec-rbcm", hold="rows").knots
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents) and all(a.memory.trained and a.memory.trained.calibration for a in agents))
+        trained = status_of(agents[1])["trained"]
+        assert trained["kernel"] == expected.kernel.name
+        assert trained["calibrated"]["knots"][0]["factor"] == pytest.approx(knot.factor, rel=1e-6)
+        told, found = ask(description, "a0", QUERIES), expected.predict(QUERIES, "dec-rbcm")
+        np.testing.assert_allclose(told["variance"], found.variance, rtol=1e-6)
+        np.testing.assert_allclose(told["factor"], found.factor, rtol=1e-6)
+        assert ask(description, "a0", QUERIES, method="dec-poe")["factor"] == [1.0, 1.0]
+        kept = Checkpoint.load(agents[0].memory._path, description)
+        assert kept is not None
+        assert kept.trained == agents[0].memory.trained

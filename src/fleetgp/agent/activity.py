@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-Phase = Literal["starting", "agreeing", "training", "predicting", "serving", "failed", "stopped"]
+Phase = Literal["starting", "agreeing", "training", "calibrating", "predicting", "serving", "failed", "stopped"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
+from fleetgp.agent.calibrated import Calibrated
 from fleetgp.agent.changes import Change
 from fleetgp.agent.description import MOST_STARTS
 from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
@@ -39,11 +40,16 @@ WHOLE = "dec-full-gp"
 NOTHING = np.zeros((0, 0))
 
 
+KernelName = Annotated[str, Field(max_length=1000)]
+
+
 @dataclass(frozen=True)
 class Trained(Strict):
     """The model an agent holds. log_theta: its own estimate, in the units of the data.
 
     id: of the training, the same at all who took part; members: who did.
+    kernel: the one that was chosen; empty in what was kept by an older FleetGP, whose kernel was that of the file.
+    calibration: for answers of the members that trained it.
     """
 
     log_theta: LogTheta
@@ -55,6 +61,8 @@ class Trained(Strict):
     offset: Value = 0.0
     scale: Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)] = 1.0
     change: Change = field(default_factory=Change)
+    kernel: KernelName = ""
+    calibration: Calibrated | None = None
 
     @property
     def theta(self) -> list[float]:
@@ -125,7 +133,9 @@ class Agenda:
         best = max(held, key=lambda trained: (ids.count(trained.id), len(trained.members), trained.id))
         rows = [trained.log_theta for trained in held if trained.id == best.id]
         mean = np.sum([np.array(row) for row in rows], axis=0) / len(rows)
-        return replace(best, log_theta=tuple(mean.tolist()))
+        # Whoever was cut off while the fleet calibrated has the same model without it.
+        found = next((one.calibration for one in held if one.id == best.id and one.calibration is not None), None)
+        return replace(best, log_theta=tuple(mean.tolist()), calibration=found)
 
     @property
     def questions(self) -> list[tuple[int, Question]]:

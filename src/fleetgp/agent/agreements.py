@@ -35,7 +35,7 @@ def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options:
     data = [item.data for item in agenda.items], *seen
     facts = [agenda.members, data, agreement_key(method, options)]
     if method.rule == "npae":  # its basis is made for one theta
-        facts.append(model.log_theta)
+        facts.append((model.log_theta, model.kernel))
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
 
 

@@ -24,8 +24,10 @@ from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import refuse_rough
+from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.prediction import (
+    Calibration,
     Conditioned,
     Conditioner,
     Prediction,
@@ -59,7 +61,6 @@ class AnswerTask:
     ) -> None:
         self._description, self._id, self._data = description, id, data
         self._requests, self._activity, self._log = requests, activity, log
-        self._kernel = description.kernel
         self._conditioner = Conditioner()
         self.shard = data.shard
         self.agreements = Agreements()
@@ -118,9 +119,8 @@ class AnswerTask:
                     queries = queries if network.hosted == (position,) else queries[:0]
                 places, units = model.coordinates.places(queries), self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
-                    found = answer(
-                        conditioned, network, method, places, options, noisy=noisy, to=position, agreed=agreed
-                    )
+                    how: dict[str, Any] = {"noisy": noisy, "to": position, "calibration": calibration_for(model, tasks)}
+                    found = answer(conditioned, network, method, places, options, agreed=agreed, **how)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -160,7 +160,7 @@ class AnswerTask:
                 self._log.warn("no totals", error=str(error))
 
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
-        refuse_rough(self._kernel, self._description.prediction.engine)
+        refuse_rough(self._kernel(model), self._description.prediction.engine)
         conditioned = self.conditioned(model)
         theta = conditioned.thetas[0]
         units = conditioned.units * self._told_units(model)
@@ -169,7 +169,7 @@ class AnswerTask:
 
     def _told_units(self, model: Trained) -> Array:
         """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
-        return np.exp(model.coordinates.shift(self._kernel.units(self._description.dimension)))
+        return np.exp(model.coordinates.shift(self._kernel(model).units(self._description.dimension)))
 
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
@@ -177,7 +177,15 @@ class AnswerTask:
         chosen, coordinates = (part.engine, part.neighbours), model.coordinates
         theta = theta / self._told_units(model)
         shards = coordinates.apply([self.shard])
-        return self._conditioner.condition(shards, self._kernel, theta, model.scaling, *chosen)
+        return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)
+
+    def _kernel(self, model: Trained) -> Kernel:
+        return self._description.kernel_of(model.kernel)
+
+
+def calibration_for(model: Trained, tasks: Tasks) -> Calibration | None:
+    """The model's, for answers of those who trained it: of other members nothing was held out, or more is missing."""
+    return None if model.calibration is None or model.members != tasks.view.members else model.calibration.calibration
 
 
 @dataclass(frozen=True)
@@ -245,6 +253,7 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
     return {
         "mean": found.means[0].tolist(),
         "variance": found.variances[0].tolist(),
+        "factor": found.factors[0].tolist(),
         "participants": participants,
         "uninformed": found.uninformed.tolist(),
         "said": said,
@@ -262,5 +271,6 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
             "by": [description.names[member] for member in model.members],
             "method": model.method,
             "status": model.status,
+            "kernel": description.kernel_of(model.kernel).name,
         },
     }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleetgp.agent.agenda import NOTHING, Trained
+from fleetgp.agent.calibrated import Calibrated
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.agent.disk.totals_file import load_totals, save_totals
@@ -82,6 +83,12 @@ class Memory:
         self.save()
         if totals is not None:
             self.hold(totals)
+
+    def calibrate(self, calibration: Calibrated) -> None:
+        """The model's, after its training."""
+        if self.trained is not None:
+            self._kept = replace(self._kept, trained=replace(self.trained, calibration=calibration))
+            self.save()
 
     def hold(self, totals: Totals) -> None:
         """In the place of what it held; the log says if they know less of somebody's data."""

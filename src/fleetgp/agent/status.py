@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from fleetgp.agent.agent import Agent
@@ -31,6 +32,8 @@ def status_of(agent: Agent) -> dict[str, Any]:
             "method": trained.method,
             "status": trained.status,
             "rounds": trained.rounds,
+            "kernel": agent.description.kernel_of(trained.kernel).name,
+            "calibrated": None if trained.calibration is None else asdict(trained.calibration),
         },
         "neighbours": node.neighbours(),
         "bytes": sum(node.links.sent.values()),

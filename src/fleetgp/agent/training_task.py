@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import NOTHING, Agenda, Trained
+from fleetgp.agent.calibrated import Calibrated
 from fleetgp.agent.changes import Change
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.observations import ObservationStore
@@ -18,8 +19,13 @@ from fleetgp.agent.tasks import Tasks
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
+from fleetgp.consensus.reductions import total
 from fleetgp.data.partition import Shard
-from fleetgp.training import Fit, train, training_method
+from fleetgp.errors import InputError, NetworkError
+from fleetgp.gp.choices import Kernels
+from fleetgp.prediction import Holding, prediction_method
+from fleetgp.prediction.calibrate import Fleetwide, calibrate
+from fleetgp.training import Fit, train_best, training_method
 from fleetgp.training.endings import about_coordinates, about_divergence, about_mean
 from fleetgp.training.starts import SPANS
 
@@ -35,7 +41,6 @@ class TrainingTask:
     ) -> None:
         self._description, self._memory = description, memory
         self._activity, self._log = activity, log
-        self._kernel = description.kernel
         self.used_rows = data.rows
 
     def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Shard) -> Status:
@@ -43,7 +48,7 @@ class TrainingTask:
         self._activity.phase, self._activity.round = "training", 0
         if wish.cold:
             self._memory.forget_estimates()
-        warm = None if wish.cold else agenda.starts()
+        kernels, warm = self._kernels_and_starts(agenda, wish)
         starts = self._description.starts() if warm is None else warm
         method = wish.method or self._description.training.method
         self.used_rows = len(shard[1])
@@ -56,16 +61,57 @@ class TrainingTask:
 
         with tasks.next() as network:
             options = self._description.training_options(starts)
-            fit = train(training_method(method), [shard], network, self._kernel, options, report, asides)
+            fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
         tasks.node.well_done(tasks.view)
         if fit.status == "diverged":
-            why = about_divergence(fit, options, self._description.inputs)
+            why = about_divergence(fit, options, self._description.parameters)
             self._memory.forget_estimates()
             self._log.error("training failed", method=method, status=fit.status, rounds=fit.rounds, why=why)
         else:
             self._keep(fit, tasks, agenda, method, network.epoch)
+            self._calibrate(fit, tasks, shard)
         tasks.node.theta = self._memory.log_theta
         return fit.status
+
+    def _kernels_and_starts(self, agenda: Agenda, wish: Wish) -> tuple[Kernels, Array | None]:
+        """What to train, and where to go on, if there is something to go on from.
+
+        Where the kernel is to be chosen, that of a model stays until the fleet starts anew: estimates of a training
+        that did not end are of no use, since nobody knows of which kernel they are.
+        """
+        kernels, model = self._description.kernels, agenda.model
+        if len(kernels) == 1:
+            return kernels, None if wish.cold else agenda.starts()
+        if wish.cold or model is None or not model.kernel:
+            return kernels, None
+        return (self._description.kernel_of(model.kernel),), np.array([model.log_theta])
+
+    def _calibrate(self, fit: Fit, tasks: Tasks, shard: Shard) -> None:
+        """With the others, for the method of the file. What cannot be is logged; the model is kept in any case."""
+        hold, part = self._description.training.calibrate, self._description.prediction
+        if hold == "no":
+            return
+        self._activity.phase = "calibrating"
+        with tasks.next() as network:
+            try:
+                theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
+                kernel = self._description.kernel_of(fit.kernel)
+                theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
+                fleet = Fleetwide(fit.coordinates.apply([shard]), kernel, theta, fit.scaling)
+                options, holding = self._description.prediction_options(), Holding(hold, seed=self._description.seed)
+                found = calibrate(fleet, network, prediction_method(part.method), options, holding)
+            except NetworkError:
+                raise
+            except InputError as error:  # at all members alike
+                self._log.warn("not calibrated", why=str(error))
+                return
+            except Exception as error:  # here alone, it may be: the others must not wait
+                self._log.error("not calibrated", why=str(error))
+                raise NetworkError(f"this agent cannot calibrate: {error}") from error
+        tasks.node.well_done(tasks.view)
+        self._memory.calibrate(Calibrated.of(found))
+        factors = {knot.hold: knot.factor for knot in found.knots}
+        self._log("calibrated", method=part.method, factors=factors, bytes=network.ledger.bytes)
 
     def _note(self, tasks: Tasks, estimates: Array, chosen: bool, done: int) -> None:
         self._activity.round = done
@@ -84,6 +130,7 @@ class TrainingTask:
             fit.scaling.offset,
             fit.scaling.scale,
             Change.of(fit.scaling, fit.coordinates),
+            fit.kernel,
         )
         moments = fit.moments
         totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), trained)

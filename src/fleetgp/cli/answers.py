@@ -67,6 +67,7 @@ def report_answers(
         + "."
     )
     facts |= {
+        "factors": list(answers.factors),
         "method": answers.method,
         "points": points,
         "status": answers.status,
@@ -87,4 +88,11 @@ def report_answers(
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
-    emit(facts, said, *sent, deviation, told, as_json=as_json)
+    emit(facts, said, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
+
+
+def told_of_factors(low: float, high: float) -> list[str]:
+    """What a calibration has done to the deviations of an answer; nothing without one."""
+    if (low, high) == (1.0, 1.0):
+        return []
+    return [f"Calibrated: deviations times {low:.3f}" + ("." if low == high else f" to {high:.3f}.")]

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from fleetgp.cli import INTERRUPTED, INTERRUPTION
 from fleetgp.cli.agent import agent
 from fleetgp.cli.ask import ask
+from fleetgp.cli.calibrate import calibrate
 from fleetgp.cli.certs import certs
 from fleetgp.cli.demo import demo
 from fleetgp.cli.down import down
@@ -129,6 +130,7 @@ def root(
 
 COMMANDS = (
     fit,
+    calibrate,
     predict,
     map_,
     download,

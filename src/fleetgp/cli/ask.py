@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from fleetgp.arrays import Array
+from fleetgp.cli.answers import told_of_factors
 from fleetgp.cli.options import AGENT, FILE, NOISY, Output, TableReading, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
@@ -117,6 +118,7 @@ def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, o
         "bytes_sent": sum(block["bytes_sent"] for block in blocks),
         "theta": dict(zip(description.parameters, last["theta"], strict=True)),
         "trained": last["trained"],
+        "factors": [min(min(block["factor"]) for block in blocks), max(max(block["factor"]) for block in blocks)],
     }
 
 
@@ -156,6 +158,7 @@ def _report(facts: dict[str, Any], out: Path, as_json: bool) -> None:
         f"rounds, in which {facts['agent']} sent {readable_bytes(facts['bytes_sent'])}.",
         table,
         f"The model was trained by {', '.join(trained['by'])} ({trained['method']}, {trained['status']}).",
+        *told_of_factors(*facts["factors"]),
         f"The answer is in {bold(out)}.",
         as_json=as_json,
     )

@@ -11,19 +11,23 @@ from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.cli import options
+from fleetgp.cli.calibrate import calibration_facts, told_of
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
+from fleetgp.cli.kernels import told_of_kernels
 from fleetgp.cli.means import Seen, told_inputs, told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
-from fleetgp.gp.expression import as_kernel
+from fleetgp.gp.choices import as_kernels
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
+from fleetgp.prediction import Holding
 from fleetgp.progress import listening
+from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, save_model
@@ -50,6 +54,7 @@ def fit(
     streaming: InFiles,
     seen: Seen,
     start: options.START = None,
+    calibrate: options.CALIBRATE = None,
     how: options.Training,
     where: Cluster,
     seed: options.SEED = 0,
@@ -77,9 +82,9 @@ def fit(
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = how.chosen, where.backend | seen.checked(inputs) | {"kernel": kernel, "seed": seed}
-    _check(out, overwrite, inputs, target)
+    _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
-    chosen |= how.known(as_kernel(kernel, inputs).names(inputs))
+    chosen |= how.known(as_kernels(kernel, inputs)[0].names(inputs))
     chosen |= {"theta0": None if start is None else _start(start, inputs, kernel)}
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
@@ -89,13 +94,14 @@ def fit(
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, chosen, out, output.quiet)
-    save_model(model, out, overwrite=overwrite)
-    forget_reading(out)
+    _save(model, out, overwrite, calibrate)
     _report(model, data, out, output.as_json)
 
 
-def _check(out: Path, overwrite: bool, inputs: list[str], target: str) -> None:
+def _check(out: Path, overwrite: bool, inputs: list[str], target: str, hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
+    if hold is not None:
+        Holding(hold)
     check_target(out, overwrite)
     if out.exists():
         check_target(_beside(out), overwrite=True)
@@ -154,6 +160,16 @@ def _train(model: Model, training: str, chosen: dict[str, Any], out: Path, quiet
         raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 
 
+def _save(model: Model, out: Path, overwrite: bool, hold: str | None) -> None:
+    """Save the model, then calibrate it, if that is wanted: whatever becomes of this, the training is safe."""
+    save_model(model, out, overwrite=overwrite)
+    forget_reading(out)
+    if hold is not None:
+        with model.fleet:
+            model.fleet.calibrate(hold=hold)
+        save_model(model, out, overwrite=True)
+
+
 def _beside(out: Path) -> Path:
     """Where the estimates of an interrupted training go if there is a model already."""
     return out.with_name(f"{out.name}.interrupted")
@@ -198,6 +214,9 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "dropped": dropped,
             "notes": list(data.notes),
             "method": found.method,
+            "kernel": fleet.kernel.name,
+            "compared": compared_facts(found.compared),
+            "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
             "status": found.status,
             "rounds": found.rounds,
             "disagreement": found.disagreement,
@@ -224,8 +243,10 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         *([told] if (told := about_sample(found)) else []),
         f"{found.method}: {found.status} after {found.rounds} rounds"
         + (f"; the agents differ by {found.disagreement:.0e}." if len(model.agents) > 1 else "."),
+        *told_of_kernels(found),
         table,
         *told_mean(model),
+        *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
@@ -246,7 +267,7 @@ def _start(folder: Path, inputs: list[str], kernel: str) -> list[float]:
             f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(inputs)}"
         )
     theta = model.theta
-    names = as_kernel(kernel, inputs).names(inputs)
+    names = as_kernels(kernel, inputs)[0].names(inputs)
     if missing := [name for name in names if name not in theta]:
         raise InputError(
             f"--from {folder}: that model, with the kernel {model.fleet.kernel.name!r}, has no {', '.join(missing)}: "

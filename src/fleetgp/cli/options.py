@@ -56,9 +56,12 @@ TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp m
 KERNEL = Annotated[
     str,
     typer.Option(
-        help="se (the smoothest), matern52, matern32 or matern12 (the roughest), rq; or of them, with periodic and "
-        'linear, an expression over the inputs: "matern32(lon, lat) * matern12(day)".'
+        help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
+        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.'
     ),
+]
+CALIBRATE = Annotated[
+    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
 ]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
@@ -117,6 +120,9 @@ ETA = Annotated[
         help="With dec-nn-: the share of the variance an agent must explain to take part, "
         "or auto: half of what the best agent knows. (default: 0.001)"
     ),
+]
+HOLD = Annotated[
+    str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
 NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
@@ -218,7 +224,7 @@ class Asking:
     def chosen(self) -> dict[str, Any]:
         """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
         given = {
-            "eta": None if self.eta is None else _eta_of(self.eta),
+            "eta": None if self.eta is None else eta_of(self.eta),
             "neighbours": self.neighbours,
             "consensus": None if self.consensus is None else one_of("--consensus", self.consensus, CONSENSUS_KINDS),
             "rounds": self.rounds,
@@ -248,7 +254,7 @@ def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float]
     return west, south, east, north
 
 
-def _eta_of(text: str) -> Eta:
+def eta_of(text: str) -> Eta:
     """--eta as a number, or auto."""
     try:
         number = float(text)

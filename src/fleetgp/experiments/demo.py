@@ -12,9 +12,9 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.experiments.figures import map_figure, training_figure
-from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.given import check_whole
 from fleetgp.gp.hyperparameters import names
+from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.prediction import prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes

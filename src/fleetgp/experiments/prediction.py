@@ -15,9 +15,9 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.experiments.cells import REFUSED, Cell
-from fleetgp.experiments.metrics import coverage, nlpd, rmse
 from fleetgp.experiments.paper import FLEETS, PREDICTORS, QUALITY
 from fleetgp.io import load_sst
+from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.prediction import prediction_method
 
 #: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).

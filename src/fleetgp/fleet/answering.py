@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -12,7 +12,6 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of
 from fleetgp.data.view import View
 from fleetgp.errors import NumericalError
@@ -20,7 +19,7 @@ from fleetgp.fleet.source import Source
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.training.mean import agree_on_correction, trend_of
@@ -30,7 +29,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Question:
-    """queries: (T, D).  done: numbers of blocks to leave out.  to: the only agent that is told; None: all."""
+    """queries: (T, D).  done: numbers of blocks to leave out.  to: the only agent that is told; None: all.
+
+    calibration: that of the fleet; it need not be for this method.
+    """
 
     method: PredictionMethod
     options: PredictionOptions
@@ -38,6 +40,7 @@ class Question:
     noisy: bool = False
     done: Collection[int] = ()
     to: int | None = None
+    calibration: Calibration | None = None
 
 
 class Answers(Protocol):
@@ -68,21 +71,18 @@ class HostedAnswers:
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         row, options, queries = question.method, question.options, question.queries
-        view, theta = self._once(network, ("model", row.decentralized), lambda: self._model(network, row))
+        source, kept = self.source, ("model", row.decentralized)
+        view, theta = self._once(network, kept, lambda: agree_on_model(network, source, row, self._options))
         conditioned = self._at(row.decentralized, view, theta)
         agreed = Agreed()
         if len(queries):
             key, moments = agreement_key(row, options), self.source.moments
-            with retold(units=self._units(view), names=self.source.names):
+            with retold(units=told_units(source, view), names=source.names):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
-        places = view.coordinates.places(queries)
-        return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), self._units(view))
-
-    def _units(self, view: View) -> Array:
-        """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
-        source = self.source
-        return np.exp(view.coordinates.shift(source.kernel.units(dimension_of(source.shards))))
+        given["calibration"] = question.calibration
+        places, units = view.coordinates.places(queries), told_units(source, view)
+        return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), units)
 
     def _once(self, network: Network, key: object, make: Callable[[], Found]) -> Found:
         """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then
@@ -97,47 +97,6 @@ class HostedAnswers:
         network.round += rounds
         return cast(Found, found)
 
-    def _model(self, network: Network, method: PredictionMethod) -> tuple[View, Array]:
-        """The agents' common theta, for the coordinates of the model, and how that sees the data."""
-        source = self.source
-        reduction = ByTree(network) if method.decentralized else ByServer(network)
-        coordinates, scaling = source.coordinates, source.scaling
-        if coordinates is None:
-            with network.phase("coordinates"):
-                coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
-        shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
-        if scaling is None:
-            with network.phase("normalize"):
-                scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
-        theta = source.theta
-        if theta.ndim == 2:
-            # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
-            with network.phase("model"):
-                theta = np.exp(reduction.total(np.log(theta)) / network.agents)
-        if coordinates.origin:
-            theta = theta / self._units(View(Scaling(), coordinates))
-        if source.scaling is None and source.mean != "zero":
-            scaling = self._generalized(network, reduction, shards, scaling, theta)
-        return View(scaling, coordinates), theta
-
-    def _generalized(
-        self, network: Network, reduction: Reduction, shards: Sequence[Shard], scaling: Scaling, theta: Array
-    ) -> Scaling:
-        """The mean function by generalized least squares at a theta that was given."""
-        source, options = self.source, self._options
-        scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension_of(shards))))
-        pairs = zip(scaling.apply(shards), network.hosted, strict=True)
-        experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
-        trend = trend_of(scaling, dimension_of(shards))
-        with network.phase("mean"):
-            found = agree_on_correction(reduction, experts, np.tile(scaled, (len(experts), 1)), trend)
-        if not found.known:
-            raise NumericalError(
-                f'mean="{source.mean}": generalized least squares has no answer at the theta that was given: give one '
-                "with more noise, or train"
-            )
-        return scaling.corrected(found.coefficients.tolist())
-
     def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""
         if decentralized not in self._conditioned:
@@ -148,6 +107,59 @@ class HostedAnswers:
                 shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
             )
         return self._conditioned[decentralized]
+
+
+def told_units(source: Source, view: View) -> Array:
+    """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
+    return np.exp(view.coordinates.shift(source.kernel.units(dimension_of(source.shards))))
+
+
+def agree_on_model(
+    network: Network, source: Source, method: PredictionMethod, options: PredictionOptions
+) -> tuple[View, Array]:
+    """The agents' common theta, for the coordinates of the model, and how that sees the data."""
+    reduction = ByTree(network) if method.decentralized else ByServer(network)
+    coordinates, scaling = source.coordinates, source.scaling
+    if coordinates is None:
+        with network.phase("coordinates"):
+            coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
+    shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
+    if scaling is None:
+        with network.phase("normalize"):
+            scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
+    theta = source.theta
+    if theta.ndim == 2:
+        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        with network.phase("model"):
+            theta = np.exp(reduction.total(np.log(theta)) / network.agents)
+    theta = theta / told_units(source, View(scaling, coordinates))
+    if source.scaling is None and source.mean != "zero":
+        with network.phase("mean"):
+            scaling = _generalized(network, reduction, replace(source, shards=shards), scaling, theta, options)
+    return View(scaling, coordinates), theta
+
+
+def _generalized(
+    network: Network,
+    reduction: Reduction,
+    source: Source,
+    scaling: Scaling,
+    theta: Array,
+    options: PredictionOptions,
+) -> Scaling:
+    """The mean function by generalized least squares at a theta that was given. source: in the model's coordinates."""
+    shards, dimension = source.shards, dimension_of(source.shards)
+    scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
+    pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+    experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
+    trend = trend_of(scaling, dimension)
+    found = agree_on_correction(reduction, experts, np.tile(scaled, (len(experts), 1)), trend)
+    if not found.known:
+        raise NumericalError(
+            f'mean="{source.mean}": generalized least squares has no answer at the theta that was given: give one '
+            "with more noise, or train"
+        )
+    return scaling.corrected(found.coefficients.tolist())
 
 
 def _told(blocks: Iterator[tuple[int, Prediction]], units: Array) -> Iterator[tuple[int, Prediction]]:

@@ -10,14 +10,22 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question
+from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.source import Source
 from fleetgp.given import check_whole
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.choices import Kernels
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
 from fleetgp.network import InProcess
-from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
+from fleetgp.prediction import (
+    Calibration,
+    Conditioner,
+    Holding,
+    Prediction,
+    PredictionMethod,
+    PredictionOptions,
+)
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
 from fleetgp.training.run import Report
 
 BackendName = Literal["in-process", "ray"]
@@ -31,13 +39,17 @@ class Backend(Protocol):
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit: ...
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         """conditioner: the one of the fleet, for data that grow; None for one of these answers' own."""
+
+    def calibrate(
+        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+    ) -> Calibration: ...
 
     def check_here(self, what: str) -> None:
         """One clear error for what needs all agents in this process, if they are not."""
@@ -71,14 +83,19 @@ class AllHere:
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        return train(method, shards, InProcess(graph), kernel, options, report)
+        return train_best(method, shards, InProcess(graph), kernels, options, report)
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner()))
+
+    def calibrate(
+        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+    ) -> Calibration:
+        return calibrate_hosted(source, InProcess(source.graph), method, options, holding)
 
     def check_here(self, what: str) -> None:
         pass

@@ -15,19 +15,27 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.groups import Held, answer_in_group, train_group
+from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
 from fleetgp.fleet.passes import MergedPasses
 from fleetgp.fleet.source import Source
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.choices import Kernels
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
 from fleetgp.io.file_shards import FileShards
 from fleetgp.io.passes import listener_of_passes
 from fleetgp.linalg.threads import cores
+from fleetgp.network import Ledger
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.session import Session
-from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction import (
+    Calibration,
+    Conditioner,
+    Holding,
+    Prediction,
+    PredictionMethod,
+    PredictionOptions,
+)
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.run import Report
@@ -55,13 +63,13 @@ class OnCluster:
         method: TrainingMethod,
         shards: Sequence[Shard],
         graph: Topology,
-        kernel: Kernel,
+        kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
         _check(method, shards)
         hosting = self.opened.crew.hosting
-        given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
+        given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
         passes = MergedPasses(listener_of_passes())
         for told in task:
@@ -73,6 +81,16 @@ class OnCluster:
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersOnCluster(self, source, options, grows=conditioner is not None)
+
+    def calibrate(
+        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+    ) -> Calibration:
+        _check(method, source.shards)
+        crew = self.opened.crew
+        held = zip(crew.hosting, self.opened.data.of(source.shards, crew.hosting), strict=True)
+        given = [(data, _of_group(source, group), method, options, holding) for group, data in held]
+        found: list[Calibration] = crew.task(source.graph, calibrate_group, given).finish()
+        return replace(found[0], ledger=Ledger.merged(part.ledger for part in found if part.ledger is not None))
 
     def check_here(self, what: str) -> None:
         raise InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
@@ -161,13 +179,17 @@ class AnswersOnCluster:
             self._crew = crew
             self._given = []
             for group, data in zip(crew.hosting, opened.data.of(source.shards, crew.hosting), strict=True):
-                theta = source.theta[list(group)] if source.theta.ndim == 2 else source.theta
-                own = replace(source, shards=(), theta=theta)
+                own = _of_group(source, group)
                 self._given.append((data, [ray.put((own, self._options))], self._grows))
         if not self._name:
             self._name.append(next(_NAMES))
         asked = ray.put(question)
         return crew.task(source.graph, answer_in_group, [(self._name[0], *given, asked) for given in self._given])
+
+
+def _of_group(source: Source, group: Sequence[int]) -> Source:
+    """What a group's worker needs to know, but for the data."""
+    return replace(source, shards=(), theta=source.theta[list(group)] if source.theta.ndim == 2 else source.theta)
 
 
 def _forget(name: list[int], backend: OnCluster) -> None:

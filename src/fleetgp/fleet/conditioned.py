@@ -19,7 +19,7 @@ from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
-from fleetgp.prediction import Conditioner, Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction import Calibration, Conditioner, Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.prediction.prediction import joined
 
@@ -34,6 +34,7 @@ class ConditionedFleet:
     A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB), and as much for each of
     the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
     computed again when needed.
+    calibration: that of the fleet, whose factor is in the answers of the method that it is for; None without one.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class ConditionedFleet:
         neighbours: int | None = None,
         conditioner: Conditioner | None = None,
         backend: Backend = IN_PROCESS,
+        calibration: Calibration | None = None,
     ) -> None:
-        self.source = source
+        self.source, self.calibration = source, calibration
         self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
         self._answers = backend.answers(source, self._options, conditioner)
 
@@ -104,7 +106,10 @@ class ConditionedFleet:
             raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, len(self.source.shards))
-        question = Question(row, options, points, as_flag(noisy, "noisy"), done, asker)
+        calibration = self.calibration
+        if calibration is not None and not calibration.about(row, options):
+            _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
+        question = Question(row, options, points, as_flag(noisy, "noisy"), done, asker, calibration)
         return self._told(self._answers.blocks(question), asker or 0)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:

@@ -54,7 +54,7 @@ def from_files(
     normalize: bool = False,
     mean: MeanName = "zero",
     coordinates: CoordinatesName = "as-given",
-    kernel: str | Kernel = "se",
+    kernel: str | Kernel | Sequence[str | Kernel] = "se",
     seed: int = 0,
     backend: BackendName = "in-process",
     workers: int | None = None,

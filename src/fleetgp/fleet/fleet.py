@@ -13,6 +13,8 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
+from fleetgp.fleet.calibrating import calibrate, current_calibration
+from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
@@ -20,13 +22,12 @@ from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
-from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
-from fleetgp.prediction import Conditioner, Prediction, prediction_method
+from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
@@ -37,7 +38,7 @@ from fleetgp.training.setting import prepare
 from fleetgp.training.trainer import check_stepwise
 
 
-class Fleet(Closing):
+class Fleet(Closing, Choosing):
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ.
@@ -52,7 +53,9 @@ class Fleet(Closing):
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres.
     kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
-        numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters.
+        numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters. "auto",
+        or a list: the best of these, by how well each predicts blocks of rows that the agents hide from it, chosen by
+        `train` (`compared` of its result).
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
@@ -80,7 +83,7 @@ class Fleet(Closing):
         normalize: bool = False,
         mean: MeanName = "zero",
         coordinates: CoordinatesName = "as-given",
-        kernel: str | Kernel = "se",
+        kernel: str | Kernel | Sequence[str | Kernel] = "se",
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -92,7 +95,7 @@ class Fleet(Closing):
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
-        self.kernel = as_kernel(kernel, self.inputs or self.dimension)
+        self.choose_from(kernel, self.inputs or self.dimension, theta)
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
@@ -100,10 +103,12 @@ class Fleet(Closing):
         self._trained: Sequence[Shard] = ()  # the data that the fit is from
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
+        self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(self.shards, self.inputs, stacklevel=2)
 
     from_files = classmethod(from_files)
+    calibrate = calibrate
 
     @property
     def agents(self) -> int:
@@ -115,8 +120,8 @@ class Fleet(Closing):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the hyperparameters, in the order of theta."""
-        return self.kernel.names(self.inputs or self.dimension)
+        """The names of the hyperparameters, in the order of theta; those of the first kernel before one is chosen."""
+        return self.first_kernel.names(self.inputs or self.dimension)
 
     def train(
         self,
@@ -205,7 +210,7 @@ class Fleet(Closing):
         try:
             progress.begun()
             with retold(names=self.names):
-                fit = self._backend.train(method, self.shards, self.graph, self.kernel, options, progress)
+                fit = self._backend.train(method, self.shards, self.graph, self.kernels, options, progress)
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
@@ -216,9 +221,10 @@ class Fleet(Closing):
 
     def adopt(self, fit: Fit) -> None:
         """Take over a training that was of the fleet's data, as they are now."""
-        self.fit, self._trained = fit, as_they_are(self.shards)
+        self.fit, self._trained, self.calibration = fit, as_they_are(self.shards), None
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
+            self.chosen(fit.kernel)
 
     def observe(self, agent: int, X: Any, y: Any) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
@@ -229,6 +235,7 @@ class Fleet(Closing):
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
         self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
+        self.calibration = None
 
     def predict(
         self,
@@ -281,6 +288,7 @@ class Fleet(Closing):
             self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner, self._backend)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
+        self._conditioned.calibration = current_calibration(self, theta)
         return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
 
     def condition(
@@ -299,7 +307,8 @@ class Fleet(Closing):
         >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
         (True, True)
         """
-        return ConditionedFleet(source_of(self, theta, self._trained), engine, neighbours, backend=self._backend)
+        source, how = source_of(self, theta, self._trained), current_calibration(self, theta)
+        return ConditionedFleet(source, engine, neighbours, backend=self._backend, calibration=how)
 
     def __repr__(self) -> str:
         points = sum(counts_of(self.shards))

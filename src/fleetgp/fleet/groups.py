@@ -10,14 +10,16 @@ import ray
 
 from fleetgp.data.partition import Shard
 from fleetgp.fleet.answering import HostedAnswers, Question
+from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.passes import Ticks
-from fleetgp.gp.kernels import Kernel
+from fleetgp.fleet.source import Source
+from fleetgp.gp.choices import Kernels
 from fleetgp.io.file_shards import SummedFiles
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
-from fleetgp.prediction import Conditioner
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train
+from fleetgp.prediction import Calibration, Conditioner, Holding, PredictionMethod, PredictionOptions
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
 
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
@@ -37,12 +39,26 @@ def train_group(
     tell: Callable[[Any], None],
     data: Held,
     method: TrainingMethod,
-    kernel: Kernel,
+    kernels: Kernels,
     options: TrainingOptions,
 ) -> Fit:
     """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
     with passes_told_to(Ticks(tell)):
-        return train(method, _taken(data), network, kernel, options, lambda *report: tell(report))
+        return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+
+
+def calibrate_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Held,
+    source: Source,
+    method: PredictionMethod,
+    options: PredictionOptions,
+    holding: Holding,
+) -> Calibration:
+    """The group's part of a calibration. The result is the same everywhere, but for the ledger."""
+    return calibrate_hosted(replace(source, shards=_taken(data)), network, method, options, holding)
 
 
 def answer_in_group(

@@ -67,7 +67,8 @@ def merged_prediction(
     number, parts = told[0][0], [part for _, part in told]
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
     whole = {
-        name: joined_rows([getattr(p, name) for p in parts], hosting) for name in ("means", "variances", "explained")
+        name: joined_rows([getattr(p, name) for p in parts], hosting)
+        for name in ("means", "variances", "explained", "factors")
     }
     largest = {
         name: np.max([getattr(part, name) for part in parts], axis=0)

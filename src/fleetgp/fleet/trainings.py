@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
+from fleetgp.errors import InputError
 from fleetgp.fleet.thetas import check_starts
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
@@ -36,7 +37,12 @@ def options_of(
     """What was given, checked, with what the fleet knows itself."""
     starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
-    known = Known.of(fleet.names, bounds, priors, fixed)
+    known = Known.of(fleet.names, bounds, priors, fixed) if bounds or priors or fixed else None
+    if known is not None and len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1:
+        raise InputError(
+            "bounds, priors and fixed values are of one kernel's hyperparameters, got several kernels with different "
+            "ones to choose from: give one kernel, or leave them out"
+        )
     model: dict[str, Any] = {"normalize": fleet.normalize, "mean": fleet.mean, "coordinates": fleet.coordinates}
     options = TrainingOptions(starts=starts, seed=chosen_seed, known=known, **model, **given)
     options.refuse_foreign(method)
@@ -58,6 +64,8 @@ def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
     said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
     if fleet.theta is not None and fleet.unfinished is None:
         return f"{said}: the fleet keeps the theta that it had"
+    if len(fleet.kernels) > 1:
+        return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
     fleet.fit, fleet.unfinished = None, furthest
     fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
     return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"

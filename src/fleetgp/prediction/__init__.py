@@ -1,5 +1,6 @@
 """The prediction methods: six aggregations, fifteen decentralized, and the exact GP."""
 
+from fleetgp.prediction.calibration import Calibration, Holding
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.options import PredictionOptions
@@ -8,8 +9,10 @@ from fleetgp.prediction.prediction import Prediction
 
 __all__ = [
     "PREDICTION_METHODS",
+    "Calibration",
     "Conditioned",
     "Conditioner",
+    "Holding",
     "Prediction",
     "PredictionMethod",
     "PredictionOptions",

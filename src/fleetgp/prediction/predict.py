@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, agree
+from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
@@ -42,6 +44,7 @@ def answer(
     to: int | None = None,
     agreed: Agreed | None = None,
     moments: FleetMoments | None = None,
+    calibration: Calibration | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
 
@@ -49,10 +52,12 @@ def answer(
     agreed: what all agents hold already. Without it, everything that the method needs from other agents is sent over
         the network, however often it was sent before: agents that joined later, or were started again, can take part.
     moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
+    calibration: multiplies the deviations, if it is one for this method with these options.
     """
     if agreed is None:
         agreed = agree_on(conditioned, network, method, options, moments) if len(queries) else Agreed()
-    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, noisy=noisy, to=to)
+    how: dict[str, Any] = {"noisy": noisy, "to": to, "calibration": calibration}
+    blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, **how)
     return joined([found for _, found in blocks])
 
 
@@ -80,19 +85,21 @@ def answer_in_blocks(
     noisy: bool = False,
     done: Collection[int] = (),
     to: int | None = None,
+    calibration: Calibration | None = None,
 ) -> Iterator[tuple[int, Prediction]]:
     """The answers block by block, each with its number; those in `done` are left out. No queries are one block.
 
     agreed: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
     """
     size = block_size(method, network, options.neighbours)
+    calibration = calibration if calibration is not None and calibration.about(method, options) else None
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
             some = queries[start : start + size]
             task = Task(method, network, conditioned.thetas, conditioned.prior(some), agreed, some, options, to)
             with retold(units=conditioned.units):
                 found = _answer(task, conditioned)
-            yield number, _prediction(task, found, conditioned, noisy)
+            yield number, _prediction(task, found, conditioned, noisy, calibration)
 
 
 def block_size(method: PredictionMethod, network: Network, neighbours: int = NEIGHBOURS) -> int:
@@ -146,16 +153,21 @@ def _alone(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answe
 # ---- the result ------------------------------------------------------------------------------------------------
 
 
-def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool) -> Prediction:
+def _prediction(
+    task: Task, found: Answer, conditioned: Conditioned, noisy: bool, calibration: Calibration | None
+) -> Prediction:
     queries, scaling = len(task.queries), conditioned.scaling
     outcomes = [o for o in (found.averaging, found.solving) if o is not None]
+    of_f = scaling.scale**2 * found.variances
+    of_observation = of_f + conditioned.noise
+    factors = np.ones_like(of_f) if calibration is None else calibration.factors(of_observation)
     residual = np.zeros(queries)
     for outcome in outcomes:
         residual = np.maximum(residual, outcome.residual.max(axis=0, initial=0.0))
     return Prediction(
         method=task.method.name,
         means=scaling.mean(task.queries) + scaling.scale * found.means,
-        variances=scaling.scale**2 * found.variances + (conditioned.noise if noisy else 0.0),
+        variances=factors**2 * (of_observation if noisy else of_f),
         participants=found.participants,
         query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,
         solver_rounds=_rounds(found.solving, queries),
@@ -165,6 +177,7 @@ def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool
         engine=found.engine,
         ledger=task.network.ledger,
         explained=_explained(task, found),
+        factors=factors,
     )
 
 

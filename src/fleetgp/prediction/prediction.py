@@ -36,7 +36,9 @@ class Prediction:
     engine: (A,) where each agent's own posterior came from, "dense" or "moments"; for full-gp the one posterior, for
         dec-nearest those of the nearest observations.
         "unused": with dec-nn-, of an agent that is too far from all queries for its posterior to be needed.
-    explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior.
+    explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior. That of
+        the method itself, without a factor.
+    factors: (A, T) what a calibration (`Fleet.calibrate`) has multiplied the standard deviations by; 1 without one.
     asked: position of the agent whose answer `mean` and `variance` are.
     """
 
@@ -52,6 +54,7 @@ class Prediction:
     engine: tuple[str, ...]
     ledger: Ledger
     explained: Array
+    factors: Array
     asked: int = 0
 
     @property
@@ -61,6 +64,11 @@ class Prediction:
     @property
     def variance(self) -> Array:
         return np.asarray(self.variances[self.asked])
+
+    @property
+    def factor(self) -> Array:
+        """(T,) what the calibration has multiplied the standard deviations by; 1 without one."""
+        return np.asarray(self.factors[self.asked])
 
     @property
     def uninformed(self) -> BoolArray:
@@ -102,7 +110,8 @@ def joined(parts: Sequence[Prediction]) -> Prediction:
     """One answer from those at blocks of the queries, in their order, by one method over one network."""
     if len(parts) == 1:
         return parts[0]
-    along_queries = ("means", "variances", "participants", "query_rounds", "solver_rounds", "residual", "explained")
+    along_queries = ["means", "variances", "participants", "query_rounds", "solver_rounds", "residual", "explained"]
+    along_queries.append("factors")
     whole: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in along_queries
     }

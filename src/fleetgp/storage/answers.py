@@ -20,6 +20,7 @@ from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Pace, Progress, listening
+from fleetgp.storage.calibrations import calibration_facts
 from fleetgp.storage.model import Model
 from fleetgp.version import __version__
 
@@ -29,6 +30,7 @@ class Answers:
     """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
 
     uninformed: (T,) where the answer is no better than the prior.
+    factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
     rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
@@ -44,6 +46,7 @@ class Answers:
     iterations: int
     bytes: int
     jitter: float
+    factors: tuple[float, float]
     kept: Kept
 
 
@@ -110,7 +113,7 @@ def _settings(
             content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 4,  # of what a block holds
+        "pieces": 5,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,
@@ -122,6 +125,7 @@ def _settings(
         "mean": fleet.mean,
         "coordinates": str(fleet.coordinates),
         "seed": fleet.seed,
+        "calibration": calibration_facts(fleet),
         "graph": [fleet.graph.at(t).edges.tolist() for t in range(fleet.graph.period)],
         **options,
     }
@@ -140,6 +144,7 @@ def _piece(found: Prediction, sent: int) -> dict[str, Any]:
         "iterations": int(found.solver_rounds.max(initial=0)),
         "bytes": sent,
         "jitter": found.jitter,
+        "factors": [float(found.factor.min(initial=np.inf)), float(found.factor.max(initial=0.0))],
     }
 
 
@@ -161,5 +166,9 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         max((piece["iterations"] for piece in pieces), default=0),
         sum(piece["bytes"] for piece in pieces),
         max((piece["jitter"] for piece in pieces), default=0.0),
+        (
+            min((piece["factors"][0] for piece in pieces), default=1.0),
+            max((piece["factors"][1] for piece in pieces), default=1.0),
+        ),
         kept,
     )

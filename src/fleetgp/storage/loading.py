@@ -21,6 +21,7 @@ from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
+from fleetgp.storage.calibrations import read_calibration, read_compared
 from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
 from fleetgp.storage.means import read_coordinates, read_mean, read_scaling
@@ -98,6 +99,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         )
     if "training" in facts:
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
+    if "calibration" in facts:
+        fleet.calibration = read_calibration(facts["calibration"], fleet)
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 
@@ -162,5 +165,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         sample=np.array(facts.get("sample", []), dtype=np.int64),
         used=np.array(facts.get("used", []), dtype=np.int64),
         drawn=np.array(facts.get("drawn", []), dtype=np.int64),
+        kernel=fleet.kernel.name,
+        compared=read_compared(facts.get("compared", [])),
         held=np.array(facts.get("held", []), dtype=np.int64),
     )

@@ -16,6 +16,7 @@ from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_place
 from fleetgp.graph import Topology
+from fleetgp.storage.calibrations import calibration_facts, compared_facts
 from fleetgp.storage.json_values import to_json
 from fleetgp.storage.layout import (
     AGENTS,
@@ -114,6 +115,8 @@ def _write(model: Model, folder: Path) -> None:
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
         facts["training"] = _training_facts(replace(fit, known=labelled), folder)
+    if (calibration := calibration_facts(fleet)) is not None:
+        facts["calibration"] = calibration
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
     text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
@@ -161,6 +164,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "starts": [
             {**asdict(start), "theta0": start.theta0.tolist(), "nll": to_json(start.nll)} for start in fit.starts
         ],
+        "compared": compared_facts(fit.compared),
         "sent": {kind: asdict(traffic) for kind, traffic in fit.ledger.by_kind().items()},
         "sha256": save_arrays(folder / TRAINING, arrays),
     }

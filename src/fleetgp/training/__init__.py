@@ -1,6 +1,7 @@
 """The eleven training methods."""
 
-from fleetgp.training.fit import Fit, Start
+from fleetgp.training.fit import Compared, Fit, Start
+from fleetgp.training.kernel_choice import train_best
 from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, training_method
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.train import train
@@ -8,6 +9,7 @@ from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
 
 __all__ = [
     "TRAINING_METHODS",
+    "Compared",
     "Fit",
     "Start",
     "Trainer",
@@ -16,5 +18,6 @@ __all__ = [
     "TrainingOptions",
     "TrainingState",
     "train",
+    "train_best",
     "training_method",
 ]

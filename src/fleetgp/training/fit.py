@@ -31,6 +31,20 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """A kernel that was compared with others (`kernel="auto"`).
+
+    density: the logarithm of the predictive density of held-out rows, per row; -inf if its training failed.
+    rows: how many there were in the fleet.  theta: what it was trained to, on a sample; NaN if it failed.
+    """
+
+    kernel: str
+    density: float
+    rows: int
+    theta: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Fit:
     """What a training ended with, and how, for the agents hosted here: all of them, for a `Fleet`.
 
@@ -59,6 +73,9 @@ class Fit:
     drawn, held: (A,) where each agent trained on a random sample of its own observations (`Fleet.from_files` with
         sample): how many these are, and how many are in the files; empty if it was all of them.
     nlls, start_nlls: (A,) and (S, A) the summands of `nll` and of those of the starts; empty in a model that was read.
+    kernel: the name of the one that was trained.
+    compared: the kernels that it was chosen from, by the predictive density of held-out rows; empty without
+        `kernel="auto"`.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -80,6 +97,8 @@ class Fit:
     mean: MeanFit | None = None
     coordinates: Coordinates = AS_GIVEN
     moments: FleetMoments | None = None
+    kernel: str = ""
+    compared: tuple[Compared, ...] = ()
     approximation: Array = field(default_factory=lambda: np.zeros(0))
     sample: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -9,7 +9,7 @@ from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAI
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import GraphError, InputError, listed, shortened
-from fleetgp.gp.expression import as_kernel
+from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
@@ -87,7 +87,7 @@ class Check:
 
     def kernel(self) -> None:
         try:
-            as_kernel(self.file.kernel, self.file.inputs)
+            as_kernels(self.file.kernel, self.file.inputs)
         except InputError as error:
             raise self.fail(str(error), "kernel") from error
 
@@ -97,7 +97,7 @@ class Check:
             if method not in known:
                 said = f"{part}.method must be one of {', '.join(known)}, got {shortened(method)}"
                 raise self.fail(said, part, "method")
-        theta0, kernel = self.file.training.theta0, as_kernel(self.file.kernel, self.file.inputs)
+        theta0, kernel = self.file.training.theta0, as_kernels(self.file.kernel, self.file.inputs)[0]
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
             if len(rows) > MOST_STARTS:
@@ -110,7 +110,7 @@ class Check:
 
     def known(self) -> None:
         """The one table that is wrong by itself, or all of them where they do not fit together."""
-        labels = as_kernel(self.file.kernel, self.file.inputs).names(self.file.inputs)
+        labels = as_kernels(self.file.kernel, self.file.inputs)[0].names(self.file.inputs)
         given = self.file.training.model_dump(include=set(KNOWN))
         for tables in (*((table,) for table in KNOWN), KNOWN):
             try:

@@ -14,7 +14,8 @@ from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.gp.expression import as_kernel
+from fleetgp.gp.choices import as_kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Graph
 from fleetgp.prediction import PredictionOptions
 from fleetgp.training import TrainingOptions
@@ -22,7 +23,8 @@ from fleetgp.training.known import Known
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
-PROTOCOL = 3
+#: 4: a model has its kernel and its calibration with it.
+PROTOCOL = 4
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
 #: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
 LANGUAGE = 1
@@ -36,7 +38,7 @@ class Description:
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
-        self.kernel, self.normalize, self.seed = as_kernel(file.kernel, file.inputs), file.normalize, file.seed
+        self.kernels, self.normalize, self.seed = as_kernels(file.kernel, file.inputs), file.normalize, file.seed
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
@@ -47,8 +49,12 @@ class Description:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the hyperparameters."""
-        return self.kernel.names(self.inputs)
+        """The names of the hyperparameters: those of all kernels that it may choose from."""
+        return self.kernels[0].names(self.inputs)
+
+    def kernel_of(self, name: str) -> Kernel:
+        """The one that a model was trained with; of none, or one of another name, the first."""
+        return next((kernel for kernel in self.kernels if kernel.name == name), self.kernels[0])
 
     @property
     def state(self) -> Path:
@@ -79,7 +85,7 @@ class Description:
         other = "" if self.mean == "zero" else f", mean {self.mean}"
         if self.coordinates.name != "as-given":
             other += f", coordinates {self.coordinates.name}"
-        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel.name}{other}"
+        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self._file.kernel}{other}"
 
     def id_of(self, name: str) -> int:
         if name not in self.names:
@@ -111,7 +117,8 @@ class Description:
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
         """The file's options, for whichever method trains."""
-        given = self.training.model_dump(exclude={"method", "theta0", *KNOWN, "again_with_members", "again_after"})
+        apart = {"method", "theta0", *KNOWN, "calibrate", "again_with_members", "again_after"}
+        given = self.training.model_dump(exclude=apart)
         known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
         model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}
         return TrainingOptions(starts=starts, seed=self.seed, known=known, **model, **given)

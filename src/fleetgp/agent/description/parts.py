@@ -56,6 +56,7 @@ class TrainingPart(_Part):
     The options are for all methods that this fleet will train with: each takes those that it has.
 
     bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
+    calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
     again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
     """
 
@@ -75,6 +76,7 @@ class TrainingPart(_Part):
     fixed: dict[str, float] = {}
     engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
     neighbours: Count = 30
+    calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 

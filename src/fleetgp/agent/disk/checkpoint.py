@@ -63,6 +63,7 @@ def _by_number(facts: dict[str, Any], description: Description) -> dict[str, Any
     trained = with_change(facts["trained"])
     if trained is None:
         return facts
+    trained = {"kernel": "", "calibration": None, **trained}  # an older FleetGP kept neither
     facts, names = {**facts, "trained": trained}, trained["members"]
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError("expected the names of agents")

@@ -16,13 +16,22 @@ def rmse(mean: Array, truth: Array) -> float:
     return float(np.sqrt(np.mean((mean - truth) ** 2)))
 
 
+def log_density(mean: Array, variance: Array, truth: Array) -> Array:
+    """The logarithm of the Gaussian predictive density at each truth; the variance must be that of `truth`.
+
+    >>> log_density(np.zeros(1), np.ones(1), np.zeros(1)).round(6).tolist()
+    [-0.918939]
+    """
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (truth - mean) ** 2 / variance))
+
+
 def nlpd(mean: Array, variance: Array, truth: Array) -> float:
     """Negative log predictive density, averaged; the variance must be that of `truth` (noisy for observations).
 
     >>> round(nlpd(np.zeros(1), np.ones(1), np.zeros(1)), 6)
     0.918939
     """
-    return float(np.mean(0.5 * (np.log(2.0 * np.pi * variance) + (truth - mean) ** 2 / variance)))
+    return -float(np.mean(log_density(mean, variance, truth)))
 
 
 def coverage(mean: Array, variance: Array, truth: Array, deviations: float = 1.959964) -> float:
