@@ -154,6 +154,9 @@ def test_the_same_bits_however_the_agents_are_hosted() -> None:
 def test_far_places_are_told_of_or_refused() -> None:
     with pytest.warns(FleetGPWarning, match=r"wrong by up to \d+% where the data are"):
         fg.Fleet(at_sea(width=5.0), coordinates="kilometres", inputs=NAMES).train(theta0=[600, 200, 1, 0.3])
+    wide = fg.Fleet(at_sea(width=5.0), coordinates="kilometres", inputs=NAMES, theta=[600, 200, 1, 0.3])
+    with pytest.warns(FleetGPWarning, match="where the data are"):
+        wide.predict([[12.0, 42.0]])
     refused = {
         "in one piece": at_sea(179.7),
         "from -90 to 90": [(x[:, ::-1] + [0.0, 100.0], y) for x, y in at_sea()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
@@ -14,7 +15,7 @@ from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.streamed import dimension_of
 from fleetgp.data.view import View
-from fleetgp.errors import NumericalError
+from fleetgp.errors import FleetGPWarning, NumericalError
 from fleetgp.fleet.source import Source
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
@@ -22,6 +23,7 @@ from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.training.endings import about_coordinates
 from fleetgp.training.mean import agree_on_correction, trend_of
 
 Found = TypeVar("Found")
@@ -123,6 +125,8 @@ def agree_on_model(
     if coordinates is None:
         with network.phase("coordinates"):
             coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
+        if told := about_coordinates(coordinates):
+            warnings.warn(told, FleetGPWarning, stacklevel=2)
     shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
     if scaling is None:
         with network.phase("normalize"):
