@@ -95,15 +95,15 @@ def fragile(
 
     mark: a file that is there once it has happened: it happens once.
     """
-    swap = network._swap
+    take = network._take
 
-    def swap_or_die(frames: Any, expected: Any, now: int) -> Any:
-        if agent in network.hosted and ready(now) and not mark.exists():
+    def take_or_die(groups: Any, number: int) -> Any:
+        if agent in network.hosted and ready(network.round) and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return swap(frames, expected, now)
+        return take(groups, number)
 
-    network._swap = swap_or_die
+    network._take = take_or_die
     return inner(network, memory, tell, *given)
 
 

@@ -37,19 +37,37 @@ def test_in_process_conforms(name: str) -> None:
     check_ends(lambda function: [function(fg.InProcess(topology))], topology)
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["frames", "packets"])
 @pytest.mark.parametrize("name", every_graph(AGENTS))
 @pytest.mark.parametrize("hosting", HOSTINGS)
-def test_loopback_conforms(name: str, hosting: str) -> None:
+def test_loopback_conforms(name: str, hosting: str, grouped: bool) -> None:
     topology = every_graph(AGENTS)[name]
-    check_network(fg.Loopback(topology, HOSTINGS[hosting]).run, topology)
-    check_ends(lambda function: fg.Loopback(topology, HOSTINGS[hosting]).run(function), topology)
+    check_network(fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped).run, topology)
+    check_ends(lambda function: fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped).run(function), topology)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_packets_conform_on_trees_that_wind_between_groups(seed: int) -> None:
+    """The way to the root crosses between groups again and again, or never."""
+    agents = 15
+    graph = fg.Graph.path(agents) if seed == 0 else fg.Graph.geometric(agents, seed=seed)
+    group_of = np.arange(agents) % 2 if seed == 0 else np.random.default_rng(seed).integers(0, 4, agents)
+    hosting = [np.flatnonzero(group_of == k).tolist() for k in np.unique(group_of)]
+    fleet = fg.Loopback(graph, hosting, grouped=True)
+    check_network(fleet.run, graph)
+    waves = [len(network._group_tree.waves) for network in fleet.networks]  # type: ignore[attr-defined]
+    assert len(set(waves)) == 1, "all groups count the same packets"
+    assert waves[0] == 8 if seed == 0 else waves[0] > 1
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["frames", "packets"])
 @pytest.mark.parametrize("hosting", HOSTINGS)
 @pytest.mark.parametrize("name", ["star", "complete", "alternating"])
-def test_a_neighbour_that_loopback_loses_is_named(name: str, hosting: str) -> None:
+def test_a_neighbour_that_loopback_loses_is_named(name: str, hosting: str, grouped: bool) -> None:
     topology = every_graph(AGENTS)[name]
-    check_lost_neighbour(lambda function: fg.Loopback(topology, HOSTINGS[hosting], timeout=0.1).run(function), topology)
+    check_lost_neighbour(
+        lambda function: fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped, timeout=0.1).run(function), topology
+    )
 
 
 def test_the_suite_notices_a_network_that_lies() -> None:

@@ -63,14 +63,14 @@ def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: py
     first: list[bytes] = []
     second: list[bytes] = []
     third: list[bytes] = []
-    post = Post({1: first.extend, 2: third.extend})
-    post.send(1, [b"a", b"b"])
-    post.send(2, [b"c"])
-    assert post.replace(1, second.extend)
-    post.send(1, [b"d"])
+    post = Post({1: first.append, 2: third.append})
+    for host, packet in ((1, b"a"), (1, b"b"), (2, b"c")):
+        post.send(host, packet)
+    assert post.replace(1, second.append)
+    post.send(1, b"d")
     assert (first, second, third) == ([b"a", b"b"], [b"a", b"b", b"d"], [b"c"])
     monkeypatch.setattr("fleetgp.network.ray.network.KEPT_BYTES", 4)
-    post.send(2, [b"e"])
-    assert not post.replace(1, first.extend)
-    post.send(1, [b"f"])
+    post.send(2, b"e")
+    assert not post.replace(1, first.append)
+    post.send(1, b"f")
     assert second[-1] == b"f"

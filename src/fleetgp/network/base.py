@@ -253,8 +253,7 @@ class Network(Lifetime):
 
     def _check_own(self, task: Reducing) -> None:
         """Nobody sends what its neighbours would refuse."""
-        for i, agent in enumerate(self.hosted):
-            task.merge.check(agent, task.x[i] if task.present is None else task.x[i][task.present[i]])
+        task.merge.check(self.hosted, task.x, task.present)
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = {check_kind(kind): [_numbers(v) for v in x] for kind, x in parts.items()}

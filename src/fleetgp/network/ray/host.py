@@ -121,9 +121,8 @@ class Host:
         """Take a place in a task. shared: what the other hosts hold already; None if this one holds it too."""
         if shared is not None:
             self._memory.shared = shared
-        host_of = {agent: number for number, group in enumerate(place.hosting) for agent in group}
         post = Post({number: _sending(peer, place.epoch) for number, peer in enumerate(place.peers)})
-        network = RayNetwork(place.topology, place.hosting[place.number], host_of, post, place.timeout)
+        network = RayNetwork(place.topology, place.hosting, place.number, post, place.timeout)
         held = {key: dict(value) for key, value in self._memory.shared.items()}
         self._current = Current(place.epoch, network, post, Story(place.heard), held)
 
@@ -146,10 +145,10 @@ class Host:
         current.story.end(ended)
 
     @ray.method(concurrency_group="mail")
-    def deliver(self, epoch: int, frames: list[bytes]) -> None:
-        """Frames from another host."""
+    def deliver(self, epoch: int, packet: bytes) -> None:
+        """From another host."""
         if current := self._at(epoch):
-            current.network.receive(frames)
+            current.network.receive(packet)
 
     @ray.method(concurrency_group="questions")
     def told(self, epoch: int, heard: int) -> tuple[list[Any], Ended | None]:
@@ -160,7 +159,7 @@ class Host:
 
     @ray.method(concurrency_group="changes")
     def replace(self, epoch: int, number: int, peer: Any) -> bool:
-        """Another host took the place of one that was lost: it gets the frames of this task from the beginning."""
+        """Another host took the place of one that was lost: it gets the packets of this task from the beginning."""
         current = self._at(epoch)
         return current is not None and current.post.replace(number, _sending(peer, epoch))
 
@@ -184,8 +183,8 @@ class Host:
         self._memory.own.pop(key, None)
 
 
-def _sending(peer: Any, epoch: int) -> Callable[[list[bytes]], None]:
-    return lambda frames: peer.deliver.remote(epoch, frames)
+def _sending(peer: Any, epoch: int) -> Callable[[bytes], None]:
+    return lambda packet: peer.deliver.remote(epoch, packet)
 
 
 def _portable(error: BaseException) -> BaseException:
