@@ -42,5 +42,4 @@ def test_files_are_read_by_the_workers(folder: Path, cluster: None, monkeypatch:
 def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:
     fit = ["fit", "observations.csv", *FIT, "--out", "m"]
     assert "--workers is for --cluster" in wrong(*fit, "--workers", "2")
-    assert "fact-gp needs a central node" in wrong(*fit, "--cluster", "--workers", "2", "--training", "fact-gp")
     assert "expected at most one worker for each of the 3 agents, got 4" in wrong(*fit, "--cluster", "--workers", "4")

@@ -25,7 +25,7 @@ from fleetgp.io.file_shards import FileShards
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.session import Session
-from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction import Conditioner, Prediction, PredictionOptions
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.run import Report
 
@@ -56,7 +56,8 @@ class OnCluster:
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        _check(method, shards)
+        if isinstance(shards, Streamed):
+            refuse_rows(method)
         hosting = self.opened.crew.hosting
         given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
@@ -133,7 +134,8 @@ class AnswersOnCluster:
         weakref.finalize(self, _forget, self._name, backend)
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        _check(question.method, self._source.shards)
+        if isinstance(self._source.shards, Streamed):
+            refuse_rows(question.method)
         return self._follow(question)
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -166,14 +168,3 @@ class AnswersOnCluster:
 def _forget(name: list[int], backend: OnCluster) -> None:
     if name:
         backend.forget(name.pop())
-
-
-def _check(method: TrainingMethod | PredictionMethod, shards: Sequence[Shard]) -> None:
-    """One clear error for a method that workers do not have, for such data."""
-    if not method.decentralized:
-        raise InputError(
-            f"{method.name} needs a central node, and the workers of a cluster have none: choose a dec- method, or "
-            'backend="in-process"'
-        )
-    if isinstance(shards, Streamed):
-        refuse_rows(method)

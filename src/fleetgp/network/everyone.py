@@ -46,8 +46,8 @@ class Everyone:
                 words += [(kind, doubles), ("agenda", octets)]
         return words
 
-    def take(self, group: int, heard: Sequence[NDArray[Any]], *, content: bool) -> None:
-        """From another group."""
+    def take(self, group: int, heard: Sequence[NDArray[Any]], *, content: bool, check: bool) -> None:
+        """From another group. check: whether values that make no sense for their kind are refused."""
         ids = self._hosting[group]
         stride = 3 if content else 1
         if len(heard) != stride * len(self._items):
@@ -57,14 +57,11 @@ class Everyone:
             shapes = words.astype(np.int64).reshape(-1, WORDS)
             if words.dtype != np.uint32 or len(shapes) != len(ids):
                 raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {len(shapes)}")
-            self._put(group, kind, shapes, self._checked(kind, shapes, flat, ids) if content else None)
-
-    def _checked(self, kind: str, shapes: IntArray, flat: Sequence[NDArray[Any]], ids: Sequence[int]) -> list[Array]:
-        values = unflattened(shapes, flat[0], flat[1])
-        if not all(is_sound(kind, part) for part in flat if len(part)):
-            wrong = next(k for k, value in enumerate(values) if not is_sound(kind, value.ravel()))
-            raise NonsenseError(ids[wrong], f"{kind} that are not finite, or out of range")
-        return values
+            values = unflattened(shapes, flat[0], flat[1]) if content else None
+            if check and values is not None and not all(is_sound(kind, part) for part in flat if len(part)):
+                wrong = next(k for k, value in enumerate(values) if not is_sound(kind, value.ravel()))
+                raise NonsenseError(ids[wrong], f"{kind} that are not finite, or out of range")
+            self._put(group, kind, shapes, values)
 
     def _put(self, group: int, kind: str, shapes: IntArray, values: Sequence[Array] | None) -> None:
         ids = self._hosting[group]

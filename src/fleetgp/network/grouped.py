@@ -35,7 +35,8 @@ from fleetgp.network.wire import Frame, Part, phase_number
 class GroupedNetwork(Network):
     """Hosts one of the groups. hosting: all of them.  own: the number of the one here.
 
-    A central node is every group's own: what all agents say comes to each of them, and each does the same with it.
+    The central node is in the first agent's group: what that answers counts. All groups hear what is said to it, and do
+    the same with it, since they run the same code.
     """
 
     def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], own: int) -> None:
@@ -171,13 +172,15 @@ class GroupedNetwork(Network):
 
     # ---- everyone's values ----------------------------------------------------------------------------
 
-    def _everyones(self, items: dict[str, list[Array]], to: int | None = None) -> tuple[dict[str, list[Array]], Prices]:
+    def _everyones(
+        self, items: dict[str, list[Array]], to: int | None = None, *, check: bool = True
+    ) -> tuple[dict[str, list[Array]], Prices]:
         """All agents' values, where some hosted agent is told them, and what they cost."""
         number, everyone = self._numbers(1), Everyone(items, self.hosting, self.own)
         for group in self._others:
             self._tell(group, number, *everyone.told(content=to is None or self._group_of[to] == group))
         for group, heard in self._hear(self._others, number).items():
-            everyone.take(group, heard, content=to is None or to in self.hosted)
+            everyone.take(group, heard, content=to is None or to in self.hosted, check=check)
         return everyone.values, everyone.prices
 
     def _collect(
@@ -220,20 +223,31 @@ class GroupedNetwork(Network):
 
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = self._as_items(parts)
+        for kind, values in items.items():
+            self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
         with self._in_use():
-            for kind, values in items.items():
-                self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
-            price_headers(self.ledger, self._phase, self._uplinks)
-            self.ledger.count_rounds(self._phase, 1)
-            return self._everyones(items)[0] if self._others else items
+            found, _ = self._everyones(items, check=False)
+        price_headers(self.ledger, self._phase, self._uplinks)
+        self.ledger.count_rounds(self._phase, 1)
+        return found
 
     def scatter(self, x: Array, kind: str) -> Array:
-        self._check_open()
-        array = np.asarray(x, dtype=float)
+        array = self.at_centre(x)
         downlinks = self._uplinks + self.agents
         self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
         price_headers(self.ledger, self._phase, downlinks)
         return np.broadcast_to(array, (len(self.hosted), *array.shape))
+
+    def at_centre(self, x: Array) -> Array:
+        array, number, centre = np.asarray(x, dtype=float), self._numbers(1), int(self._group_of[0])
+        with self._in_use():
+            if self.own == centre:
+                for group in self._others:
+                    self._tell(group, number, ("stopping", array.ravel()))
+                return array
+            (told,) = self._hear([centre], number)[centre]
+            check_rows("stopping", [0], told[None], (1, array.size))
+            return told.reshape(array.shape)
 
 
 def _taken(x: Array, places: IntArray) -> Array:

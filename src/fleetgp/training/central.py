@@ -12,7 +12,6 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
 from fleetgp.training.curvature import Curvature
-from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
@@ -53,8 +52,10 @@ class Pooled:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
-    def __call__(self, x: Array) -> Values:
-        return self.objective(np.tile(x, (len(self.objective.experts), 1)))
+    def __call__(self, x: Array) -> tuple[Values, Array, Array]:
+        """Of the experts here; and everyone's likelihoods (M,) and gradients (M, P), at the central node."""
+        values = self.objective(np.tile(x, (len(self.objective.experts), 1)))
+        return values, values.nll, values.gradient
 
 
 class Shared(Pooled):
@@ -64,11 +65,12 @@ class Shared(Pooled):
         super().__init__(objective)
         self.network = network
 
-    def __call__(self, x: Array) -> Values:
-        self.network.scatter(x, "hyperparameters")
-        values = super().__call__(x)
-        self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
-        return values
+    def __call__(self, x: Array) -> tuple[Values, Array, Array]:
+        told = self.network.scatter(x, "hyperparameters")
+        values, nll, gradient = super().__call__(told[0])
+        sent = self.network.gather({"hyperparameters": np.column_stack([nll, gradient])})
+        everyone = np.stack(sent["hyperparameters"])
+        return values, np.ascontiguousarray(everyone[:, 0]), np.ascontiguousarray(everyone[:, 1:])
 
 
 class Search:
@@ -81,12 +83,13 @@ class Search:
         likelihoods: Pooled,
         state: CentralState,
         most: int,
-        deadline: Deadline,
+        late: Callable[[], bool],
         record: Callable[[int, CentralState], None],
     ) -> None:
-        self.likelihoods, self.most, self.deadline, self.record = likelihoods, most, deadline, record
+        self.likelihoods, self.most, self.late, self.record = likelihoods, most, late, record
         self.best = state
         self.total, self.slope = np.inf, np.zeros_like(state.local.x[0])  # of the best
+        self.size = np.inf  # of its likelihoods, whatever their signs
         self.evaluations = 0
         self.ended: Status | None = None  # by the caller's limits
         self.start = state.local.x[0]
@@ -99,7 +102,7 @@ class Search:
     def __call__(self, x: Array) -> tuple[float, Array]:
         if np.array_equal(x, self.start):
             return self._first
-        if self.ended is None and self.deadline.passed:
+        if self.ended is None and self.late():
             self.ended = "time limit"
         elif self.ended is None and self.evaluations == self.most:
             self.ended = "round limit"
@@ -119,10 +122,10 @@ class Search:
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
         self.evaluations += 1
-        values = self.likelihoods(x)
-        total, slope = float(values.nll.sum()), values.gradient.sum(axis=0)
+        values, nlls, gradients = self.likelihoods(x)
+        total, slope = float(nlls.sum()), gradients.sum(axis=0)
         if total < self.total:
-            self.total, self.slope = total, slope
+            self.total, self.slope, self.size = total, slope, float(np.abs(nlls).sum())
             local = replace(self.best.local, x=np.tile(x, (len(values.nll), 1)), values=values)
             self.best = CentralState(local)
         self.record(self.evaluations, self.best)
@@ -142,12 +145,13 @@ class CentralMinimizer:
     """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
 
     A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.
+    late(): whether the time is up.
     """
 
-    def __init__(self, likelihoods: Pooled, floor: Floor, deadline: Deadline = NEVER) -> None:
+    def __init__(self, likelihoods: Pooled, floor: Floor, late: Callable[[], bool] = lambda: False) -> None:
         self.likelihoods = likelihoods
         self.floor = floor
-        self.deadline = deadline
+        self.late = late
 
     def begin(self, x: Array) -> CentralState:
         return CentralState(unevaluated(x))
@@ -155,7 +159,7 @@ class CentralMinimizer:
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
-        search = Search(self.likelihoods, state, rounds, self.deadline, record)
+        search = Search(self.likelihoods, state, rounds, self.late, record)
         bounds = np.stack([self.floor.lifted(search.start - REACH), search.start + REACH], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
         found = minimize(
@@ -175,8 +179,7 @@ class CentralMinimizer:
         away[-1] *= found.x[-1] > self.floor.log  # the floor is where it may end
         if not np.isfinite(search.total) or (away >= REACH - TOUCHING).any():
             return "diverged"
-        size = np.abs(search.best.local.values.nll).sum()
         free = self.floor.cut(search.best.local.x[0], search.slope) / search.scale
         gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
-        small = left <= max(tol, ROUNDING_GRADIENT * size) or 0.0 <= gain <= ROUNDING * size
+        small = left <= max(tol, ROUNDING_GRADIENT * search.size) or 0.0 <= gain <= ROUNDING * search.size
         return "converged" if small else "round limit"

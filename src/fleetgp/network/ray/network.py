@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from fleetgp.graph import Topology
 from fleetgp.network.grouped import GroupedNetwork
 from fleetgp.network.mailbox import Mailbox
+from fleetgp.network.ray.clock import HostClock, Readings
 from fleetgp.network.wire import Frame, encode
 
 #: Bytes that a host keeps of what it has sent in a task; beyond, nothing is kept, and a lost host is not replaced.
 KEPT_BYTES = 1 << 30
 
-#: Gives a packet to another host, without waiting for it.
-Send = Callable[[bytes], None]
+#: Gives a packet to another host, with how its sender's clock was read so far, without waiting for it.
+Send = Callable[[bytes, Readings], None]
 
 
 class Post:
@@ -23,18 +24,18 @@ class Post:
 
     def __init__(self, sends: Mapping[int, Send]) -> None:
         self._sends = dict(sends)
-        self._kept: dict[int, list[bytes]] | None = defaultdict(list)
+        self._kept: dict[int, list[tuple[bytes, Readings]]] | None = defaultdict(list)
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def send(self, host: int, packet: bytes) -> None:
+    def send(self, host: int, packet: bytes, readings: Readings) -> None:
         with self._lock:
             self._bytes += len(packet)
             if self._bytes > KEPT_BYTES:
                 self._kept = None
             if self._kept is not None:
-                self._kept[host].append(packet)
-            self._sends[host](packet)
+                self._kept[host].append((packet, readings))
+            self._sends[host](packet, readings)
 
     def replace(self, host: int, send: Send) -> bool:
         """Another one in the place of a host, which gets all that the lost one got; False if that was not kept."""
@@ -42,8 +43,8 @@ class Post:
             if self._kept is None:
                 return False
             self._sends[host] = send
-            for packet in self._kept[host]:
-                send(packet)
+            for packet, readings in self._kept[host]:
+                send(packet, readings)
             return True
 
 
@@ -60,13 +61,14 @@ class RayNetwork(GroupedNetwork):
         super().__init__(topology, hosting, own)
         self._post, self._timeout = post, timeout
         self._mailbox = Mailbox()
+        self.clock: HostClock = HostClock()
 
     def receive(self, packet: bytes) -> None:
         """From another host; from any thread."""
         self._mailbox.put(packet)
 
     def _send(self, group: int, frame: Frame) -> None:
-        self._post.send(group, encode(frame))
+        self._post.send(group, encode(frame), self.clock.readings)
 
     def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
         return self._from_mailbox(self._mailbox, groups, number, self._timeout)
