@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse.csgraph import dijkstra
 
 from fleetgp.arrays import BoolArray, IntArray
 from fleetgp.graph import Topology
@@ -44,7 +43,7 @@ class Relays:
         for source, amount in zip(sources.tolist(), amounts, strict=True):
             crossing = self._crossings.get(source)
             if crossing is None:
-                distance = dijkstra(union.sparse_adjacency, unweighted=True, indices=source).astype(np.int64)
+                distance = union.distances(source)
                 crossed = np.flatnonzero((distance[senders] <= distance[receivers]) & (distance[senders] < rounds))
                 crossing = crossed, distance[senders[crossed]]
                 if union.agents * len(senders) <= MEMORABLE:
