@@ -103,21 +103,35 @@ def _close(crew: Crew, session: Session) -> None:
     session.close()
 
 
+#: Agents whose data are put into the store of a cluster together: few calls for a large fleet, a small one for new rows.
+TOGETHER = 256
+
+
 class Data:
     """The agents' data in the store of the cluster, each put there once: workers take theirs from it, or read files."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Shard, Any]] = {}
+        self._kept: dict[tuple[int, ...], tuple[list[Shard], Any]] = {}  # by agents that are together
 
     def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[Held]:
         """What every group's worker gets."""
         if isinstance(shards, FileShards):
             return [shards.group(group) for group in hosting]
-        for agent, shard in enumerate(shards):
-            kept = self._kept.get(agent)
-            if kept is None or kept[0][0] is not shard[0] or kept[0][1] is not shard[1]:
-                self._kept[agent] = shard, ray.put(shard)
-        return [[self._kept[agent][1] for agent in group] for group in hosting]
+        return [
+            [self._put(tuple(group[k : k + TOGETHER]), shards) for k in range(0, len(group), TOGETHER)]
+            for group in hosting
+        ]
+
+    def _put(self, agents: tuple[int, ...], shards: Sequence[Shard]) -> Any:
+        """The data of some agents; a reference to the store."""
+        own = [shards[agent] for agent in agents]
+        kept, reference = self._kept.get(agents, ([], None))
+        if not kept or any(
+            a is not b for one, other in zip(kept, own, strict=True) for a, b in zip(one, other, strict=True)
+        ):
+            reference = ray.put(own)
+            self._kept[agents] = own, reference
+        return reference
 
 
 _NAMES = itertools.count()
