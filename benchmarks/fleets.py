@@ -97,9 +97,11 @@ def by_value() -> None:
 
 
 def large() -> Table:
-    table = Table(f"{LARGE:,} agents, {LARGE * EACH:,} observations: {EVALUATIONS} evaluations of dec-fact-gp, "
-                  f"{QUERIES} queries to dec-nn-rbcm", "hosted", "start", "an evaluation", "the queries", "rounds", "messages", "wire",
-                  "peak memory")  # fmt: skip
+    title = (
+        f"{LARGE:,} agents, {LARGE * EACH:,} observations: {EVALUATIONS} evaluations of dec-fact-gp, {QUERIES} queries "
+        "to dec-nn-rbcm"
+    )
+    table = Table(title, "hosted", "start", "an evaluation", "the queries", "rounds", "messages", "wire", "peak memory")
     table.start()
     same = set()
     for workers in (0, 2):
@@ -111,9 +113,9 @@ def large() -> Table:
                   seconds(found["training"] / EVALUATIONS), seconds(found["asking"]), found["rounds"],
                   f"{found['messages']:,}", readable_bytes(found["bytes"]),
                   " + ".join(readable_bytes(peak) for peak in found["peaks"]))  # fmt: skip
-    table.note("start: checks, summaries, on Ray the workers and the data in its store, and a first evaluation. "
-               "An evaluation: every agent's likelihood, gradient and Hessian, and one reduction. Peaks: of this process and of each worker, which "
-               "count what they share with the store.")  # fmt: skip
+    table.note("start: checks, summaries, on Ray the workers and the data in its store, and a first evaluation.")
+    table.note("An evaluation: every agent's likelihood, gradient and Hessian, and one reduction.")
+    table.note("Peaks: of the calling process, and of each worker, which count what they share with the store.")
     table.note("The same theta and the same answers to the last bit." if len(same) == 1 else "The answers DIFFER.")
     return table
 

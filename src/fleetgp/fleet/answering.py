@@ -66,7 +66,7 @@ class HostedAnswers:
         agreed = Agreed()
         if len(queries):
             key, moments = agreement_key(row, options), self.source.moments
-            with retold(inputs=self.source.inputs):
+            with retold(names=self.source.names):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
         return answer_in_blocks(conditioned, network, row, queries, options, agreed, **given)

@@ -109,7 +109,7 @@ class ConditionedFleet:
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
         """With who asked; errors with the names of the inputs."""
-        with retold(inputs=self.source.inputs):
+        with retold(names=self.source.names):
             yield from ((number, replace(found, asked=asker)) for number, found in blocks)
 
     def __repr__(self) -> str:

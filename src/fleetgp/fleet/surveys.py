@@ -11,6 +11,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from fleetgp.errors import WorkerLostError
 from fleetgp.io.file_shards import Source
+from fleetgp.io.passes import FirstPass
 from fleetgp.io.survey import Survey
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import LOSSES
@@ -19,11 +20,13 @@ from fleetgp.network.ray.session import Session
 
 def survey_on_cluster(source: Source, workers: int | None, address: str | None) -> Survey:
     """What `Source.survey` finds. A file whose process is lost is read again. workers, address: as of a `Fleet`."""
-    session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
-    try:
-        return source.joined(_surveys(source, session.room_for(workers, len(source.files))))
-    finally:
-        session.close()
+    with FirstPass(source.files) as told:
+        session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
+        try:
+            found = _surveys(source, session.room_for(workers, len(source.files)))
+            return source.joined(told.followed(source.files, found))
+        finally:
+            session.close()
 
 
 def survey_file(source: Source, number: int) -> Survey:

@@ -22,7 +22,7 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import NumericalError
 from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
@@ -41,6 +41,8 @@ from fleetgp.training.walls import Walls
 STATUSES: tuple[Status, ...] = get_args(Status)
 #: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
 LITTLE_NOISE = 1e-3
+#: The kernel whose data have moments.
+SMOOTH = KERNELS["se"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class WholeTraining:
         starts, floor = starts_and_floor(self._frame, self._options, self._scaling)
         walls = Walls.around(self.moments, floor)
         objective = Objective([FleetExpert(self.moments)])
-        return Setting(self._method, self._network, Alone(), self._scaling, walls, objective, walls.lifted(starts))
+        found = self._scaling, walls, objective, walls.lifted(starts), SMOOTH.units(len(self.moments.sizes))
+        return Setting(self._method, self._network, Alone(), *found)
 
     def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
@@ -164,7 +167,7 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), agents=1)[:1]
+        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), 1, SMOOTH)[:1]
     else:
         starts = options.starts
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
@@ -210,7 +213,7 @@ def starts_and_floor(frame: Frame, options: TrainingOptions, scaling: Scaling) -
             deviation = size
     floor = Floor.of(options.noise_floor * deviation)
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), agents=1)
+        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), 1, SMOOTH)
     else:
-        starts = options.starts - scaling.shift(options.starts)
+        starts = options.starts - scaling.shift(SMOOTH.units(len(frame.box.half)))
     return floor.lifted(starts), floor
