@@ -54,9 +54,11 @@ class Everyone:
             raise NonsenseError(ids[0], f"expected values of {len(self._items)} kinds, got {len(heard)} arrays")
         for k, kind in enumerate(self._items):
             words, *flat = heard[stride * k : stride * (k + 1)]
-            shapes = words.astype(np.int64).reshape(-1, WORDS)
-            if words.dtype != np.uint32 or len(shapes) != len(ids):
-                raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {len(shapes)}")
+            if words.dtype != np.uint32 or words.shape != (len(ids) * WORDS,):
+                raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {words.size} words")
+            shapes = words.astype(np.int64).reshape(len(ids), WORDS)
+            if content and sum(map(len, flat)) != prices_of(shapes)[0].sum():
+                raise NonsenseError(ids[0], f"expected {kind} of the shapes that it says, got others")
             values = unflattened(shapes, flat[0], flat[1]) if content else None
             if check and values is not None and not all(is_sound(kind, part) for part in flat if len(part)):
                 wrong = next(k for k, value in enumerate(values) if not is_sound(kind, value.ravel()))

@@ -226,7 +226,7 @@ class GroupedNetwork(Network):
         for kind, values in items.items():
             self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
         with self._in_use():
-            found, _ = self._everyones(items, check=False)
+            found = self._everyones(items, check=False)[0] if self._others else items
         price_headers(self.ledger, self._phase, self._uplinks)
         self.ledger.count_rounds(self._phase, 1)
         return found
