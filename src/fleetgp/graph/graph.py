@@ -8,11 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, listed
 from fleetgp.given import as_numbers, check_finite
+from fleetgp.graph.hops import hops_from
 
 
 @runtime_checkable
@@ -119,17 +120,7 @@ class Graph:
 
     def distances(self, source: int) -> IntArray:
         """(M,) hops from one agent to every other that it can reach; M for those it cannot."""
-        order, parents = breadth_first_order(self.sparse_adjacency, source, directed=False)
-        distances = np.full(self.agents, self.agents, dtype=np.int64)
-        distances[source] = 0
-        place = np.empty(self.agents, dtype=np.int64)
-        place[order] = np.arange(len(order))
-        # Breadth first, agents come in the order of their parents: a level ends where its parents' level did.
-        above, end, hops = place[parents[order[1:]]], 1, 0
-        while end < len(order):
-            start, end, hops = end, 1 + int(np.searchsorted(above, end)), hops + 1
-            distances[order[start:end]] = hops
-        return distances
+        return hops_from(source, self.sparse_adjacency)
 
     @cached_property
     def algebraic_connectivity(self) -> float:
