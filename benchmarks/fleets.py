@@ -108,7 +108,7 @@ def large() -> Table:
         command = [sys.executable, "-m", "benchmarks.fleets", str(LARGE), str(workers), str(EVALUATIONS)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
-        same.add((*found["theta"], *found["mean"]))
+        same.add((found["nll"], *found["mean"]))
         table.add("in process" if workers == 0 else f"Ray, {workers}", seconds(found["start"]),
                   seconds(found["training"] / EVALUATIONS), seconds(found["asking"]), found["rounds"],
                   f"{found['messages']:,}", readable_bytes(found["bytes"]),
@@ -116,7 +116,7 @@ def large() -> Table:
     table.note("start: checks, summaries, on Ray the workers and the data in its store, and a first evaluation.")
     table.note("An evaluation: every agent's likelihood, gradient and Hessian, and one reduction.")
     table.note("Peaks: of the calling process, and of each worker, which count what they share with the store.")
-    table.note("The same theta and the same answers to the last bit." if len(same) == 1 else "The answers DIFFER.")
+    table.note("The same likelihood and the same answers to the last bit." if len(same) == 1 else "The answers DIFFER.")
     return table
 
 
@@ -154,7 +154,7 @@ def run_large(agents: int, workers: int, evaluations: int) -> dict[str, Any]:
     return {
         "start": start, "training": training, "asking": asking, "rounds": fit.rounds + answer.rounds,
         "messages": fit.ledger.messages + answer.ledger.messages, "bytes": fit.ledger.bytes + answer.ledger.bytes,
-        "theta": fit.thetas[0].tolist(), "mean": answer.mean.tolist(), "peaks": peaks,
+        "nll": fit.nll, "mean": answer.mean.tolist(), "peaks": peaks,
     }  # fmt: skip
 
 
