@@ -1,5 +1,5 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, real, scale; or all.
+conditioned, growth, processes, agreement, real, scale, fleets; or all.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -20,6 +20,7 @@ import scipy
 from scipy.linalg import lapack
 
 import fleetgp as fg
+from benchmarks.fleets import fleets
 from benchmarks.peers import PEERS
 from benchmarks.real import real
 from benchmarks.scale import scale
@@ -263,7 +264,7 @@ def agreement() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, real, scale)
+              processes, agreement, real, scale, fleets)
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ray
@@ -24,13 +25,13 @@ from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
 
-#: Where a group's data are: references to the store of the cluster, one an agent; or files.
+#: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
 Held = list[Any] | SummedFiles
 
 
 def _taken(data: Held) -> Sequence[Shard]:
     """The group's data; files stay where they are."""
-    return data if isinstance(data, SummedFiles) else tuple(ray.get(data, timeout=FETCH))
+    return data if isinstance(data, SummedFiles) else tuple(chain(*ray.get(data, timeout=FETCH)))
 
 
 def train_group(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.consensus.fleet_moments import agree_on_moments
-from fleetgp.consensus.pool import pool_at_server
+from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import ByServer, ByTree, total
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
@@ -58,7 +58,7 @@ def agree(
             moments = agree_on_moments(network, shards, h.theta)
         return Agreed(moments=moments)
     if method.rule == "full-gp":
-        return Agreed(pool=pool_at_server(network, shards))
+        return Agreed(pool=pooled(gather_data(network, shards)))
     if method.rule == "nearest":
         with network.phase("size"):
             return Agreed(size=int(total(network, np.array([float(len(y)) for _, y in shards]))))

@@ -77,7 +77,7 @@ class WholeTraining:
     ) -> None:
         refuse_rough(kernel, options.engine)
         self._method, self._network, self._options, self._report = method, network, options, report
-        self._deadline = Deadline.after(options.seconds)
+        self._deadline = Deadline.after(options.seconds, network.clock)
         self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
         if sizes is None:
             raise too_wide(self._frame, options)
@@ -145,7 +145,7 @@ class WholeTraining:
 
     def _begun(self, histories: Sequence[list[Array] | None], first: int = 0) -> list[Run[CentralState]]:
         """Every start from where it is, once more: what was optimal takes an evaluation or two."""
-        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, self._deadline)
+        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, lambda: self._deadline.passed)
         return [
             Run(self.setting, runner, first + number, self._report, history) for number, history in enumerate(histories)
         ]
