@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
+from fleetgp.network.reduction import Finish
 
 
 def total(network: Network, x: Array, *, kind: str = "statistics") -> Array:
@@ -45,8 +46,17 @@ class Reduction(abc.ABC):
     """(A, ...) -> (...), the same bits at every agent."""
 
     @abc.abstractmethod
-    def merged(self, x: Array, merge: Merge) -> Array:
-        """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation."""
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation.
+
+        finish, told: as of `Network.reduce`: what is made of the total before anybody is told.
+        """
+
+    def whole(self, x: Array, kind: str) -> Array:
+        """The sum of rows (A, n) -> (n,) where the whole is worked on: at every agent, or at the central node alone."""
+        return self.merged(x, SUM)
 
     def total(self, x: Array) -> Array:
         return self._elementwise(x, SUM)
@@ -64,10 +74,15 @@ class ByTree(Reduction):
     def __init__(self, network: Network, kind: str = "statistics") -> None:
         self.network, self.kind = network, kind
 
-    def merged(self, x: Array, merge: Merge) -> Array:
-        found = self.network.reduce(x, self.kind, merge)
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        found = self.network.reduce(x, self.kind, merge, finish=finish, told=told)
         assert found is not None, "all agents are told"
         return found
+
+    def whole(self, x: Array, kind: str) -> Array:
+        return ByTree(self.network, kind).merged(x, SUM)
 
 
 class ByServer(Reduction):
@@ -76,13 +91,29 @@ class ByServer(Reduction):
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def merged(self, x: Array, merge: Merge) -> Array:
-        everyone = self.network.gather({"statistics": x})["statistics"]
-        return np.asarray(self.network.scatter(reduce(merge.function, everyone), "statistics")[0])
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        total = reduce(merge.function, self.network.gather({"statistics": x})["statistics"])
+        return np.asarray(self.network.scatter(_finished(total, finish), "statistics")[0])
+
+    def whole(self, x: Array, kind: str) -> Array:
+        return np.asarray(reduce(SUM.function, self.network.gather({kind: x})[kind]))
+
+
+def of_fleet(network: Network, *, central: bool) -> Reduction:
+    """Along the tree, or over the central node."""
+    return ByServer(network) if central else ByTree(network)
 
 
 class Alone(Reduction):
     """All data are in one place already."""
 
-    def merged(self, x: Array, merge: Merge) -> Array:
-        return np.asarray(reduce(merge.function, list(x)))
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+    ) -> Array:
+        return np.asarray(_finished(reduce(merge.function, list(x)), finish))
+
+
+def _finished(total: Array, finish: Finish | None) -> Array:
+    return total if finish is None else finish(total, None)

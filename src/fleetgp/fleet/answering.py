@@ -65,7 +65,8 @@ class HostedAnswers:
         conditioned = self._at(row.decentralized, scaling, theta)
         agreed = Agreed()
         if len(queries):
-            key, moments = agreement_key(row, options), self.source.moments
+            key = agreement_key(row, options)
+            moments = None if self.source.central == row.decentralized else self.source.moments  # who has them?
             with retold(inputs=self.source.inputs):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}

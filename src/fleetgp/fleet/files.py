@@ -18,7 +18,7 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Reading
-from fleetgp.io.survey import Scan, Survey
+from fleetgp.io.survey import Scan
 from fleetgp.io.tables import Missing
 
 if TYPE_CHECKING:
@@ -122,19 +122,20 @@ def read_files(
     if backend == "ray":
         source = _for_workers(source)
     check_backend(backend, len(paths), workers, address)
-    shards = FileShards(source, _surveyed(source, backend, workers, address), int(memory))
+    shards = _surveyed(source, int(memory), backend, workers, address)
     for told in shards.told:
         warnings.warn(told, FleetGPWarning, stacklevel=3)
     return shards
 
 
-def _surveyed(source: Source, backend: BackendName, workers: int | None, address: str | None) -> Survey:
+def _surveyed(source: Source, limit: int, backend: BackendName, workers: int | None, address: str | None) -> FileShards:
     """After the first pass, here or at the workers."""
     if backend == "in-process":
-        return source.survey()
+        return FileShards(source, source.survey(), limit)
     from fleetgp.fleet.surveys import survey_on_cluster
 
-    return survey_on_cluster(source, workers, address)
+    known, elsewhere = survey_on_cluster(source, workers, address)
+    return FileShards(source, known, limit, elsewhere)
 
 
 def _for_workers(source: Source) -> Source:

@@ -18,6 +18,7 @@ from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
+from fleetgp.training import training_method
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -29,7 +30,7 @@ class Source:
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
     scaling: that of the training; None if the agents have yet to agree on it.
-    moments: those of all data, if every agent has them from the training.
+    moments: those of all data, if every agent has them from the training, or the central node has (`central`).
     """
 
     shards: Sequence[Shard]
@@ -40,6 +41,7 @@ class Source:
     scaling: Scaling | None
     seed: int
     moments: FleetMoments | None = None
+    central: bool = False
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
@@ -47,7 +49,7 @@ class Source:
             same_shards(self.shards, other.shards)
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
-            and self.moments is other.moments
+            and (self.moments is other.moments and self.central == other.central)
             and (self.inputs, self.kernel, self.scaling, self.seed)
             == (other.inputs, other.kernel, other.scaling, other.seed)
         )
@@ -68,4 +70,5 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()
     moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
     data = as_they_are(fleet.shards)
-    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments)
+    central = fit is not None and not training_method(fit.method).decentralized
+    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments, central)

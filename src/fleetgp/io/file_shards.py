@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.sketch import Sample
+from fleetgp.data.streamed import FIRST, Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
 from fleetgp.errors import InputError
@@ -52,7 +53,8 @@ class Source:
         """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
         if self.cache is None:
             return None
-        facts = {"version": __version__, "file": str(file.resolve()), "size": size_of(file), "scan": asdict(self.scan)}
+        facts = {"version": __version__, "pieces": 2, "file": str(file.resolve())}  # pieces: of what is kept
+        facts |= {"size": size_of(file), "scan": asdict(self.scan)}
         return Kept(self.cache, {**facts, **settings})
 
     @property
@@ -88,7 +90,7 @@ class Source:
                     f"{file}: expected the units {_listed(total.units)} of the files before it, "
                     f"got {_listed(found.units)}: convert them"
                 )
-            total = found if total is None else total.plus(found, self.scan.sample)
+            total = found if total is None else total.plus(found, self.scan.drawn)
         assert total is not None, "there is a file"
         columns = self.scan.columns
         total.tally.refuse(columns.numbers, "all files together", fills=columns.judged)
@@ -127,6 +129,16 @@ class Source:
         return {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
+class Elsewhere(Protocol):
+    """Where the rows are that a first pass on a cluster has drawn: they never come to this process."""
+
+    def of(self, agents: Sequence[int]) -> tuple[Any, ...]:
+        """What leads to those of some agents, for the process that hosts them; nothing if they are gone."""
+
+    def close(self) -> None:
+        """They are needed no more. Safe to call twice."""
+
+
 class FileShards(Streamed):
     """The agents' data in files.
 
@@ -134,8 +146,8 @@ class FileShards(Streamed):
     value.  limit: as many bytes of observations may be loaded.
     """
 
-    def __init__(self, source: Source, known: Survey, limit: int) -> None:
-        self.source, self.limit = source, limit
+    def __init__(self, source: Source, known: Survey, limit: int, elsewhere: Elsewhere | None = None) -> None:
+        self.source, self.limit, self.elsewhere = source, limit, elsewhere
         self.names = tuple(known.named)
         self.summaries = [known.summaries[name] for name in self.names]
         self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
@@ -143,7 +155,8 @@ class FileShards(Streamed):
         self._known = known
         self._loaded: list[Shard] | None = None
         if self.sampled:
-            self._check_limit(sum(len(one.rows) for one in known.samples.values()), "give a smaller sample")
+            drawn = sum(min(len(one.rows), source.scan.sample) for one in known.samples.values())
+            self._check_limit(drawn, "give a smaller sample")
 
     @property
     def told(self) -> list[str]:
@@ -158,18 +171,22 @@ class FileShards(Streamed):
     def load(self) -> list[Shard]:
         if self._loaded is None:
             if self.sampled:
-                rows = {name: one.rows for name, one in self._known.samples.items()}
+                rows = {name: one.rows[: self.source.scan.sample] for name, one in self._known.samples.items()}
             else:
                 self._check_limit(
                     self.points,
-                    "train and predict with dec-full-gp, which reads files in chunks, or on a random sample of each "
-                    "agent's rows (sample=100_000, on the command line --sample 100000)",
+                    "train and predict with dec-full-gp or full-gp and the squared exponential, which read files in "
+                    "chunks, or on a random sample of each agent's rows (sample=100_000, on the command line "
+                    "--sample 100000)",
                 )
                 rows = self.source.load()
             self._loaded = [(rows[name][:, :-1].copy(), rows[name][:, -1].copy()) for name in self.names]
             for array in (array for shard in self._loaded for array in shard):
                 array.setflags(write=False)
         return self._loaded
+
+    def first_rows(self) -> list[Shard]:
+        return self.rescaled(0.0, 1.0).first_rows()
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         return self.rescaled(0.0, 1.0).moments(box, sizes)
@@ -181,7 +198,13 @@ class FileShards(Streamed):
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
         assert self.source.apart, "a file may hold rows of agents that are hosted elsewhere"
         known = {self.names[agent]: self.summaries[agent] for agent in agents}
-        return SummedFiles(self.source.of(agents), known)
+        elsewhere = () if self.elsewhere is None else self.elsewhere.of(agents)
+        return SummedFiles(self.source.of(agents), known, elsewhere=elsewhere)
+
+    @property
+    def drawn(self) -> dict[str, Sample]:
+        """By agent, the rows that the first pass has drawn; none where they are elsewhere."""
+        return self._known.samples
 
     def _check_limit(self, rows: int, instead: str) -> None:
         size = 8 * rows * len(self.source.scan.columns.numbers)
@@ -196,30 +219,53 @@ class FileShards(Streamed):
 class SummedFiles(Streamed):
     """Data in files as sums over them, of (y_n - offset) / scale, without any row.
 
-    known: the agents' summaries by their names, of y_n.
+    known: the agents' summaries by their names, of y_n.  drawn: some of their rows; none if they are to be drawn anew.
+    elsewhere: what leads to them.
     """
 
-    def __init__(self, source: Source, known: dict[str, Summary], offset: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        source: Source,
+        known: dict[str, Summary],
+        offset: float = 0.0,
+        scale: float = 1.0,
+        *,
+        drawn: dict[str, Sample] | None = None,
+        elsewhere: Sequence[Any] = (),
+    ) -> None:
         self._source, self._known, self._offset, self._scale = source, known, offset, scale
+        self._drawn, self.elsewhere = drawn, elsewhere
         self.names = tuple(known)
         self.summaries = [one.rescaled(offset, scale) for one in known.values()]
 
     def load(self) -> list[Shard]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
 
+    def first_rows(self) -> list[Shard]:
+        drawn = self._drawn or self._source.survey().samples
+        rows = [drawn[name].rows[:FIRST] for name in self.names]
+        return [(own[:, :-1].copy(), (own[:, -1] - self._offset) / self._scale) for own in rows]
+
+    def having(self, drawn: Iterable[dict[str, Sample]]) -> SummedFiles:
+        """With the rows that the first pass has drawn of each file."""
+        whole = {name: sample for own in drawn for name, sample in own.items()}
+        return SummedFiles(self._source, self._known, self._offset, self._scale, drawn=whole)
+
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         found = self._source.moments(box, sizes, self._offset, self._scale)
         return [found[name] for name in self.names]
 
     def rescaled(self, offset: float, scale: float) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self._offset + self._scale * offset, self._scale * scale)
+        frame = self._offset + self._scale * offset, self._scale * scale
+        return SummedFiles(self._source, self._known, *frame, drawn=self._drawn)
 
 
 class RescaledFiles(SummedFiles):
     """The same data with (y_n - offset) / scale, and their rows where somebody asks for them."""
 
     def __init__(self, files: FileShards, offset: float, scale: float) -> None:
-        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), offset, scale)
+        known = dict(zip(files.names, files.summaries, strict=True))
+        super().__init__(files.source, known, offset, scale, drawn=files.drawn)
         self._files = files
         self._loaded: list[Shard] | None = None
 

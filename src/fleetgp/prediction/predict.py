@@ -111,7 +111,7 @@ def _answer(task: Task, conditioned: Conditioned) -> Answer:
         nothing = np.zeros((len(task.network.hosted), 0))
         return Answer(nothing, nothing, task.everyone)
     if task.agreed.moments is not None:
-        return _alone(task, conditioned, task.agreed.moments)
+        return _by_moments(task, conditioned, task.agreed.moments)
     if task.method.rule == "full-gp":
         return _exact(task, conditioned)
     if task.method.rule == "npae":
@@ -133,12 +133,17 @@ def _exact(task: Task, conditioned: Conditioned) -> Answer:
     return Answer(told[:, 0], told[:, 1], task.everyone, engine=engine, jitter=known.jitter)
 
 
-def _alone(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answer:
-    """The exact GP of all data, at every agent, which has its moments: nothing is sent."""
+def _by_moments(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answer:
+    """The exact GP of all data at every agent, which has their moments: nothing is sent. Or at a central node."""
     hosted = len(conditioned.shards)
     mean, variance = conditioned.exact(moments, task.queries)
     variance = np.maximum(variance, SMALLEST * task.prior[0])
-    means, variances = (np.tile(found, (hosted, 1)) for found in (mean, variance))
+    if task.method.decentralized:
+        means, variances = (np.tile(found, (hosted, 1)) for found in (mean, variance))
+    else:
+        with task.network.phase("pool"):
+            told = task.network.scatter(np.stack([mean, variance]), "predictions")
+        means, variances = told[:, 0], told[:, 1]
     return Answer(means, variances, task.everyone, engine=("moments",) * hosted)
 
 

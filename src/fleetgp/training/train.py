@@ -11,6 +11,9 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, load_instead
+from fleetgp.errors import NumericalError
+from fleetgp.gp.fleet_expert import has_moments
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.fit import Fit
@@ -40,9 +43,12 @@ def train(
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
     if method.meet == "moments":
-        whole = WholeTraining(method, shards, network, kernel, options, report)
-        whole.run()
-        return replace(_fit(whole.setting, whole.runs, whole.runs[whole.best]), moments=whole.moments)
+        return _by_moments(method, shards, network, kernel, options, report)
+    if method.meet == "pool" and isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+        try:
+            return _by_moments(method, shards, network, kernel, options, report)
+        except NumericalError as why:
+            load_instead(shards, why)
     setting = prepare(method, shards, network, kernel, options)
 
     def begun(setting: Setting, numbers: Iterable[int], history: list[Array] | None = None) -> list[Run[Any]]:
@@ -54,6 +60,21 @@ def train(
         return _by_samples(setting, begun, every, options)
     runs = begun(setting, every)
     return _fit(setting, runs, runs[follow(setting, runs, options)])
+
+
+def _by_moments(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+) -> Fit:
+    """All data by their moments: no row is sent, nor loaded."""
+    whole = WholeTraining(method, shards, network, kernel, options, report)
+    whole.run()
+    fit = replace(_fit(whole.setting, whole.runs, whole.chosen), moments=whole.moments)
+    return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
 class Begun(Protocol):

@@ -4,12 +4,17 @@ Three reductions: the box of the data and the sizes of a grid; the moments; thet
 does at a central node. Agents on different processors may differ in the last bits of what they find, and so in their
 number of steps: the fleet takes the root's theta, and the worst status. Whoever ended where its grid ends says so with
 its theta; then the moments on a finer grid are reduced, and all go on from where they are.
+
+Where the data are in files, a pass over them is dear. Then all this is done first with a random sample of every
+agent's rows, which is in memory: it tells the grid that all data need, and theta, so that one pass will do.
+
+full-gp of data in files is the same with a central node: the moments go there, and it alone trains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -20,25 +25,31 @@ from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moment
 from fleetgp.consensus.reductions import Alone
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import FIRST, Shards, Streamed
 from fleetgp.errors import NumericalError
+from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
-from fleetgp.training.central import CentralMinimizer, CentralState, Pooled
+from fleetgp.training.central import CentralMinimizer, Pooled
 from fleetgp.training.deadline import Deadline
 from fleetgp.training.floor import Floor
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.run import Report, Run, follow
+from fleetgp.training.run import COARSE, LOOSEST, Report, Run, follow
+from fleetgp.training.samples import WORTH
 from fleetgp.training.setting import Setting
 from fleetgp.training.starts import Magnitudes, default_starts, power_of_two
 from fleetgp.training.walls import Walls
 
 #: From the best to the worst.
 STATUSES: tuple[Status, ...] = get_args(Status)
+#: How much shorter length-scales may turn out with all data than with a sample of them, and larger the ratio of
+#: sigma_f to sigma_eps, before another grid is needed. With 2,000 rows they are known to some percent.
+SHORTER, CLEARER = 1.4, 2.0
 #: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
 LITTLE_NOISE = 1e-3
 
@@ -54,11 +65,35 @@ class Wish:
     refused: bool
     status: Status
 
+    @property
+    def row(self) -> Array:
+        return np.array([*self.sizes, float(self.refused), float(STATUSES.index(self.status))])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the fleet has agreed on. wish: the worst of all.  x: log theta, the root's.
+
+    next: the sizes of a grid on which all data can go on from x; None if there is none.
+    """
+
+    wish: Wish
+    x: Array
+    next: tuple[int, ...] | None
+
+    @classmethod
+    def read(cls, row: Array, dimension: int) -> Verdict:
+        sizes, (refused, status) = row[:dimension].astype(np.int64), row[dimension : dimension + 2]
+        after = tuple(int(size) for size in row[-dimension:])
+        wish = Wish(sizes, bool(refused), STATUSES[int(status)])
+        return cls(wish, row[dimension + 2 : -dimension], None if 0 in after else after)
+
 
 class WholeTraining:
-    """A training of the hosted agents, who all do the same: it is done once.
+    """A training of the hosted agents, who all do the same: it is done once; or of a central node.
 
-    moments: those of the whole fleet.  runs: one for each start.  best: the one that was chosen.
+    moments: those of the whole fleet.  runs: one for each start.  chosen: the one that was chosen, where it ended.
+    sample: (A,) how many rows of each agent it was trained on first; None for all.
     """
 
     def __init__(
@@ -72,27 +107,84 @@ class WholeTraining:
     ) -> None:
         refuse_rough(kernel, options.engine)
         self._method, self._network, self._options, self._report = method, network, options, report
+        self._central = not method.decentralized
         self._deadline = Deadline.after(options.seconds)
-        self._frame, sizes = agree_on_frame(network, shards, lambda frame: first_sizes(frame, options))
+        self._frame, sizes = agree_on_frame(
+            network, shards, lambda frame: first_sizes(frame, options), central=self._central
+        )
         if sizes is None:
             raise too_wide(self._frame, options)
+        self._sizes = sizes
         self._scaling = scaling_of(self._frame, options)
         self._shards = self._scaling.apply(shards)
-        self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
-        self.setting = self._set()
-        self.runs = self._begun([None] * len(self.setting.starts))
-        self.best, self._refined = 0, False
+        self.sample: IntArray | None = None
+
+    @property
+    def _first(self) -> bool:
+        """Whether a sample comes first; all agents know it."""
+        many = self._frame.count > WORTH * FIRST * self._network.agents
+        return many and isinstance(self._shards, Streamed) and self._options.starts is None and self._options.tol > 0.0
 
     def run(self) -> None:
         """To the end, on grids as fine as anybody needs."""
+        if not (self._first and self._on_sample()):
+            self._settled(self._follow(self._shards, self._sizes, self._options))
+            self.runs = self._active
+
+    def _on_sample(self) -> bool:
+        """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
+        assert isinstance(self._shards, Streamed)
+        rows, options = self._shards.first_rows(), self._options
+        coarse = min(COARSE * options.tol, LOOSEST)
+        found = self._follow(rows, self._sizes, replace(options, rounds=max(1, options.rounds // 2), tol=coarse))
+        if found.wish.refused or found.wish.status == "diverged" or found.next is None:
+            return False
+        self.runs, run = self._active, self._active[self._best]
+        self.sample = np.array([len(y) for _, y in rows])
+        rounds = max(options.rounds, len(run.history))
+        number, history = run.number, [*run.history[:-1], found.x[None]]
+        last = self._follow(self._shards, found.next, replace(options, rounds=rounds), {number: history})
+        self._settled(last)
+        return True
+
+    def _follow(
+        self,
+        data: Shards,
+        sizes: tuple[int, ...],
+        options: TrainingOptions,
+        histories: Mapping[int, list[Array] | None] | None = None,
+    ) -> Verdict:
+        """All starts on some data, or those that have come somewhere; on finer grids until one will do."""
+        refined = False
         while True:
-            self.best = follow(self.setting, self.runs, self._options)
-            finer = self._agree()
-            if finer is None:
-                return
-            self.moments = reduce_moments(self._network, self._shards, self._frame.box, finer)
-            self.setting, self._refined = self._set(), True
-            self.runs = self._begun([run.history for run in self.runs])
+            self.moments = reduce_moments(self._network, data, self._frame.box, sizes, central=self._central)
+            self.setting = self._set()
+            runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor, self._deadline)
+            begun = dict.fromkeys(range(len(self.setting.starts))) if histories is None else histories
+            self._active = [Run(self.setting, runner, n, self._report, history) for n, history in begun.items()]
+            self._best = follow(self.setting, self._active, options)
+            verdict = self._agree(self._wish(options, refined))
+            late = verdict.wish.status == "time limit"
+            finer = np.maximum(verdict.wish.sizes, self.moments.sizes).tolist()
+            if verdict.wish.refused or late or not verdict.wish.sizes.any():
+                return verdict
+            if not fits(finer):
+                return replace(verdict, wish=replace(verdict.wish, refused=True))
+            # Every start goes on from where it is: what was optimal takes an evaluation or two.
+            sizes, refined, histories = tuple(finer), True, {run.number: run.history for run in self._active}
+
+    def _settled(self, verdict: Verdict) -> None:
+        """Take what the fleet has agreed on, or refuse where that is nothing."""
+        if verdict.wish.refused:
+            raise self._refusal(verdict.x)
+        self.chosen = self._active[self._best]
+        self.chosen.settle(verdict.x[None], verdict.wish.status)
+
+    def _refusal(self, x: Array) -> ThetaError:
+        ended = self.setting.thetas(x)
+        floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+        why = "no moments that can be sent are precise enough where training has come to,"
+        return not_certified(why, ended, floor + INSTEAD)
 
     def _set(self) -> Setting:
         starts, floor = starts_and_floor(self._frame, self._options, self._scaling)
@@ -100,55 +192,42 @@ class WholeTraining:
         objective = Objective([FleetExpert(self.moments)])
         return Setting(self._method, self._network, Alone(), self._scaling, walls, objective, walls.lifted(starts))
 
-    def _begun(self, histories: Sequence[list[Array] | None]) -> list[Run[CentralState]]:
-        """Every start from where it is, once more: what was optimal takes an evaluation or two."""
-        runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.floor, self._deadline)
-        return [Run(self.setting, runner, number, self._report, history) for number, history in enumerate(histories)]
+    def _agree(self, wish: Wish) -> Verdict:
+        """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""
+        own, x = wish.row, self._active[self._best].history[-1][0]
+        dimension = len(wish.sizes)
 
-    def _agree(self) -> tuple[int, ...] | None:
-        """Theta, the same at every agent; or the sizes of the grid with which to go on."""
-        chosen, wish = self.runs[self.best], self._wish()
-        own = np.array([*wish.sizes, float(wish.refused), float(STATUSES.index(wish.status))])
-        hosted, dimension = len(self._network.hosted), len(wish.sizes)
-        ended = chosen.history[-1][0]
+        def told(worst: Array) -> Array:
+            after = sizes_around(self._frame, x) or (0,) * dimension
+            return np.concatenate([worst, x, after])
+
         with self._network.phase("model"):
-            told = self._network.reduce(
-                np.tile(own, (hosted, 1, 1)),
+            if self._central:
+                found = told(own)
+                self._network.scatter(np.concatenate([found[:dimension], found[-dimension:]]), "statistics")
+                return Verdict.read(found, dimension)
+            reduced = self._network.reduce(
+                np.tile(own, (len(self._network.hosted), 1, 1)),
                 "hyperparameters",
                 MAXIMUM,
-                finish=lambda worst, _: np.concatenate([worst[0], ended])[None],
-                told=(len(own) + len(ended),),
+                finish=lambda worst, _: told(worst[0])[None],
+                told=(len(own) + len(x) + dimension,),
             )
-        assert told is not None, "all agents are told"
-        found = told[0]
-        sizes, refused, status = found[:dimension].astype(int), found[dimension], int(found[dimension + 1])
-        theta = found[dimension + 2 :]
-        late = STATUSES[status] == "time limit"
-        finer = np.maximum(sizes, self.moments.sizes).tolist() if sizes.any() and not late else []
-        if refused or (finer and not fits(finer)):
-            why, ended = (
-                "no moments that can be sent are precise enough where training has come to,",
-                self.setting.thetas(theta),
-            )
-            floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
-            raise not_certified(why, ended, floor + INSTEAD)
-        if finer:
-            return tuple(finer)
-        chosen.settle(theta[None], STATUSES[status])
-        return None
+        assert reduced is not None, "all agents are told"
+        return Verdict.read(reduced[0], dimension)
 
-    def _wish(self) -> Wish:
-        """What this agent needs, after it has followed all starts."""
+    def _wish(self, options: TrainingOptions, refined: bool) -> Wish:
+        """What this agent needs, after it has followed all starts. refined: a finer grid was made already."""
         expert = self.setting.objective.experts[0]
         assert isinstance(expert, FleetExpert)
-        walls, chosen = self.setting.floor, self.runs[self.best]
+        walls, chosen = self.setting.floor, self._active[self._best]
         assert isinstance(walls, Walls)
         status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
-        if len(chosen.history) > self._options.rounds or status == "time limit":
+        if len(chosen.history) > options.rounds or status == "time limit":
             return Wish(none, False, status)
         at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
         # A start that is worse where its wall stands may be better behind it: that is tried, but once only.
-        touched = at_wall if self._refined else np.any([walls.touched(run.history[-1][0]) for run in self.runs], axis=0)
+        touched = at_wall if refined else np.any([walls.touched(run.history[-1][0]) for run in self._active], axis=0)
         wanted = finer_sizes(self.moments, touched, expert.beyond if failed else none)
         if wanted.any() and fits(np.maximum(wanted, self.moments.sizes).tolist()):
             return Wish(wanted, False, status)
@@ -171,6 +250,13 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     ratios = np.maximum(ratios, PLANNED_RATIO)
     both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
     return both or sizes_for_all(reaches, ratios, count)
+
+
+def sizes_around(frame: Frame, x: Array) -> tuple[int, ...] | None:
+    """Those of a grid for all data at log theta, and for what a training may still come to from there."""
+    reach = SHORTER * frame.box.half / np.exp(x[:-2])
+    ratio = max(CLEARER**2 * float(np.exp(2.0 * (x[-2] - x[-1]))), PLANNED_RATIO)
+    return sizes_for_all([reach], [ratio], frame.count) if np.isfinite(ratio) else None
 
 
 def too_wide(frame: Frame, options: TrainingOptions) -> NumericalError:
