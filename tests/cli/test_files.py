@@ -61,6 +61,10 @@ def test_beyond_memory_a_sample_is_taken_and_said(boats: Path) -> None:
     found = run("fit", *BOATS, *SST, "--sample", "30", "--memory", "2500", "--rounds", "3", "--out", "m")
     assert "Trained on a random sample only: 90 of the 240 observations in the files." in " ".join(found.stdout.split())
     assert [len(y) for _, y in load_model("m").fleet.shards] == [30, 30, 30]
+    asked = run("predict", "m", "points.csv", "--method", "dec-poe", "--out", "a.csv")
+    assert "Answered from a random sample only: 90 of the 240 observations in the files." in " ".join(
+        asked.stdout.split()
+    )
 
 
 def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, monkeypatch: pytest.MonkeyPatch) -> None:

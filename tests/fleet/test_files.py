@@ -248,6 +248,10 @@ def test_on_a_sample_and_the_result_says_so(folder: Path) -> None:
     again = of_files(folder, sample=40, memory=3000, rows=11)
     np.testing.assert_array_equal(again.shards[1][1], fleet.shards[1][1])
     assert (of_files(folder, sample=40, seed=1).shards[1][1] != fleet.shards[1][1]).any()
+    answer = fleet.predict(QUERIES, "dec-nn-grbcm")
+    assert (answer.drawn.tolist(), answer.held.tolist()) == (fit.drawn.tolist(), fit.held.tolist())
+    assert len(fleet.predict(QUERIES, "dec-full-gp").held) == 0, "moments are of all rows"
+    assert len(of_files(folder, theta=[1.0, 0.5, 1.0, 0.2]).predict(QUERIES, "poe").held) == 0
     whole = fleet.train("dec-full-gp", theta0=[1.0, 0.5, 1.0, 0.2])
     assert whole.moments is not None
     assert whole.moments.count == 400, "moments are of all rows"
@@ -345,6 +349,42 @@ def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeyp
     small = found.moments(BOX, (5, 5))
     assert read == []
     assert relative(small[0].packed, files_of(of_files(tmp_path, "s*.csv")).moments(BOX, (5, 5))[0].packed) < 1e-12
+
+
+def test_a_run_that_is_interrupted_in_a_pass_goes_on_from_what_was_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first one, and in the one for moments."""
+    monkeypatch.setattr(file_shards, "cores", lambda: 1)
+    read = read_names(monkeypatch)
+    heard = {name: getattr(file_shards, name) for name in ("survey", "rows_of")}
+
+    def interrupt_at(name: str, file_name: str) -> None:
+        def hear(file: Path, *more: Any) -> Any:
+            if file.name == file_name:
+                raise KeyboardInterrupt
+            return heard[name](file, *more)
+
+        monkeypatch.setattr(file_shards, name, hear)
+
+    options: dict[str, Any] = {"cache": tmp_path / "cache"}
+    interrupt_at("survey", "s1.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        of_files(folder, **options)
+    assert read == ["s0.parquet"]
+    monkeypatch.setattr(file_shards, "survey", heard["survey"])
+    read.clear()
+    fleet = of_files(folder, **options)
+    assert read == ["s1.parquet", "s2.parquet"]
+    read.clear()
+    interrupt_at("rows_of", "s2.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        files_of(fleet).moments(BOX, (5, 5))
+    assert read == ["s0.parquet", "s1.parquet"]
+    monkeypatch.setattr(file_shards, "rows_of", heard["rows_of"])
+    read.clear()
+    files_of(of_files(folder, **options)).moments(BOX, (5, 5))
+    assert read == ["s2.parquet"]
 
 
 def test_what_was_kept_of_a_file_that_has_changed_is_not_used(
@@ -509,6 +549,10 @@ def test_a_model_of_a_sample_has_its_rows(folder: Path, tmp_path: Path) -> None:
     assert loaded.fit is not None
     assert loaded.fit.held.tolist() == [134, 133, 133]
     assert [len(y) for _, y in loaded.shards] == loaded.fit.drawn.tolist() == [30, 30, 30]
+    loaded.observe(1, [[1.0, 1.0]], [0.5])
+    answer = loaded.predict(QUERIES, "dec-poe")
+    assert (answer.drawn.tolist(), answer.held.tolist()) == ([30, 31, 30], [134, 134, 133])
+    assert loaded.train("dec-fact-gp", rounds=2).held.tolist() == [134, 134, 133]
 
 
 def test_nothing_is_said_of_sound_files(folder: Path) -> None:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import as_they_are
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import same_shards
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
-from fleetgp.training import training_method
+from fleetgp.training import Fit, training_method
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+
+
+NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Source:
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
     scaling: that of the training; None if the agents have yet to agree on it.
+    held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
     moments: those of all data, if every agent has them from the training, or the central node has (`central`).
     """
 
@@ -42,6 +46,7 @@ class Source:
     seed: int
     moments: FleetMoments | None = None
     central: bool = False
+    held: IntArray = field(default_factory=lambda: NONE)
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
@@ -53,6 +58,16 @@ class Source:
             and (self.inputs, self.kernel, self.scaling, self.seed)
             == (other.inputs, other.kernel, other.scaling, other.seed)
         )
+
+
+def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
+    """(M,) how many observations each agent has, where its rows in memory are a sample of them; empty if they are all.
+
+    The rows of a model that was read are what it was trained on, and what came later. Files tell themselves.
+    """
+    if fit is None or not len(fit.held) or isinstance(shards, Streamed):
+        return NONE
+    return np.asarray(fit.held + np.array(counts_of(shards)) - fit.drawn)
 
 
 def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
@@ -68,7 +83,10 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     else:
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
     scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()
-    moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
+    known = fit if fit is not None and same_shards(fleet.shards, trained) else None
+    moments = None if known is None else known.moments
     data = as_they_are(fleet.shards)
     central = fit is not None and not training_method(fit.method).decentralized
-    return Source(data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments, central)
+    return Source(
+        data, fleet.inputs, fleet.graph, fleet.kernel, model, scaling, fleet.seed, moments, central, held_by(data, fit)
+    )

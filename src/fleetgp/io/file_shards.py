@@ -266,7 +266,7 @@ class RescaledFiles(SummedFiles):
     def __init__(self, files: FileShards, offset: float, scale: float) -> None:
         known = dict(zip(files.names, files.summaries, strict=True))
         super().__init__(files.source, known, offset, scale, drawn=files.drawn)
-        self._files = files
+        self._files, self.sampled = files, files.sampled
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:

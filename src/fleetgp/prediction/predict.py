@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.fleet import FleetMoments
@@ -169,7 +172,15 @@ def _prediction(task: Task, found: Answer, conditioned: Conditioned, noisy: bool
         engine=found.engine,
         ledger=task.network.ledger,
         explained=_explained(task, found),
+        **_sampled(task, conditioned.shards),
     )
+
+
+def _sampled(task: Task, shards: Sequence[Shard]) -> dict[str, Any]:
+    """What is said of an answer from a sample of what is in files; moments are of all of it."""
+    if not isinstance(shards, Streamed) or not shards.sampled or task.agreed.moments is not None:
+        return {}
+    return {"drawn": np.array([len(y) for _, y in shards]), "held": np.array(counts_of(shards))}
 
 
 def _explained(task: Task, found: Answer) -> Array:

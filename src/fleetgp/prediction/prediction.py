@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -38,6 +38,8 @@ class Prediction:
         "unused": with dec-nn-, of an agent that is too far from all queries for its posterior to be needed.
     explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior.
     asked: position of the agent whose answer `mean` and `variance` are.
+    drawn, held: (A,) where the answer is of a random sample of each agent's own observations (`Fleet.from_files` with
+        sample): how many these are, and how many are in the files; empty if it is of all of them.
     """
 
     method: str
@@ -53,6 +55,8 @@ class Prediction:
     ledger: Ledger
     explained: Array
     asked: int = 0
+    drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def mean(self) -> Array:

@@ -29,6 +29,7 @@ class Answers:
     """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
 
     uninformed: (T,) where the answer is no better than the prior.
+    drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
     rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
@@ -44,6 +45,8 @@ class Answers:
     iterations: int
     bytes: int
     jitter: float
+    drawn: int
+    held: int
     kept: Kept
 
 
@@ -108,7 +111,7 @@ def _settings(
             content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 4,  # of what a block holds
+        "pieces": 5,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,
@@ -135,6 +138,8 @@ def _piece(found: Prediction, sent: int) -> dict[str, Any]:
         "iterations": int(found.solver_rounds.max(initial=0)),
         "bytes": sent,
         "jitter": found.jitter,
+        "drawn": int(found.drawn.sum()),
+        "held": int(found.held.sum()),
     }
 
 
@@ -156,5 +161,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         max((piece["iterations"] for piece in pieces), default=0),
         sum(piece["bytes"] for piece in pieces),
         max((piece["jitter"] for piece in pieces), default=0.0),
+        max((piece["drawn"] for piece in pieces), default=0),
+        max((piece["held"] for piece in pieces), default=0),
         kept,
     )
