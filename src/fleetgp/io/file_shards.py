@@ -143,7 +143,7 @@ class FileShards(Streamed):
     """The agents' data in files.
 
     points: how many observations there are.  dropped: rows that could not be used.  empty: cells of fields without a
-    value.  limit: as many bytes of observations may be loaded.
+    value.  notes: what was done to the values.  limit: as many bytes of observations may be loaded.
     """
 
     def __init__(self, source: Source, known: Survey, limit: int, elsewhere: Elsewhere | None = None) -> None:
@@ -151,7 +151,7 @@ class FileShards(Streamed):
         self.names = tuple(known.named)
         self.summaries = [known.summaries[name] for name in self.names]
         self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
-        self.sampled = bool(source.scan.sample)
+        self.notes, self.sampled = known.notes, bool(source.scan.sample)
         self._known = known
         self._loaded: list[Shard] | None = None
         if self.sampled:

@@ -52,7 +52,7 @@ class Survey:
     named: all agents that are named, in their order.  summaries, samples: of those that have rows; the samples may be
         kept elsewhere.
     rows: how many there are, dropped ones included.  empty: cells of fields that hold nothing.
-    units: of the columns, where files tell them.
+    units: of the columns, where files tell them.  notes: what was done to the values.
     """
 
     named: tuple[str, ...]
@@ -64,6 +64,7 @@ class Survey:
     tally: Tally
     copies: Copies
     units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def plus(self, other: Survey, sample: int) -> Survey:
         return Survey(
@@ -76,6 +77,7 @@ class Survey:
             self.tally.plus(other.tally),
             self.copies.plus(other.copies),
             self.units or other.units,
+            tuple(dict.fromkeys([*self.notes, *other.notes])),
         )
 
     @property
@@ -94,6 +96,7 @@ class Survey:
             "tally": {name: array.tolist() for name, array in self.tally.arrays.items()},
             "copies": [self.copies.hashes.tolist(), self.copies.times.tolist()],
             "units": self.units,
+            "notes": self.notes,
         }
 
     @classmethod
@@ -113,6 +116,7 @@ class Survey:
             Tally.from_arrays({name: np.array(values, dtype=float) for name, values in piece["tally"].items()}),
             Copies(np.array(hashes, dtype=np.uint64), np.array(times, dtype=float)),
             tuple(piece["units"]),
+            tuple(piece["notes"]),
         )
 
 
@@ -160,6 +164,7 @@ def _of_chunk(file: Path, names: Sequence[str], codes: IntArray, chunk: Chunk, s
         Tally.of(numbers),
         Copies.of(numbers[sound]),
         chunk.units,
+        chunk.notes,
     )
 
 

@@ -16,7 +16,8 @@ from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
-from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
+from fleetgp.io.selection import LATITUDES, LONGITUDES
+from fleetgp.io.sst import xarray
 from fleetgp.storage.answers import Answers
 from fleetgp.storage.model import Model
 
