@@ -67,7 +67,8 @@ class Wish:
 
     @property
     def row(self) -> Array:
-        return np.array([*self.sizes, float(self.refused), float(STATUSES.index(self.status))])
+        """To be sent: of numbers as small as logarithms of hyperparameters are, since others are taken for nonsense."""
+        return np.array([*np.log1p(self.sizes), float(self.refused), float(STATUSES.index(self.status))])
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,15 @@ class Verdict:
 
     @classmethod
     def read(cls, row: Array, dimension: int) -> Verdict:
-        sizes, (refused, status) = row[:dimension].astype(np.int64), row[dimension : dimension + 2]
-        after = tuple(int(size) for size in row[-dimension:])
+        sizes, after = (np.rint(np.expm1(part)).astype(np.int64) for part in (row[:dimension], row[-dimension:]))
+        refused, status = row[dimension : dimension + 2]
         wish = Wish(sizes, bool(refused), STATUSES[int(status)])
-        return cls(wish, row[dimension + 2 : -dimension], None if 0 in after else after)
+        return cls(wish, row[dimension + 2 : -dimension], tuple(after.tolist()) if after.all() else None)
+
+    @property
+    def row(self) -> Array:
+        after = self.next or (0,) * len(self.wish.sizes)
+        return np.concatenate([self.wish.row, self.x, np.log1p(after)])
 
 
 class WholeTraining:
@@ -194,24 +200,18 @@ class WholeTraining:
 
     def _agree(self, wish: Wish) -> Verdict:
         """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""
-        own, x = wish.row, self._active[self._best].history[-1][0]
-        dimension = len(wish.sizes)
-
-        def told(worst: Array) -> Array:
-            after = sizes_around(self._frame, x) or (0,) * dimension
-            return np.concatenate([worst, x, after])
-
+        x, dimension = self._active[self._best].history[-1][0], len(wish.sizes)
+        own = Verdict(wish, x, sizes_around(self._frame, x))
         with self._network.phase("model"):
             if self._central:
-                found = told(own)
-                self._network.scatter(np.concatenate([found[:dimension], found[-dimension:]]), "statistics")
-                return Verdict.read(found, dimension)
+                self._network.scatter(np.concatenate([wish.sizes, own.next or ()]), "statistics")
+                return own
             reduced = self._network.reduce(
-                np.tile(own, (len(self._network.hosted), 1, 1)),
+                np.tile(wish.row, (len(self._network.hosted), 1, 1)),
                 "hyperparameters",
                 MAXIMUM,
-                finish=lambda worst, _: told(worst[0])[None],
-                told=(len(own) + len(x) + dimension,),
+                finish=lambda worst, _: np.concatenate([worst[0], own.row[len(wish.row) :]])[None],
+                told=(len(own.row),),
             )
         assert reduced is not None, "all agents are told"
         return Verdict.read(reduced[0], dimension)

@@ -51,7 +51,7 @@ def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None
 
 @pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here")
 def test_rounding_of_the_mean_of_a_billion_rows_is_far_below_its_deviation() -> None:
-    """The mean of every row 2^22 times is that of every row once with a noise smaller by 2^-11: the dense one has it."""
+    """The mean of every row 2^22 times is that of all rows once with a noise smaller by 2^-11: the dense one has it."""
     rng = np.random.default_rng(0)
     times, scales, box = 2**22, np.array([1.2, 0.5]), Box(np.ones(2), np.full(2, 1.1))
     x, queries = rng.uniform(0.0, 2.0, (240, 2)), rng.uniform(0.0, 2.0, (50, 2))
