@@ -77,6 +77,17 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
 
 
+def pointed(text: str, place: int, what: str, name: str) -> InputError:
+    """The error of a text that a caller wrote, with a mark under the character that is wrong. name: of the option.
+
+    >>> print(pointed("se(lon) + ", 10, "expected a kernel here", "kernel"))
+    kernel: expected a kernel here:
+      se(lon) +
+                ^
+    """
+    return InputError(f"{name}: {what}:\n  {text.rstrip()}\n  {' ' * place}^")
+
+
 def listed(names: Iterable[str], most: int = 12) -> str:
     """Names for a message: all, or the first and how many more.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,21 +43,13 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
         yield None
     else:
         try:
-            from rich.console import Console
-            from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
-            from rich.progress import Progress as Bars
+            shown = _bars()
         except ImportError:
             yield _plain
             sys.stderr.write("\n")
             return
-        columns = (
-            TextColumn("{task.description:<14}"),
-            BarColumn(24),
-            TextColumn("{task.fields[unit]} {task.completed:>4}"),
-        )
-        terminal = Console(stderr=True)
-        with Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[detail]}"), console=terminal) as bars:
-            tasks: dict[str, TaskID] = {}
+        with shown as bars:
+            tasks: dict[str, Any] = {}
 
             def show(p: Progress) -> None:
                 if p.task not in tasks:
@@ -63,6 +57,63 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
                 bars.update(tasks[p.task], completed=p.round, total=p.rounds, detail=p.detail)
 
             yield show
+
+
+def _bars() -> Any:
+    """Bars on the terminal. Where it is narrow, the bar and what is said beside it get shorter."""
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+    from rich.table import Column
+    from rich.text import Text
+
+    class Detail(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(task.fields["detail"], overflow="ellipsis", no_wrap=True)
+
+    return Bars(
+        TextColumn("{task.description:<14}"),
+        BarColumn(16),
+        TextColumn("{task.fields[unit]} {task.completed:>4,}"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        Detail(),
+        console=Console(stderr=True),
+    )
+
+
+class Pace:
+    """How fast something is counted, and how long the rest will take, in words. It begins now, with so many done.
+
+    >>> now = iter([0.0, 2.0, 2.0])
+    >>> pace = Pace(clock=lambda: next(now))
+    >>> pace.told(3_000_000, 9_000_000), pace.told(3_000)
+    ('0:04 left, 1.5 million/s, of 9,000,000', '1,500/s')
+    """
+
+    def __init__(self, done: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begun, self._before = clock, clock(), done
+
+    def told(self, done: int, total: int | None = None, *, about: bool = False) -> str:
+        """total: of how many; None if nobody knows, or all are done.  about: that is a guess."""
+        seconds, more = self._clock() - self._begun, done - self._before
+        of = [] if total is None else [f"of {'about ' if about else ''}{total:,}"]
+        if more <= 0 or seconds <= 0.0:
+            return ", ".join(of)
+        rate = more / seconds
+        fast = [f"{rate / 1e6:.1f} million/s" if rate >= 1e6 else f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1g}/s"]
+        left = [] if total is None else [f"{duration((total - done) / rate)} left"]
+        return ", ".join(left + fast + of)
+
+
+def duration(seconds: float) -> str:
+    """In minutes and seconds, or hours too.
+
+    >>> duration(21.4), duration(3_700)
+    ('0:21', '1:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class Remembering:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, agree_on_agenda, item_of, parts_of
+from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, Widths, agree_on_agenda, item_of, parts_of
 from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
 from fleetgp.agent.questions import MOST_POINTS, Question, Wish
 from fleetgp.graph import Graph
@@ -63,7 +63,9 @@ def told(items: list[Item], before: list[Agenda | None]) -> tuple[list[Agenda], 
     """What three members on a path have of an agenda, each with its own last one; and what was sent for it."""
     fleet = Loopback(Graph.path(3), [[0], [1], [2]])
     agendas = fleet.run(
-        lambda network: agree_on_agenda(network, items[network.hosted[0]], (4, 5, 9), 100, 2, before[network.hosted[0]])
+        lambda network: agree_on_agenda(
+            network, items[network.hosted[0]], (4, 5, 9), Widths(100, 2, 4), before[network.hosted[0]]
+        )
     )
     return agendas, fleet.ledger
 
@@ -199,7 +201,7 @@ def test_an_item_with_one_absurd_value_is_refused(place: str, value: Any) -> Non
 
     def told() -> Item:
         record = as_bytes(json.dumps(facts).encode())
-        return item_of(record, parts["hyperparameters"], parts["queries"], fleet=5, dimension=2, before=Item())
+        return item_of(record, parts["hyperparameters"], parts["queries"], Widths(5, 2, 4), Item())
 
     assert_same(told(), GOOD)
     *outer, last = place.split(".")
@@ -213,7 +215,7 @@ def test_arrays_that_no_item_has_are_refused() -> None:
 
     def refused(*parts: Any) -> None:
         with pytest.raises(ValueError, match=r"\w"):
-            item_of(parts[0], parts[1], parts[2], fleet=5, dimension=2, before=Item())
+            item_of(parts[0], parts[1], parts[2], Widths(5, 2, 4), Item())
 
     for spoilt in (record[:-1], as_bytes(b"7"), as_bytes(b"[]"), as_bytes(b"[" * 5000), record + np.uint8(1)):
         refused(spoilt, rows, queries)
@@ -234,7 +236,7 @@ def test_arrays_that_no_item_has_are_refused() -> None:
 def test_whatever_is_told_is_an_item_or_an_error(told: bytes | str) -> None:
     record = as_bytes(told if isinstance(told, bytes) else told.encode())
     try:
-        item = item_of(record, np.zeros((0, 0)), np.zeros((0, 0)), 5, 2, Item())
+        item = item_of(record, np.zeros((0, 0)), np.zeros((0, 0)), Widths(5, 2, 4), Item())
     except ValueError:
         return
     assert isinstance(item, Item)

@@ -21,6 +21,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.service import Service
 from fleetgp.agent.totals import CONTENTS, Contents, Part
+from fleetgp.gp.kernels import KERNELS
 from fleetgp.network.frames import FrameNetwork
 from tests.agent.fleets import QUERIES, Steps, ask, describe, running, serving, settled, until
 
@@ -71,7 +72,7 @@ def assert_exact(answer: Any, shards: list[Any], agent: Agent) -> None:
     assert trained is not None
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     fleet = fg.Fleet([(inputs, (observations - trained.offset) / trained.scale)], "complete")
-    theta = np.array(trained.theta) / np.exp(trained.scaling.shift(np.array(trained.theta)))
+    theta = np.array(trained.theta) / np.exp(trained.scaling.shift(KERNELS["se"].units(2)))
     found = fleet.predict(QUERIES, "full-gp", theta=theta, engine="dense")
     np.testing.assert_allclose(answer["mean"], trained.offset + trained.scale * found.mean, rtol=0.0, atol=1e-6)
     np.testing.assert_allclose(answer["variance"], trained.scale**2 * found.variance, rtol=0.0, atol=1e-6)

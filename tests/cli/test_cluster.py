@@ -1,15 +1,21 @@
-"""fleetgp fit --cluster: the same model, computed elsewhere."""
+"""--cluster: the same models, answers and maps, computed elsewhere."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
+from fleetgp.errors import WorkerLostError
+from fleetgp.fleet import backends
+from fleetgp.fleet import cluster as on_cluster
 from fleetgp.io import file_shards
-from tests.cli.commands import FIT, QUICK, SST, run, wrong
+from fleetgp.io.kept import Kept
+from tests.cli.commands import FIT, QUICK, SST, run, said, wrong
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
 pytestmark = pytest.mark.usefixtures("uncompiled")
@@ -36,7 +42,69 @@ def test_files_are_read_by_the_workers(folder: Path, cluster: None, monkeypatch:
         monkeypatch.setattr(file_shards, name, None)
     there = json.loads(run(*fit, "b", *whole, "--cluster", "--workers", "2").stdout)
     assert {**there, "model": ""} == {**here, "model": ""}
+    answered = run("predict", "b", "points.csv", "--method", "dec-full-gp", "--out", "a.csv", "--cluster")
+    assert "any agent answers from the moments alone: no cluster is used" in said(answered)
     assert "dec-fact-gp needs rows" in wrong(*fit, "c", "--cluster", "--workers", "2")
+
+
+TWO = ["--cluster", "--workers", "2"]
+
+
+@pytest.fixture
+def many_points(modelled: Path) -> int:
+    """Points for three blocks; how many there are."""
+    rng = np.random.default_rng(0)
+    points = pd.DataFrame({"lon": rng.uniform(-72, -70, 4500), "lat": rng.uniform(40, 42, 4500)})
+    points.to_csv("points.csv", index=False)
+    return len(points)
+
+
+def test_answers_and_maps_from_a_cluster_are_the_same(
+    modelled: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = {"csv": ["predict", "m", "points.csv"], "nc": ["map", "m", "--grid", "9x8", "--method", "dec-rbcm"]}
+    here = {end: json.loads(run(*commands[end], "--json", "--out", f"a.{end}").stdout) for end in commands}
+    monkeypatch.setattr(backends, "HostedAnswers", None)  # agents in this process answer nothing
+    for end, command in commands.items():
+        there = json.loads(run(*command, *TWO, "--json", "--out", f"b.{end}").stdout)
+        assert {**there, "out": "", "picture": ""} == {**here[end], "out": "", "picture": ""}
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    with xr.open_dataset("a.nc") as one, xr.open_dataset("b.nc") as other:
+        assert one.identical(other)
+
+
+def test_ctrl_c_keeps_blocks_and_either_goes_on_from_them(
+    many_points: int, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = ["predict", "m", "points.csv", "--method", "dec-rbcm", "--out"]
+    run(*predict, "a.csv")
+    put = Kept.put
+
+    def put_and_stop(self: Kept, name: str, piece: object) -> None:
+        put(self, name, piece)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Kept, "put", put_and_stop)
+        assert "are kept" in said(run(*predict, "b.csv", *TWO, code=130))
+    assert len(list(Path().glob(".b.csv.parts/*/*.json"))) == 1
+    first = json.loads(next(Path().glob(".b.csv.parts/*/0.json")).read_text())
+    first["mean"][0] = 99.5  # so that it can be seen whose block is in the answer
+    next(Path().glob(".b.csv.parts/*/0.json")).write_text(json.dumps(first))
+    run(*predict, "b.csv")
+    here, there = (pd.read_csv(file)["mean"].to_numpy() for file in ("a.csv", "b.csv"))
+    assert there[0] == 99.5
+    assert np.array_equal(here[1:], there[1:])
+    assert len(there) == many_points
+
+
+def test_lost_workers_are_told_with_what_to_do(modelled: Path, cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise WorkerLostError("more than 5 workers were lost")
+
+    monkeypatch.setattr(on_cluster.AnswersOnCluster, "blocks", lost)
+    found = run("predict", "m", "points.csv", *TWO, "--out", "a.csv", code=1)
+    assert "5 workers were lost; what was finished is kept, and the same command goes on from it" in said(found)
 
 
 def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:
@@ -44,3 +112,10 @@ def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:
     assert "--workers is for --cluster" in wrong(*fit, "--workers", "2")
     assert "fact-gp needs a central node" in wrong(*fit, "--cluster", "--workers", "2", "--training", "fact-gp")
     assert "expected at most one worker for each of the 3 agents, got 4" in wrong(*fit, "--cluster", "--workers", "4")
+
+
+def test_a_model_is_not_asked_in_impossible_places(modelled: Path, cluster: None) -> None:
+    predict = ["predict", "m", "points.csv", "--out", "a.csv"]
+    assert "--workers is for --cluster" in wrong(*predict, "--workers", "2")
+    assert "rbcm needs a central node" in wrong(*predict, *TWO, "--method", "rbcm")
+    assert "at most one worker for each of the 2 agents, got 3" in wrong(*predict, "--cluster", "--workers", "3")

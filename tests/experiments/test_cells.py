@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fleetgp.experiments.cells import Cell, run_cells
+from fleetgp.experiments.processes import Processes
 from fleetgp.io.kept import Kept
 from fleetgp.progress import Progress
 
@@ -26,11 +27,11 @@ def test_cells_are_kept_as_they_finish_and_not_done_twice(tmp_path: Path) -> Non
     cells = [Cell(str(n), {"n": n, "log": str(log)}, effort=n) for n in range(4)]
     kept = Kept(tmp_path / "cells", {})
     seen: list[Progress] = []
-    found = run_cells(cells[:2], work, kept, workers=1, listener=seen.append)
+    found = run_cells(cells[:2], work, kept, place=Processes(1), listener=seen.append)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1}
     assert found["1"]["threads"] == "1"
     assert log.read_text() == "1\n0\n", "the longest first"
-    found = run_cells(cells, work, kept, workers=2, listener=seen.append)
+    found = run_cells(cells, work, kept, place=Processes(2), listener=seen.append)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1, "2": 4, "3": 9}
     assert sorted(log.read_text().split()) == ["0", "1", "2", "3"]
     assert (seen[-1].round, seen[-1].rounds) == (4, 4)
@@ -41,6 +42,6 @@ def test_a_cell_that_fails_loses_only_itself(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "cells", {})
     cells = [Cell("good", {"n": 2, "log": log}, 2.0), Cell("bad", {"n": 3, "log": log, "fail": True}, 1.0)]
     with pytest.raises(ValueError, match="no"):
-        run_cells(cells, work, kept, workers=1)
+        run_cells(cells, work, kept, place=Processes(1))
     assert kept.get("good")["square"] == 4
     assert kept.get("bad") is None

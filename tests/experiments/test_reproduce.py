@@ -15,6 +15,7 @@ from PIL import Image
 import fleetgp as fg
 from fleetgp.experiments import communication, communication_report, prediction, prediction_report, training
 from fleetgp.experiments.paper import PREDICTORS, TRAINERS
+from fleetgp.experiments.processes import Processes
 from fleetgp.experiments.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
 
@@ -47,7 +48,7 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
 def test_training_small(tmp_path: Path) -> None:
     plan = training.TrainingPlan((200,), (2, 4), 2, 1)
     cells = training.cells(plan)
-    reproduce_training(plan, tmp_path, workers=1)
+    reproduce_training(plan, tmp_path, place=Processes(1))
     page = check_page(tmp_path, rows=len(cells), figures=4)
     for method in (*TRAINERS, *training.OURS):
         assert f">{method}<" in page
@@ -76,7 +77,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
     if real and not REAL.exists():
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 10), 2, 20)
-    reproduce_prediction(plan, tmp_path, workers=1)
+    reproduce_prediction(plan, tmp_path, place=Processes(1))
     methods = len(PREDICTORS) + 1 + len(prediction.OURS)  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real

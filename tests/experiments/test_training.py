@@ -61,7 +61,7 @@ def test_the_papers_exclusions_and_what_is_scaled() -> None:
 def test_the_papers_constants_are_unstable_for_large_agents() -> None:
     """The reason for scaling: at the optimum the curvature in log sigma_eps is 2 N_i, and 2 (L + rho) is 11,000."""
     from fleetgp.gp.expert import Expert
-    from fleetgp.gp.kernels import as_kernel
+    from fleetgp.gp.expression import as_kernel
 
     field = fg.synthetic_field(8_100, seed=0)
     expert = Expert(field.inputs, field.observations, as_kernel("se"), 0)

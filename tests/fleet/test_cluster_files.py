@@ -14,6 +14,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.io import file_shards
+from fleetgp.progress import Progress
 from tests.cluster import assert_same
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -50,13 +51,19 @@ def test_all_is_as_in_process_and_only_workers_read(
     assert other.ledger.rounds_by_phase["moments"], "another pass"
     for name in ("survey", "rows_of"):
         monkeypatch.setattr(file_shards, name, None)
-    with of_files(Path("."), backend="ray", workers=2) as there:
+    heard: list[Progress] = []
+    with of_files(Path("."), backend="ray", workers=2, progress=heard.append) as there:
+        assert [(told.task, told.round, told.unit) for told in heard[-1:]] == [("first pass", 400, "row")]
         one, its = here.shards, there.shards
         assert isinstance(one, file_shards.FileShards)
         assert isinstance(its, file_shards.FileShards)
         assert (its.names, its.points, its.told) == (one.names, one.points, one.told)
         assert all(np.array_equal(a.packed, b.packed) for a, b in zip(its.summaries, one.summaries, strict=True))
-        assert_same(there.train("dec-full-gp", theta0=START), fit)
+        heard.clear()
+        assert_same(there.train("dec-full-gp", theta0=START, progress=heard.append), fit)
+        rows = [(told.round, told.rounds) for told in heard if told.task.startswith("moments")]
+        assert (rows[0], rows[-1]) == ((0, 400), (400, 400))
+        assert rows == sorted(rows), "of all workers together"
         assert_same(there.predict(QUERIES, "dec-full-gp"), answer)
         assert_same(there.predict(QUERIES, "dec-full-gp", theta=SHORT), other)
 

@@ -13,7 +13,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.errors import NumericalError
 from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS, Exponential, Kernel
+from fleetgp.gp.kernels import KERNELS, Exponential, Stationary
 
 THETA = [1.5, 0.25, 4.125, 2.5e-14]
 TOLD = r"theta = \(l_lon = 1.5, l_lat = 0.25, sigma_f = 4.125, sigma_eps = 2.5e-14\)"
@@ -27,7 +27,7 @@ def warm_sea(agents: int = 2, points: int = 60) -> list[Shard]:
     return fg.partition(x, 290.0 + 4.0 * (y - y.mean()) / y.std(), agents=agents)
 
 
-class Broken(Kernel):
+class Broken(Stationary):
     """A kernel that is no covariance: jitter does not help."""
 
     name = "broken"

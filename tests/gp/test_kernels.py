@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sk
 
 from fleetgp.errors import InputError
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, as_kernel, scaled_squared_distance
+from fleetgp.gp.kernels import KERNELS, scaled_squared_distance
 
 SKLEARN = {
     "se": lambda scales: sk.RBF(np.asarray(scales) / math.sqrt(2.0)),  # the paper's kernel has no factor 1/2

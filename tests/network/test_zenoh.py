@@ -150,7 +150,7 @@ def test_replayed_and_late_frames_are_not_taken() -> None:
 
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp", "dec-gapx-gp"])
 def test_training_over_sockets_equals_training_in_process(method: str) -> None:
-    from fleetgp.gp.kernels import as_kernel
+    from fleetgp.gp.expression import as_kernel
     from fleetgp.training import TrainingOptions, train, training_method
 
     field = fg.synthetic_field(160, seed=2)

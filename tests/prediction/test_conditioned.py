@@ -23,8 +23,14 @@ SE = KERNELS["se"]
 
 
 def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
+    thetas = np.tile(THETA, (len(data), 1))
     return Posteriors(
-        data, range(len(data)), np.tile(THETA, (len(data), 1)), lambda x, y, i: Expert(x, y, SE, i, "dense"), room
+        data,
+        range(len(data)),
+        thetas,
+        lambda x, y, i: Expert(x, y, SE, i, "dense"),
+        room,
+        lambda points, given: np.repeat(given[:, -2:-1] ** 2, len(points), axis=1),
     )
 
 

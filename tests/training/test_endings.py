@@ -56,7 +56,7 @@ def test_what_else_may_have_run_away() -> None:
 
     def said(*ends: list[float], floor: float = 0.0) -> str:
         history = np.array([[[2.0, 3.0, 0.1]], *([end] for end in ends)])
-        return about_divergence(replace(fit, history=history, noise_floor=floor), options)
+        return about_divergence(replace(fit, history=history, noise_floor=floor), options, fleet.names)
 
     assert "no likelihood at theta = (l_1 = 2, sigma_f = 3, sigma_eps = 0.1)" in said()
     assert "no likelihood" in said([np.nan, np.inf, 0.0])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,10 +157,18 @@ class Agenda:
 # ---- over the network ---------------------------------------------------------------------------------------
 
 
+class Widths(NamedTuple):
+    """Of what members say: how many agents there may be, inputs, and hyperparameters."""
+
+    agents: int
+    inputs: int
+    parameters: int
+
+
 def agree_on_agenda(
-    network: Network, item: Item, members: tuple[int, ...], fleet: int, dimension: int, before: Agenda | None = None
+    network: Network, item: Item, members: tuple[int, ...], widths: Widths, before: Agenda | None = None
 ) -> Agenda:
-    """Everybody's item at everybody: one collection. fleet: how many agents there may be; dimension: of the inputs.
+    """Everybody's item at everybody: one collection.
 
     before: the last agenda of this view, to which items are added; None: there was none.
     Whatever an item says is checked here, where it comes in; a NonsenseError names whose item says what cannot be.
@@ -174,7 +182,7 @@ def agree_on_agenda(
     items = []
     for position, parts in enumerate(zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)):
         try:
-            items.append(item_of(*parts, fleet, dimension, known[position]))
+            items.append(item_of(*parts, widths, known[position]))
         except ValueError as error:
             raise NonsenseError(position, f"not an agenda: {error}") from error
     return Agenda(items, members)
@@ -199,7 +207,7 @@ def parts_of(item: Item, before: Item) -> dict[str, NDArray[Any]]:
     }
 
 
-def item_of(record: NDArray[Any], rows: Array, queries: Array, fleet: int, dimension: int, before: Item) -> Item:
+def item_of(record: NDArray[Any], rows: Array, queries: Array, widths: Widths, before: Item) -> Item:
     """The converse of `parts_of`, or a ValueError that says what is wrong."""
     if len(record) > MOST_BYTES:
         raise ValueError(f"expected at most {MOST_BYTES} bytes, got {len(record)}")
@@ -208,26 +216,26 @@ def item_of(record: NDArray[Any], rows: Array, queries: Array, fleet: int, dimen
         raise ValueError("expected fields of an item")
     item = _CODEC.of_facts({**_facts(before), **told})
     if item.question is not None:
-        check_queries(queries, dimension)
+        check_queries(queries, widths.inputs)
         item = replace(item, question=replace(item.question, queries=queries))
     if "trained" not in told:
         return replace(item, trained=before.trained, estimates=before.estimates)
-    return _with_rows(item, rows, fleet, dimension)
+    return _with_rows(item, rows, widths)
 
 
-def _with_rows(item: Item, rows: Array, fleet: int, dimension: int) -> Item:
+def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
     """An item with the hyperparameters that belong to it."""
     trained, estimates = item.trained, rows if rows.size else NOTHING
-    if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, dimension)):
+    if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, widths.parameters)):
         raise ValueError(
-            f"expected hyperparameters of shape (S, {dimension + 2}) within exp(+-{LOG_RANGE:g}), got {rows.shape}"
+            f"expected hyperparameters of shape (S, {widths.parameters}) within exp(+-{LOG_RANGE:g}), got {rows.shape}"
         )
     if trained is not None:
         if not len(estimates):
             raise ValueError("expected a model with hyperparameters, got none")
-        if trained.members[-1] >= fleet:
+        if trained.members[-1] >= widths.agents:
             raise ValueError(
-                f"expected a model of the {fleet} agents of this fleet, got one of agent {trained.members[-1]}"
+                f"expected a model of the {widths.agents} agents of this fleet, got one of agent {trained.members[-1]}"
             )
         trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
     if len(estimates) > MOST_STARTS:

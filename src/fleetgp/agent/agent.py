@@ -23,7 +23,6 @@ from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.agent.watching import watch_file
 from fleetgp.errors import FleetGPError
 from fleetgp.files import own_folder
-from fleetgp.gp.hyperparameters import names
 
 #: Seconds between two looks at the deadlines of questions.
 DEADLINES = 0.5
@@ -140,7 +139,7 @@ class Agent:
     def theta(self) -> dict[str, float]:
         """The current estimate by name, in the units of the data; empty before there is one."""
         values = np.exp(self.node.theta).tolist()
-        return dict(zip(names(self.description.inputs), values, strict=True)) if values else {}
+        return dict(zip(self.description.parameters, values, strict=True)) if values else {}
 
     # ---- threads --------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import refuse_rough
-from fleetgp.gp.kernels import as_kernel
 from fleetgp.network import Network
 from fleetgp.prediction import (
     Conditioned,
@@ -59,7 +58,7 @@ class AnswerTask:
     ) -> None:
         self._description, self._id, self._data = description, id, data
         self._requests, self._activity, self._log = requests, activity, log
-        self._kernel = as_kernel(description.kernel)
+        self._kernel = description.kernel
         self._conditioner = Conditioner()
         self.shard = data.shard
         self.agreements = Agreements()
@@ -116,7 +115,7 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                with retold(inputs=self._description.inputs):
+                with retold(names=self._description.parameters):
                     found = answer(
                         conditioned, network, method, queries, options, noisy=noisy, to=position, agreed=agreed
                     )
@@ -160,8 +159,9 @@ class AnswerTask:
 
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel, self._description.prediction.engine)
-        theta = self.conditioned(model).thetas[0]
-        with retold(scale=model.scaling.scale, inputs=self._description.inputs):
+        conditioned = self.conditioned(model)
+        theta = conditioned.thetas[0]
+        with retold(units=conditioned.units, names=self._description.parameters):
             return self._meeting.hold(network, agenda, model, self.shard, theta, here)
 
     def conditioned(self, model: Trained) -> Conditioned:

@@ -48,7 +48,7 @@ class Heart:
             run=description.run,
             lease=description.timeouts.lease,
             security=None if own is None else Security(own.authority, own.certificate, own.key, description.names),
-            longest_hello=longest(description.graph.agents, len(description.graph.edges), description.dimension),
+            longest_hello=longest(description.graph.agents, len(description.graph.edges), len(description.parameters)),
             changed=lambda _, j, up: self.link_changed(j, up),
             hello=lambda _, j, data: self.hello_arrived(j, data),
             early=lambda _: self.wake(),

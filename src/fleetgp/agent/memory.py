@@ -69,7 +69,7 @@ class Memory:
 
     def note(self, estimates: Array, chosen: bool, round: int) -> None:
         """The estimates after a round. Those that cannot be hyperparameters are left out: none goes on from them."""
-        if sound_log_theta(estimates, self._description.dimension):
+        if sound_log_theta(estimates, len(self._description.parameters)):
             self._kept = replace(self._kept, estimates=estimates, chosen=chosen, round=round)
 
     def forget_estimates(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fleetgp.agent.activity import Activity
-from fleetgp.agent.agenda import Agenda, Item, agree_on_agenda
+from fleetgp.agent.agenda import Agenda, Item, Widths, agree_on_agenda
 from fleetgp.agent.membership.membership import View
 from fleetgp.agent.node import Node
 from fleetgp.network import Ledger
@@ -60,8 +60,8 @@ class Tasks:
         """Everybody's item, at everybody."""
         fleet = self.node.description
         with self.next(waking=True) as network:
-            members, names = self.view.members, fleet.names
-            self._agenda = agree_on_agenda(network, item, members, len(names), fleet.dimension, self._agenda)
+            widths = Widths(len(fleet.names), fleet.dimension, len(fleet.parameters))
+            self._agenda = agree_on_agenda(network, item, self.view.members, widths, self._agenda)
             self.telling = Cost.of(network.ledger)
         return self._agenda
 

@@ -16,7 +16,6 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.data.partition import Shard
-from fleetgp.gp.kernels import as_kernel
 from fleetgp.training import Fit, train, training_method
 from fleetgp.training.endings import about_divergence
 from fleetgp.training.starts import SPANS
@@ -33,7 +32,7 @@ class TrainingTask:
     ) -> None:
         self._description, self._memory = description, memory
         self._activity, self._log = activity, log
-        self._kernel = as_kernel(description.kernel)
+        self._kernel = description.kernel
         self.used_rows = data.rows
 
     def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Shard) -> Status:

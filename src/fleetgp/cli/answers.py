@@ -1,4 +1,4 @@
-"""What `predict` and `map` share: the model that they ask, and the report of an answer."""
+"""What `predict` and `map` share: the model that they ask, the question, and the report of an answer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,38 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.cli import options
+from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import count_of_agents, emit, warn
+from fleetgp.data.streamed import Streamed
+from fleetgp.errors import WorkerLostError
 from fleetgp.fleet.outside import told_of_outside
-from fleetgp.storage.answers import Answers
+from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.units import readable_bytes
 
 
-def known_model(folder: Path) -> Model:
-    """The model in a folder; a warning where its training did not converge."""
-    model = load_model(folder)
+def known_model(folder: Path, where: Cluster) -> Model:
+    """The model in a folder; a warning where its training did not converge, or where it has no work for a cluster."""
+    model = load_model(folder, **where.backend)
+    if where.backend and isinstance(model.fleet.shards, Streamed):
+        warn(f"{folder}: the model has no rows, and any agent answers from the moments alone: no cluster is used")
     if model.status in ("interrupted", "round limit", "time limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
     return model
+
+
+def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
+    """The model's answers, here or at the workers of a cluster, which end with them."""
+    chosen = asking.chosen
+    with model.fleet:
+        try:
+            return ask(model, queries, asking.method, asking.agent, chosen, out, quiet)
+        except WorkerLostError as error:
+            raise WorkerLostError(
+                f"{error}; what was finished is kept, and the same command goes on from it"
+            ) from error
 
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:

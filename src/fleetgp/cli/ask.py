@@ -15,7 +15,6 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, NetworkError
-from fleetgp.gp.hyperparameters import names
 from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
@@ -116,7 +115,7 @@ def _facts(blocks: list[dict[str, Any]], description: Description, agent: str, o
         "data_of": last.get("data_of"),
         "left_out": last.get("left_out", []),
         "bytes_sent": sum(block["bytes_sent"] for block in blocks),
-        "theta": dict(zip(names(description.inputs), last["theta"], strict=True)),
+        "theta": dict(zip(description.parameters, last["theta"], strict=True)),
         "trained": last["trained"],
     }
 

@@ -14,10 +14,14 @@ CLUSTER = Annotated[
     str | None,
     typer.Option(
         metavar=OPTIONAL,
-        help="Compute on a Ray cluster: the one at this host:port, or one that is running, or a local one.",
+        help="Compute on a Ray cluster instead of in this process: the one at this host:port; without an address the "
+        "one that is running here (`ray start --head`), or else a local one, for this command alone.",
     ),
 ]
-WORKERS = Annotated[int | None, typer.Option(help="With --cluster: how many processes. (default: one a core)")]
+WORKERS = Annotated[
+    int | None,
+    typer.Option(help="With --cluster: how many processes share the agents. (default: one per core)", min=1),
+]
 
 
 @dataclass(frozen=True)

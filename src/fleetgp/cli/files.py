@@ -53,7 +53,7 @@ class InFiles:
     def read(self, files: Sequence[Path], what: dict[str, Any], seed: int, training: str, out: Path) -> Taken:
         """The agents' data, for a training whose model goes to `out`.
 
-        what: the options of `read_observations`, and the backend of a fleet if it is on a cluster.
+        what: the options of `read_observations`, whether there are bars, and the backend of a fleet on a cluster.
         """
         if "backend" in what:
             refuse_rows(training_method(training))

@@ -18,7 +18,7 @@ from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
-from fleetgp.gp.hyperparameters import names as hyperparameter_names
+from fleetgp.gp.expression import as_kernel
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
@@ -78,12 +78,12 @@ def fit(
     chosen, made = asdict(how), where.backend | {"normalize": normalize, "kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
-    theta0 = None if start is None else _start(start, inputs)
+    theta0 = None if start is None else _start(start, inputs, kernel)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
-    chunked = streaming.chunked(files, agents)
-    data = streaming.read(files, what | where.backend, seed, training, out) if chunked else split.read(files[0], what)
+    chunked, told = streaming.chunked(files, agents), where.backend | {"progress": not output.quiet}
+    data = streaming.read(files, what | told, seed, training, out) if chunked else split.read(files[0], what)
     fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, {"theta0": theta0, **chosen}, out, output.quiet)
@@ -228,15 +228,21 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
     )
 
 
-def _start(folder: Path, inputs: list[str]) -> list[float]:
-    """Another model's hyperparameters, length-scales by the inputs' names."""
+def _start(folder: Path, inputs: list[str], kernel: str) -> list[float]:
+    """Another model's hyperparameters, by their names."""
     model = load_model(folder)
     if sorted(model.inputs) != sorted(inputs):
         raise InputError(
             f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(inputs)}"
         )
     theta = model.theta
-    return [theta[name] for name in hyperparameter_names(inputs)]
+    names = as_kernel(kernel, inputs).names(inputs)
+    if missing := [name for name in names if name not in theta]:
+        raise InputError(
+            f"--from {folder}: that model, with the kernel {model.fleet.kernel.name!r}, has no {', '.join(missing)}: "
+            "give its kernel, or leave out --from"
+        )
+    return [theta[name] for name in names]
 
 
 def _graph(graph: str, data: Taken) -> str | Graph:

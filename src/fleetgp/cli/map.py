@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from fleetgp.cli import options
-from fleetgp.cli.answers import known_model, report_answers, warn_of_outside
+from fleetgp.cli.answers import asked, known_model, report_answers, warn_of_outside
+from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
-from fleetgp.storage.answers import ask
 from fleetgp.storage.model import Model
 
 
@@ -24,6 +24,7 @@ def map_(
     within: options.WITHIN = 0.5,
     units: options.UNITS = "",
     asking: options.Asking,
+    where: Cluster,
     output: options.Output,
 ) -> None:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
@@ -40,12 +41,12 @@ def map_(
     """
     from fleetgp.storage.maps import axes_of, cells_within, on_all_cells, save_map
 
-    known = known_model(model)
+    known = known_model(model, where)
     _check(known, out)
     first, second = axes_of(known.fleet.shards, grid, options.four_sides(box))
     cells = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     near = cells_within(known, cells, within)
-    found = ask(known, cells[near], asking.method, asking.agent, asking.chosen, out, output.quiet)
+    found = asked(known, cells[near], asking, out, output.quiet)
     answers, coverage = on_all_cells(found, near)
     picture = save_map(out, known, (first, second), answers, coverage, units)
     answers.kept.clear()

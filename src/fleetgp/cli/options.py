@@ -52,7 +52,13 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-KERNEL = Annotated[str, typer.Option(help="se (the smoothest), matern52, matern32 or matern12 (the roughest).")]
+KERNEL = Annotated[
+    str,
+    typer.Option(
+        help="se (the smoothest), matern52, matern32 or matern12 (the roughest), rq; or of them, with periodic and "
+        'linear, an expression over the inputs: "matern32(lon, lat) * matern12(day)".'
+    ),
+]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
 ]

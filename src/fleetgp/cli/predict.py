@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fleetgp.cli import options
-from fleetgp.cli.answers import known_model, report_answers, warn_of_outside
+from fleetgp.cli.answers import asked, known_model, report_answers, warn_of_outside
+from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
-from fleetgp.storage.answers import ask
 
 
 def predict(
@@ -15,6 +15,7 @@ def predict(
     out: options.ANSWER_OUT,
     reading: options.FileReading,
     asking: options.Asking,
+    where: Cluster,
     output: options.Output,
 ) -> None:
     """Predict at the points of a file, by any of the methods.
@@ -22,14 +23,16 @@ def predict(
     The answer has the columns of the points, the mean, the standard deviation, and how many agents took part. The
     deviation is that of the field; --noisy gives that of an observation, which is the one to compare measurements with.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     [cyan]fleetgp predict model/ points.csv --method dec-nn-grbcm --out answer.csv[/cyan]
+
+    [cyan]fleetgp predict model/ points.csv --cluster --workers 8 --out answer.csv[/cyan]
     """
-    known = known_model(model)
+    known = known_model(model, where)
     check_answer_file(out, points)
     queries, others = read_points(points, known.inputs, out, reading.reading)
-    answers = ask(known, queries, asking.method, asking.agent, asking.chosen, out, output.quiet)
+    answers = asked(known, queries, asking, out, output.quiet)
     write_answer(out, others, answers.mean, answers.variance, answers.participants)
     answers.kept.clear()
     warn_of_outside(known, queries, answers.uninformed)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetgp.cli.cluster import CLUSTER
 from fleetgp.cli.options import Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_folder
+from fleetgp.fleet.backends import check_ray
 from fleetgp.progress import listening
+
+if TYPE_CHECKING:
+    from fleetgp.experiments.cells import Place
 
 
 def reproduce(
@@ -22,7 +28,10 @@ def reproduce(
         typer.Option(help="prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder. (default: reproduction/EXPERIMENT[-quick])")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes. (default: one per core)", min=1)] = None,
+    cluster: CLUSTER = None,
+    workers: Annotated[
+        int | None, typer.Option(help="How many processes, here or on the cluster. (default: one per core)", min=1)
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -36,6 +45,8 @@ def reproduce(
     [cyan]fleetgp reproduce training --quick[/cyan]
 
     [cyan]fleetgp reproduce prediction --sst gulf_stream.nc[/cyan]
+
+    [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
     from fleetgp.experiments.reproduce import EXPERIMENTS
     from fleetgp.experiments.reproduce import reproduce as run
@@ -46,8 +57,9 @@ def reproduce(
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
     folder = out or Path("reproduction") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
-    with listening(not quiet) as listener:
-        report = run(experiment, folder, quick=quick, sst=str(sst or ""), listener=listener, workers=workers)
+    field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
+    with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
+        report = run(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
     table = plain_table("", "the paper says", "", "we see", left=3)
     for finding in report.facts["findings"]:
         colour = {"agrees": "green", "differs": "red", "in part": "yellow"}[finding["verdict"]]
@@ -60,3 +72,15 @@ def reproduce(
         f"The page is {bold(page)}; results.csv, results.json and figures/ are beside it.",
         as_json=as_json,
     )
+
+
+def _place(cluster: str | None, workers: int | None) -> Place:
+    """Where the cells are computed."""
+    from fleetgp.experiments.processes import Processes
+
+    if cluster is None:
+        return Processes(workers)
+    check_ray("--cluster")
+    from fleetgp.experiments.cluster import OnCluster
+
+    return OnCluster(workers, cluster or None)

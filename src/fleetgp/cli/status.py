@@ -11,7 +11,6 @@ from fleetgp.cli.options import FILE, Json
 from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.running import ask_all, description_of
 from fleetgp.errors import NetworkError
-from fleetgp.gp.hyperparameters import names
 from fleetgp.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _estimates(description: Description, told: dict[str, dict[str, Any]]) -> lis
     holders: dict[str, list[str]] = {}
     for name, state in told.items():
         if state.get("theta"):
-            values = zip(names(description.inputs), state["theta"].values(), strict=True)
+            values = zip(description.parameters, state["theta"].values(), strict=True)
             holders.setdefault(", ".join(f"{label} {value:.4g}" for label, value in values), []).append(name)
     everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(told)
     return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]

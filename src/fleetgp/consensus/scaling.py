@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
+from fleetgp.gp.kernels import OBSERVED
 from fleetgp.network import Merge
 
 
@@ -26,11 +27,12 @@ class Scaling:
             return shards.rescaled(self.offset, self.scale)
         return [(x, (y - self.offset) / self.scale) for x, y in shards]
 
-    def shift(self, log_theta: Array) -> Array:
-        """What to add to log theta' (of y') for log theta (of y): sigma_f and sigma_eps carry the units of y."""
-        shift = np.zeros(log_theta.shape[-1])
-        shift[-2:] = np.log(self.scale)
-        return shift
+    def shift(self, units: IntArray) -> Array:
+        """What to add to log theta' (of y') for log theta (of y), (P,): sigma_f and sigma_eps carry the units of y.
+
+        units: what each hyperparameter is measured in, as a kernel tells.
+        """
+        return np.where(units == OBSERVED, np.log(self.scale), 0.0)
 
 
 def agree_on_scaling(reduction: Reduction, shards: Sequence[Shard]) -> Scaling:

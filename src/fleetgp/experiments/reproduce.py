@@ -14,7 +14,7 @@ from fleetgp.experiments import (
     training,
     training_report,
 )
-from fleetgp.experiments.cells import run_cells
+from fleetgp.experiments.cells import Place, run_cells
 from fleetgp.experiments.report import Report
 from fleetgp.io.kept import Kept
 from fleetgp.progress import Listener
@@ -24,35 +24,35 @@ EXPERIMENTS = ("training", "prediction", "communication")
 
 
 def reproduce(
-    experiment: str, folder: Path, *, quick: bool, sst: str = "", listener: Listener | None, workers: int | None = None
+    experiment: str, folder: Path, *, quick: bool, sst: str = "", listener: Listener | None, place: Place | None = None
 ) -> Report:
-    """Run what is not there yet, and write the page. Finished cells stay in `cells/`."""
+    """Run what is not there yet, at a place, and write the page. Finished cells stay in `cells/`."""
     if experiment == "training":
         return reproduce_training(
-            training.TrainingPlan.quick() if quick else training.TrainingPlan(), folder, listener, workers
+            training.TrainingPlan.quick() if quick else training.TrainingPlan(), folder, listener, place
         )
     if experiment == "prediction":
         plan = prediction.PredictionPlan.quick(sst) if quick else prediction.PredictionPlan(sst)
-        return reproduce_prediction(plan, folder, listener, workers)
+        return reproduce_prediction(plan, folder, listener, place)
     chosen = communication.CommunicationPlan.quick() if quick else communication.CommunicationPlan()
     kept = _kept(folder, experiment, chosen.as_dict())
     found = run_cells(
-        communication.cells(chosen), communication.run, kept, listener=listener, label=experiment, workers=workers
+        communication.cells(chosen), communication.run, kept, listener=listener, label=experiment, place=place
     )
     return communication_report.write(chosen, list(found.values()), folder)
 
 
 def reproduce_training(
-    plan: training.TrainingPlan, folder: Path, listener: Listener | None = None, workers: int | None = None
+    plan: training.TrainingPlan, folder: Path, listener: Listener | None = None, place: Place | None = None
 ) -> Report:
     # How many replications there are is no setting of a cell: more of them find those that are done.
     kept = _kept(folder, "training", training.constants())
-    found = run_cells(training.cells(plan), training.run, kept, listener=listener, label="training", workers=workers)
+    found = run_cells(training.cells(plan), training.run, kept, listener=listener, label="training", place=place)
     return training_report.write(plan, list(found.values()), folder)
 
 
 def reproduce_prediction(
-    plan: prediction.PredictionPlan, folder: Path, listener: Listener | None = None, workers: int | None = None
+    plan: prediction.PredictionPlan, folder: Path, listener: Listener | None = None, place: Place | None = None
 ) -> Report:
     field = prediction.sea(plan.sst)  # a file that will not do is refused before any work
     content = hashlib.sha256(field.values.tobytes()).hexdigest()
@@ -65,7 +65,7 @@ def reproduce_prediction(
         kept,
         listener=listener,
         label="hyperparameters",
-        workers=workers,
+        place=place,
     )
     (fit,) = trained.values()
     found = run_cells(
@@ -74,7 +74,7 @@ def reproduce_prediction(
         kept,
         listener=listener,
         label="predictions",
-        workers=workers,
+        place=place,
     )
     rows = [row for piece in found.values() for row in piece["rows"]]
     return prediction_report.write(plan, fit, rows, folder)

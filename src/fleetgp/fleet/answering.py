@@ -67,7 +67,7 @@ class HostedAnswers:
         if len(queries):
             key = agreement_key(row, options)
             moments = None if self.source.central == row.decentralized else self.source.moments  # who has them?
-            with retold(inputs=self.source.inputs):
+            with retold(names=self.source.names):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
         return answer_in_blocks(conditioned, network, row, queries, options, agreed, **given)

@@ -129,8 +129,13 @@ def check_backend(name: str, agents: int, workers: int | None, address: str | No
         check_whole("workers", workers, least=1)
         if workers > agents:
             raise InputError(f"expected at most one worker for each of the {agents} agents, got {workers}")
+    check_ray('backend="ray"')
+
+
+def check_ray(what: str) -> None:
+    """One clear error where Ray is not installed."""
     if find_spec("ray") is None:
-        raise InputError('backend="ray" needs Ray: pip install "fleetgp[cluster]"')
+        raise InputError(f'{what} needs Ray: pip install "fleetgp[cluster]"')
 
 
 def refuse_rows(method: TrainingMethod | PredictionMethod) -> None:

@@ -17,15 +17,18 @@ from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.groups import Held, answer_in_group, train_group
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
+from fleetgp.fleet.passes import MergedPasses
 from fleetgp.fleet.source import Source
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
 from fleetgp.io.file_shards import Elsewhere, FileShards
+from fleetgp.io.passes import listener_of_passes
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.session import Session
 from fleetgp.prediction import Conditioner, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.run import Report
 
@@ -63,8 +66,12 @@ class OnCluster:
         hosting = self.opened.crew.hosting
         given = [(data, method, kernel, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
+        passes = MergedPasses(listener_of_passes())
         for told in task:
-            report(*merged_report(method, told, hosting))
+            if isinstance(told[0], Progress):
+                passes(told)
+            else:
+                report(*merged_report(method, told, hosting))
         return merged_fit(method, task.results, hosting)
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:

@@ -112,7 +112,7 @@ class ConditionedFleet:
         facts: dict[str, Any] = {"asked": asker}
         if len(self.source.held):
             facts |= {"drawn": np.array(counts_of(self.source.shards)), "held": self.source.held}
-        with retold(inputs=self.source.inputs):
+        with retold(names=self.source.names):
             yield from ((number, replace(found, **facts)) for number, found in blocks)
 
     def __repr__(self) -> str:

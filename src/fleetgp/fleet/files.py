@@ -18,8 +18,10 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Reading
+from fleetgp.io.passes import passes_told_to
 from fleetgp.io.survey import Scan
 from fleetgp.io.tables import Missing
+from fleetgp.progress import Listener, listening
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -53,6 +55,7 @@ def from_files(
     backend: BackendName = "in-process",
     workers: int | None = None,
     address: str | None = None,
+    progress: bool | Listener = False,
 ) -> Fleet:
     """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
 
@@ -76,23 +79,12 @@ def from_files(
         also where the first one ended with an error, or was interrupted.
     graph, theta, normalize, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its workers read the
         files: each is an agent's, under the same path on all machines, and dec-full-gp is the only method.
+    progress: as of `Fleet.train`, for the first pass over the files.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
-    shards = read_files(
-        files,
-        inputs=inputs,
-        target=target,
-        agent=agent,
-        missing=missing,
-        fill=fill,
-        reading=reading,
-        sample=sample,
-        memory=memory,
-        rows=rows,
-        cache=cache,
-        seed=seed,
-        **where,
-    )
+    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
+    what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
+    shards = read_files(files, **what, **where, progress=progress)
     return fleet(shards, graph, theta=theta, normalize=normalize, kernel=kernel, seed=seed, inputs=inputs, **where)
 
 
@@ -113,6 +105,7 @@ def read_files(
     backend: BackendName = "in-process",
     workers: int | None = None,
     address: str | None = None,
+    progress: bool | Listener = False,
 ) -> FileShards:
     """The agents' data, after the first pass over the files; see `from_files`."""
     _check(missing, sample, memory, rows, seed)
@@ -125,7 +118,8 @@ def read_files(
     if backend == "ray":
         source = _for_workers(source)
     check_backend(backend, len(paths), workers, address)
-    shards = _surveyed(source, int(memory), backend, workers, address)
+    with listening(progress) as listener, passes_told_to(listener):
+        shards = _surveyed(source, int(memory), backend, workers, address)
     for told in shards.told:
         warnings.warn(told, FleetGPWarning, stacklevel=3)
     return shards

@@ -18,9 +18,11 @@ from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.failure import retold
-from fleetgp.gp.kernels import Kernel, as_kernel
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
+from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
 from fleetgp.prediction import Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -42,7 +44,8 @@ class Fleet(Closing):
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
-    kernel: "se" (the paper's), "matern12", "matern32" or "matern52".
+    kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
+        numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters.
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
@@ -79,9 +82,9 @@ class Fleet(Closing):
         self.shards, self.inputs = check_shards(shards, inputs)
         self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
         self.normalize = as_flag(normalize, "normalize")
-        self.kernel = as_kernel(kernel)
+        self.kernel = as_kernel(kernel, self.inputs or self.dimension)
         self.seed = seed
-        self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta)
+        self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
         self.fit: Fit | None = None
         self._trained: Sequence[Shard] = ()  # the data that the fit is from
@@ -99,6 +102,11 @@ class Fleet(Closing):
     @property
     def dimension(self) -> int:
         return dimension_of(self.shards)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hyperparameters, in the order of theta."""
+        return self.kernel.names(self.inputs or self.dimension)
 
     def train(
         self,
@@ -155,9 +163,9 @@ class Fleet(Closing):
             engine=engine,
             neighbours=neighbours,
         )
-        with listening(progress) as listener:
+        with listening(progress) as listener, passes_told_to(listener):
             fit = self._train(row, options, TrainingProgress(method, options, listener))
-        if told := about_end(fit, options, self.inputs):
+        if told := about_end(fit, options, self.names):
             warnings.warn(told, FleetGPWarning, stacklevel=2)
         return fit
 
@@ -184,7 +192,7 @@ class Fleet(Closing):
     def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
         try:
             progress.begun()
-            with retold(inputs=self.inputs):
+            with retold(names=self.names):
                 fit = self._backend.train(method, self.shards, self.graph, self.kernel, options, progress)
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))

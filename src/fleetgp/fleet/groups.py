@@ -10,8 +10,10 @@ import ray
 
 from fleetgp.data.partition import Shard
 from fleetgp.fleet.answering import HostedAnswers, Question
+from fleetgp.fleet.passes import Ticks
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.file_shards import SummedFiles
+from fleetgp.io.passes import passes_told_to
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
 from fleetgp.prediction import Conditioner
@@ -40,8 +42,9 @@ def train_group(
     kernel: Kernel,
     options: TrainingOptions,
 ) -> Fit:
-    """The group's part of a training. It tells what a `Report` is called with."""
-    return train(method, _taken(data), network, kernel, options, lambda *report: tell(report))
+    """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
+    with passes_told_to(Ticks(tell)):
+        return train(method, _taken(data), network, kernel, options, lambda *report: tell(report))
 
 
 def answer_in_group(

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import same_shards
 from fleetgp.fleet.thetas import check_theta_of
@@ -48,6 +48,11 @@ class Source:
     central: bool = False
     held: IntArray = field(default_factory=lambda: NONE)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the hyperparameters."""
+        return self.kernel.names(self.inputs or dimension_of(self.shards))
+
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
         return (
@@ -74,12 +79,12 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
     fit = fleet.fit
     if theta is not None:
-        model = check_theta_of(fleet.shards, theta)
+        model = check_theta_of(fleet.shards, theta, fleet.names)
     elif fleet.theta is None:
         why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
         raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
     elif fit is None or fit.status == "diverged" or not np.array_equal(fleet.theta, fit.theta):
-        model = check_theta_of(fleet.shards, fleet.theta)  # as it was set
+        model = check_theta_of(fleet.shards, fleet.theta, fleet.names)  # as it was set
     else:
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
     scaling = fit.scaling if fit is not None else None if fleet.normalize else Scaling()

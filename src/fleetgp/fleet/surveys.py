@@ -14,6 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 from fleetgp.data.sketch import Sample
 from fleetgp.errors import WorkerLostError
 from fleetgp.io.file_shards import Source
+from fleetgp.io.passes import FirstPass
 from fleetgp.io.survey import Survey
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import LOSSES
@@ -25,14 +26,15 @@ def survey_on_cluster(source: Source, workers: int | None, address: str | None) 
 
     A file whose process is lost is read again. workers, address: as of a `Fleet`. The cluster is left open.
     """
-    session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
-    try:
-        drawn: list[Any] = []
-        found = source.joined(_surveys(source, session.room_for(workers, len(source.files)), drawn))
-    except BaseException:
-        session.close()
-        raise
-    return found, InStore(session, drawn)
+    with FirstPass(source.files) as told:
+        session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
+        try:
+            drawn: list[Any] = []
+            found = _surveys(source, session.room_for(workers, len(source.files)), drawn)
+            return source.joined(told.followed(source.files, found)), InStore(session, drawn)
+        except BaseException:
+            session.close()
+            raise
 
 
 class InStore:

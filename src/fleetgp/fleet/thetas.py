@@ -8,25 +8,24 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import refuse_duplicates
 from fleetgp.given import as_numbers
 from fleetgp.gp.hyperparameters import check_theta
 
 
-def check_theta_of(shards: Sequence[Shard], theta: object, name: str = "theta") -> Array:
-    """One theta in natural units, (P,), or one clear error."""
-    values, dimension = as_numbers(theta, name), dimension_of(shards)
-    if values.shape == (dimension + 2,) and values[-1] == 0:
+def check_theta_of(shards: Sequence[Shard], theta: object, names: Sequence[str], name: str = "theta") -> Array:
+    """One theta in natural units, (P,), or one clear error. names: of the hyperparameters."""
+    values = as_numbers(theta, name)
+    if values.shape == (len(names),) and values[-1] == 0:
         refuse_duplicates(shards, f"{name} has sigma_eps = 0")
-    return check_theta(values, dimension, name)
+    return check_theta(values, names, name)
 
 
-def check_starts(shards: Sequence[Shard], theta0: object) -> Array:
+def check_starts(shards: Sequence[Shard], theta0: object, names: Sequence[str]) -> Array:
     """One or several starts as log theta, (S, P)."""
     array = as_numbers(theta0, "theta0")
     rows = array if array.ndim == 2 else [array]
     if not len(rows):
         raise InputError("theta0 must hold at least one start, but it is empty")
-    return np.log([check_theta_of(shards, row, "theta0") for row in rows])
+    return np.log([check_theta_of(shards, row, names, "theta0") for row in rows])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def options_of(fleet: Fleet, method: TrainingMethod, theta0: object, seed: int | None, **given: Any) -> TrainingOptions:
     """What was given, checked, with what the fleet knows itself."""
-    starts = None if theta0 is None else check_starts(fleet.shards, theta0)
+    starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
     options = TrainingOptions(starts=starts, seed=chosen_seed, normalize=fleet.normalize, **given)
     options.refuse_foreign(method)

@@ -29,19 +29,19 @@ class ThetaError(NumericalError):
     def __init__(self, what: str, theta: Array, advice: str) -> None:
         super().__init__(what, theta, advice)
         self.what, self.theta, self.advice = what, theta, advice
-        self.inputs: Sequence[str] | None = None
+        self.names: Sequence[str] | None = None
 
     def __str__(self) -> str:
-        return f"{self.what} at {told_theta(self.theta, self.inputs)}: {self.advice}"
+        return f"{self.what} at {told_theta(self.theta, self.names)}: {self.advice}"
 
 
-def told_theta(theta: Array, inputs: Sequence[str] | None = None) -> str:
-    """For a message: every hyperparameter by its name, to four digits.
+def told_theta(theta: Array, labels: Sequence[str] | None = None) -> str:
+    """For a message: every hyperparameter by its name, to four digits. labels: their names, if these are known.
 
-    >>> told_theta(np.array([1.23456, 0.3, 1e-9]), ["lon"])
-    'theta = (l_lon = 1.235, sigma_f = 0.3, sigma_eps = 1e-09)'
+    >>> told_theta(np.array([1.23456, 0.3, 1e-9]))
+    'theta = (l_1 = 1.235, sigma_f = 0.3, sigma_eps = 1e-09)'
     """
-    labels = names(len(theta) - 2 if inputs is None else inputs)
+    labels = names(len(theta) - 2) if labels is None or len(labels) != len(theta) else labels
     return f"theta = ({', '.join(f'{label} = {value:.4g}' for label, value in zip(labels, theta, strict=True))})"
 
 
@@ -57,12 +57,12 @@ def out_of_range(agent: int | None, log_theta: Array) -> ThetaError:
 
 
 @contextmanager
-def retold(*, scale: float = 1.0, inputs: Sequence[str] | None = None) -> Iterator[None]:
+def retold(*, units: Array | None = None, names: Sequence[str] | None = None) -> Iterator[None]:
     """Errors about theta from within, as the user would say it.
 
-    scale: one unit of the model's observations, in units of the data.  inputs: their names.
+    units: of the model's hyperparameters, in those of the data, (P,).  names: what they are called.
 
-    >>> with retold(scale=4.0):
+    >>> with retold(units=np.array([1.0, 4.0, 4.0])):
     ...     raise ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1]), "use another")
     Traceback (most recent call last):
     fleetgp.gp.failure.ThetaError: agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 8, sigma_eps = 0.4): use ...
@@ -70,8 +70,6 @@ def retold(*, scale: float = 1.0, inputs: Sequence[str] | None = None) -> Iterat
     try:
         yield
     except ThetaError as error:
-        units = np.ones(len(error.theta))
-        units[-2:] = scale
-        error.theta = error.theta * units
-        error.inputs = error.inputs if inputs is None else inputs
+        error.theta = error.theta if units is None else error.theta * units
+        error.names = error.names if names is None else names
         raise

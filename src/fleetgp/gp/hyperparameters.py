@@ -52,7 +52,9 @@ class Hyperparameters:
 
 
 def names(inputs: int | Sequence[str]) -> tuple[str, ...]:
-    """The names of the D + 2 hyperparameters, in order: length-scales by number, or under the inputs' names.
+    """The names of the D + 2 hyperparameters of a stationary kernel, in order.
+
+    Length-scales go by number, or under the inputs' names.
 
     >>> names(2), names(["lon"])
     (('l_1', 'l_2', 'sigma_f', 'sigma_eps'), ('l_lon', 'sigma_f', 'sigma_eps'))
@@ -61,17 +63,19 @@ def names(inputs: int | Sequence[str]) -> tuple[str, ...]:
     return (*(f"l_{label}" for label in labels), "sigma_f", "sigma_eps")
 
 
-def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
-    """theta as a float vector of length D + 2, all positive and finite, or one clear error.
+def check_theta(theta: object, labels: int | Sequence[str], name: str = "theta") -> Array:
+    """theta as a float vector, all positive and finite, or one clear error.
+
+    labels: the names of the P hyperparameters; a number stands for those of so many inputs, D + 2.
 
     >>> check_theta([1.2, 0.3, 1.3, -0.1], 2, "theta0")
     Traceback (most recent call last):
     fleetgp.errors.InputError: theta0 must be positive and finite, got sigma_eps = -0.1
     """
-    labels = names(dimension)
-    expected = f"{name} must be {dimension + 2} positive numbers ({', '.join(labels)})"
+    labels = names(labels) if isinstance(labels, int) else labels
+    expected = f"{name} must be {len(labels)} positive numbers ({', '.join(labels)})"
     vector = as_numbers(theta, name)
-    if vector.shape != (dimension + 2,):
+    if vector.shape != (len(labels),):
         raise InputError(f"{expected}, got an array of shape {vector.shape}")
     for label, value in zip(labels, vector.tolist(), strict=True):
         if not (np.isfinite(value) and value > 0):
@@ -81,20 +85,20 @@ def check_theta(theta: object, dimension: int, name: str = "theta") -> Array:
     return vector
 
 
-def sound_log_theta(values: object, dimension: int) -> bool:
-    """Whether these can be hyperparameters: one log theta or rows of them, D + 2 wide, finite, within LOG_RANGE.
+def sound_log_theta(values: object, width: int) -> bool:
+    """Whether these can be hyperparameters: one log theta or rows of them, P wide, finite, within LOG_RANGE.
 
     For what comes from a disk or from the network; nothing it is given raises.
 
-    >>> sound_log_theta([0.2, -1.2, 0.3, -2.3], 2), sound_log_theta([[0.2, -1.2, 0.3, -2.3]] * 3, 2)
+    >>> sound_log_theta([0.2, -1.2, 0.3, -2.3], 4), sound_log_theta([[0.2, -1.2, 0.3, -2.3]] * 3, 4)
     (True, True)
-    >>> sound_log_theta([0.2, -1.2, 0.3, -800.0], 2), sound_log_theta([0.2, -1.2, 0.3], 2), sound_log_theta("abcd", 2)
+    >>> sound_log_theta([0.2, -1.2, 0.3, -800.0], 4), sound_log_theta([0.2, -1.2, 0.3], 4), sound_log_theta("abcd", 4)
     (False, False, False)
     """
     try:
         found = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         return False
-    if found.ndim not in (1, 2) or found.shape[-1] != dimension + 2:
+    if found.ndim not in (1, 2) or found.shape[-1] != width:
         return False
     return bool((np.abs(found) <= LOG_RANGE).all())  # False for NaN

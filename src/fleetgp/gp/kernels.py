@@ -1,20 +1,18 @@
-"""Covariance functions: the paper's separable squared exponential, and the Matern family.
+"""Covariance functions: what every kernel tells, the paper's separable squared exponential, and the Matern family.
 
-A kernel states one scalar rule, its profile phi(s) and slope -phi'(s) of the scaled squared distance
-s = sum_d (x_d - x'_d)^2 / l_d^2; the base turns it into matrices and log-gradients.
+A stationary kernel states one scalar rule, its profile phi(s) and slope -phi'(s) of the scaled squared distance
+s = sum_d (x_d - x'_d)^2 / l_d^2; the base turns it into matrices and log-gradients. `composite` has sums and products.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.errors import InputError, unknown_name
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.arrays import Array, IntArray
+from fleetgp.gp.hyperparameters import Hyperparameters, names
 from fleetgp.linalg.threads import cores, spread
 
 Exponential = Callable[[Array], Array]
@@ -55,10 +53,87 @@ def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
     return s.T if right is not None else s
 
 
-class Kernel(abc.ABC):
-    r"""k(x, x') = sigma_f^2 phi(s), with s the scaled squared distance and phi(0) = 1."""
+#: In `Kernel.units`: a hyperparameter in units of the observations, and one without units.
+OBSERVED, PURE = -1, -2
 
-    name: ClassVar[str]
+
+class Kernel(abc.ABC):
+    """A covariance function k(x, x') with hyperparameters theta = (its own, .., sigma_eps), P positive numbers."""
+
+    name: str
+
+    @abc.abstractmethod
+    def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
+        """Those of theta, in its order. inputs: how many there are, or what they are called."""
+
+    def count(self, dimension: int) -> int:
+        """P, how many hyperparameters there are for inputs of this dimension."""
+        return len(self.names(dimension))
+
+    @abc.abstractmethod
+    def units(self, dimension: int) -> IntArray:
+        """(P,) what each hyperparameter is measured in: the number of an input, OBSERVED, or PURE for a number."""
+
+    @abc.abstractmethod
+    def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        """k(left, right), (N, N'), Fortran-ordered; with right=None k(left, left)."""
+
+    @abc.abstractmethod
+    def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        """d k(left, right) / d log theta but for the noise, (P - Q, N, N'); with right=None d k(left, left).
+
+        For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
+        """
+
+    @abc.abstractmethod
+    def variance(self, points: Array, h: Hyperparameters) -> Array:
+        """k(x, x) at the points (.., N, D), (.., N)."""
+
+    def noise(self, points: Array, h: Hyperparameters) -> Array:
+        """The variance of the noise of observations at the points (.., N, D), (.., N)."""
+        return np.full(points.shape[:-1], h.noise**2)
+
+    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
+        """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, .., N)."""
+        return 2.0 * self.noise(points, h)[None]
+
+    def rescaled(self, inputs: Array, scale: float) -> Array:
+        """The inputs of observations that were divided by this scale, with all that is told in their units."""
+        return inputs
+
+    @abc.abstractmethod
+    def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
+        """(D,) by what to divide the inputs so that near points are the correlated ones, and the positions in theta
+        that these are from: -1 for inputs that say nothing about who is near, by infinity.
+        """
+
+    @abc.abstractmethod
+    def start(self, reach: Array, span: float, size: float) -> Array:
+        """Where a training may start, without the noise.
+
+        reach: (D,) how far the data do.  size: of the observations.  span: a length-scale as a share of the reach.
+        """
+
+
+class Stationary(Kernel):
+    r"""k(x, x') = sigma_f^2 phi(s), with s the scaled squared distance and phi(0) = 1. theta: l_1 .. l_D, sigma_f,
+    sigma_eps.
+    """
+
+    def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
+        return names(inputs)
+
+    def units(self, dimension: int) -> IntArray:
+        return np.array([*range(dimension), OBSERVED, OBSERVED])
+
+    def variance(self, points: Array, h: Hyperparameters) -> Array:
+        return np.full(points.shape[:-1], h.signal**2)
+
+    def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
+        return np.asarray(h.length_scales), np.arange(dimension)
+
+    def start(self, reach: Array, span: float, size: float) -> Array:
+        return np.array([*(span * reach), size])
 
     @abc.abstractmethod
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
@@ -93,7 +168,6 @@ class Kernel(abc.ABC):
         return any(spread(differ, [starts[part::parts] for part in range(parts)]))
 
     def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        """k(left, right), (N, N'), Fortran-ordered; with right=None k(left, left)."""
         scales = np.asarray(h.length_scales)
         s = scaled_squared_distance(left / scales, None if right is None else right / scales)
         self.profile_in_place(s if right is None else s.T)
@@ -101,10 +175,6 @@ class Kernel(abc.ABC):
         return s
 
     def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        """d k(left, right) / d (log l_1 .. log l_D, log sigma_f), (D + 1, N, N'); with right=None d k(left, left).
-
-        For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
-        """
         scales = np.asarray(h.length_scales)
         s = scaled_squared_distance(left / scales, None if right is None else right / scales)
         value, slope = self.profile_and_slope(s)
@@ -113,7 +183,7 @@ class Kernel(abc.ABC):
         return np.concatenate([gradient, 2.0 * h.signal**2 * value[None]])
 
 
-class SquaredExponential(Kernel):
+class SquaredExponential(Stationary):
     r"""The paper's kernel: sigma_f^2 exp(-sum_d (x_d - x'_d)^2 / l_d^2), without a factor 1/2.
 
     A length-scale here is sqrt(2) times one of scikit-learn or GPyTorch.
@@ -130,7 +200,7 @@ class SquaredExponential(Kernel):
         return value, value
 
 
-class Matern12(Kernel):
+class Matern12(Stationary):
     """sigma_f^2 exp(-r), r = sqrt(s): rough fields."""
 
     name = "matern12"
@@ -142,7 +212,7 @@ class Matern12(Kernel):
         return value, np.divide(value, 2.0 * r, out=np.zeros_like(r), where=r > 0.0)
 
 
-class Matern32(Kernel):
+class Matern32(Stationary):
     """sigma_f^2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
 
     name = "matern32"
@@ -153,7 +223,7 @@ class Matern32(Kernel):
         return (1.0 + r) * decay, 1.5 * decay
 
 
-class Matern52(Kernel):
+class Matern52(Stationary):
     """sigma_f^2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
 
     name = "matern52"
@@ -164,19 +234,4 @@ class Matern52(Kernel):
         return (1.0 + r + r * r / 3.0) * decay, (5.0 / 6.0) * (1.0 + r) * decay
 
 
-KERNELS: dict[str, Kernel] = {k.name: k for k in (SquaredExponential(), Matern12(), Matern32(), Matern52())}
-
-
-def as_kernel(kernel: str | Kernel) -> Kernel:
-    """A kernel by name or as itself.
-
-    >>> as_kernel("se").name
-    'se'
-    """
-    if isinstance(kernel, Kernel):
-        return kernel
-    if not isinstance(kernel, str):
-        raise InputError(f"expected the name of a kernel or a Kernel, got {type(kernel).__name__}")
-    if kernel not in KERNELS:
-        raise unknown_name("kernel", kernel, KERNELS)
-    return KERNELS[kernel]
+KERNELS: dict[str, Stationary] = {k.name: k for k in (SquaredExponential(), Matern12(), Matern32(), Matern52())}

@@ -21,6 +21,7 @@ from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on
 from fleetgp.io.chunks import size_of
 from fleetgp.io.kept import Kept
+from fleetgp.io.passes import FirstPass, Pass
 from fleetgp.io.survey import Scan, Survey, rows_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
 from fleetgp.version import __version__
@@ -69,14 +70,20 @@ class Source:
 
     def survey(self) -> Survey:
         """The first pass, over all files."""
-        return self.joined(self.over_files(self.survey_of))
+        with FirstPass(self.files) as told:
+            return self.joined(self.over_files(lambda file, owner: self.survey_of(file, owner, told)))
 
-    def survey_of(self, file: Path, owner: str) -> Survey:
+    def survey_of(self, file: Path, owner: str, told: FirstPass | None = None) -> Survey:
         """The first pass over one file."""
         kept = self.kept(file, owner=owner)
         if kept is not None and (piece := kept.get("survey")) is not None:
-            return Survey.from_piece(piece)
-        found = survey(file, owner, self.scan)
+            found = Survey.from_piece(piece)
+            if told is not None:
+                told.known(file, found.rows, before=True)
+            return found
+        found = survey(file, owner, self.scan, None if told is None else told.read)
+        if told is not None:
+            told.known(file, found.rows, before=False)
         if kept is not None:
             kept.put("survey", found.piece)
         return found
@@ -101,31 +108,38 @@ class Source:
             raise InputError(f"no row of the files names an agent in the column {columns.agent!r}")
         return total
 
-    def moments(self, box: Box, sizes: tuple[int, ...], offset: float, scale: float) -> dict[str, FleetMoments]:
-        """Another pass: every agent's moments of (y_n - offset) / scale."""
+    def moments(
+        self, box: Box, sizes: tuple[int, ...], offset: float, scale: float, count: int | None = None
+    ) -> dict[str, FleetMoments]:
+        """Another pass: every agent's moments of (y_n - offset) / scale. count: how many rows there are."""
 
         def one(file: Path, owner: str) -> dict[str, FleetMoments]:
             frame = [box.centre.tolist(), box.half.tolist(), sizes, offset, scale]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
-                return {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
-            found = gathered_moments(rows_of(file, owner, self.scan), self.scan.rows, box, sizes, offset, scale)
+                found = {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
+                told.expect(-sum(part.count for part in found.values()))
+                return found
+            rows = told.counted(rows_of(file, owner, self.scan))
+            found = gathered_moments(rows, self.scan.rows, box, sizes, offset, scale)
             if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
                 kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
             return found
 
         total: dict[str, FleetMoments] = {}
-        for found in self.over_files(one):
-            for name, part in found.items():
-                total[name] = total[name].plus(part) if name in total else part
+        with Pass(f"moments {'x'.join(map(str, sizes))}", count) as told:
+            for found in self.over_files(one):
+                for name, part in found.items():
+                    total[name] = total[name].plus(part) if name in total else part
         return total
 
-    def load(self) -> dict[str, Array]:
-        """All rows, (n, D + 1), by agent."""
+    def load(self, count: int | None = None) -> dict[str, Array]:
+        """All rows, (n, D + 1), by agent. count: how many there are."""
         parts: dict[str, list[Array]] = defaultdict(list)
-        for file, owner in zip(self.files, self.owners, strict=True):
-            for name, rows in rows_of(file, owner, self.scan):
-                parts[name].append(rows)
+        with Pass("loading", count) as told:
+            for file, owner in zip(self.files, self.owners, strict=True):
+                for name, rows in told.counted(rows_of(file, owner, self.scan)):
+                    parts[name].append(rows)
         return {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
@@ -179,7 +193,7 @@ class FileShards(Streamed):
                     "chunks, or on a random sample of each agent's rows (sample=100_000, on the command line "
                     "--sample 100000)",
                 )
-                rows = self.source.load()
+                rows = self.source.load(self.points)
             self._loaded = [(rows[name][:, :-1].copy(), rows[name][:, -1].copy()) for name in self.names]
             for array in (array for shard in self._loaded for array in shard):
                 array.setflags(write=False)
@@ -252,7 +266,8 @@ class SummedFiles(Streamed):
         return SummedFiles(self._source, self._known, self._offset, self._scale, drawn=whole)
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        found = self._source.moments(box, sizes, self._offset, self._scale)
+        count = sum(one.count for one in self.summaries)
+        found = self._source.moments(box, sizes, self._offset, self._scale, count)
         return [found[name] for name in self.names]
 
     def rescaled(self, offset: float, scale: float) -> SummedFiles:

@@ -120,8 +120,8 @@ class Survey:
         )
 
 
-def survey(file: Path, own: str, scan: Scan) -> Survey:
-    """Of one file, checked. own: whose rows these are, where no column says it."""
+def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None = None) -> Survey:
+    """Of one file, checked. own: whose rows these are, where no column says it.  heard: is told how many were read."""
     found: Survey | None = None
     first = None
     for chunk in chunks(file, scan.columns, scan.rows):
@@ -130,6 +130,8 @@ def survey(file: Path, own: str, scan: Scan) -> Survey:
             first = chunk.before + int((codes < 0).argmax())
         part = _of_chunk(file, names, codes, chunk, scan)
         found = part if found is None else found.plus(part, scan.drawn)
+        if heard is not None:
+            heard(len(chunk.numbers))
     if found is None or not (found.summaries or scan.columns.agent):
         raise InputError(f"{file}: no row with values in all of {list(scan.columns.numbers)}")
     found.tally.refuse(scan.columns.numbers, str(file), fills=scan.columns.judged)

@@ -46,19 +46,20 @@ class Cholesky:
         return self.lower
 
 
-def factorize(covariance: Array, noise_variance: float, *, pivot: float = 0.0) -> Cholesky | None:
+def factorize(covariance: Array, noise_variance: float | Array, *, pivot: float = 0.0) -> Cholesky | None:
     """Factorize covariance + noise_variance I, with the smallest jitter that works; None if none does.
 
+    noise_variance: of all points, or of each its own, (N,).
     `covariance` (N, N) is symmetric and stays as it is. A squared pivot below `pivot` times the mean of the
     diagonal counts as a failure: rounding can let a singular matrix pass.
     """
-    scale = float(np.trace(covariance)) / len(covariance) + noise_variance
+    scale = float(np.trace(covariance)) / len(covariance) + float(np.mean(noise_variance))
     work = np.empty_like(covariance, order="C")
     return factorize_in_place(work.T, lambda: np.copyto(work, covariance), noise_variance, scale, pivot=pivot)
 
 
 def factorize_in_place(
-    work: Array, fill: Callable[[], object], noise_variance: float, scale: float, *, pivot: float = 0.0
+    work: Array, fill: Callable[[], object], noise_variance: float | Array, scale: float, *, pivot: float = 0.0
 ) -> Cholesky | None:
     """As `factorize`, in `work` (Fortran-ordered), which `fill` fills with the covariance before each attempt.
 

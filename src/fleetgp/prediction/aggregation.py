@@ -37,12 +37,12 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
     """
     rule, own, before = RULES[task.method.rule], conditioned.own(task.network.hosted), task.network.round
     choice = choose(task, conditioned, only_who=rule.augmented)
-    known, prior = choice.known, task.prior[:, None]
+    known, prior = choice.known, task.prior
     if task.along_tree:
         return sum_over_participants(task, conditioned, choice.chosen, known, before)
     with task.network.phase("select"):
         participants = agree_on_participants(
-            task.network, choice.chosen, lambda t: prior - own.at(task.queries[t]).variance
+            task.network, choice.chosen, lambda t: prior[:, t] - own.at(task.queries[t]).variance
         )
     selection, takes = Selection(task.network.topology, participants), participants[list(task.network.hosted)]
     if not rule.augmented:

@@ -20,7 +20,7 @@ def beliefs_of(
 
     takes: (A, T) which hosted agents take part.  first: (A, T) of these, the one with beta = 1.
     """
-    hosted, floor = list(task.network.hosted), SMALLEST * task.prior[:, None]
+    hosted, floor = list(task.network.hosted), SMALLEST * task.prior
     believed = common = own
     if rule.augmented:
         found, common = conditioned.with_samples(hosted, task.agreed.samples, task.queries, takes)

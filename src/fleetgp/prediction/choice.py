@@ -31,13 +31,13 @@ class Choice:
 
 
 def takes_part(network: Network, explained: Array, prior: Array, eta: Eta) -> BoolArray:
-    """(A, T) from what each agent's own data explain, (A, T), of the prior variance (A,): at least the share eta.
+    """(A, T) from what each agent's own data explain, (A, T), of the prior variance, likewise: at least the share eta.
 
     "auto": it tells at least half as much as the best agent does, so that its variance is below the geometric mean of
     the prior's and the best one's.
     """
     if eta != AUTO:
-        return np.asarray(explained >= eta * prior[:, None])
+        return np.asarray(explained >= eta * prior)
     told = _information(explained, prior)
     with network.phase("select"):
         best = maximum(network, told)
@@ -56,13 +56,13 @@ def choose(task: Task, conditioned: Conditioned, *, only_who: bool) -> Choice:
             best = maximum(network, _information(least, prior))
         possible, certain = _information(most, prior) >= SHARE * best, np.zeros_like(least, dtype=bool)
     else:
-        possible, certain = most >= eta * prior[:, None], least >= eta * prior[:, None]
+        possible, certain = most >= eta * prior, least >= eta * prior
     asked = possible & ~certain if only_who else possible
     known = conditioned.own(network.hosted).at(task.queries, asked)
-    takes = takes_part(network, prior[:, None] - known.variance, prior, eta)
+    takes = takes_part(network, prior - known.variance, prior, eta)
     return Choice(np.where(asked, takes, possible), asked, known)
 
 
 def _information(explained: Array, prior: Array) -> Array:
     """What data tell of f at a query that explain so much of its variance, in nats: rBCM's beta."""
-    return np.asarray(-0.5 * np.log(np.maximum(1.0 - explained / prior[:, None], SMALLEST)))
+    return np.asarray(-0.5 * np.log(np.maximum(1.0 - explained / prior, SMALLEST)))

@@ -12,10 +12,11 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
+from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -46,7 +47,9 @@ class Conditioned:
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
         self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
         self.shards = self.scaling.apply(shards)
-        self.thetas = thetas / np.exp(self.scaling.shift(thetas))
+        #: of theta, in those of the data
+        self.units = np.exp(self.scaling.shift(kernel.units(dimension_of(shards))))
+        self.thetas = thetas / self.units
         self.noise = thetas[:, -1:] ** 2
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
@@ -69,6 +72,18 @@ class Conditioned:
         if self._extended is not None:
             self._extended.release()
             self._extended = None
+
+    def prior(self, queries: Array) -> Array:
+        """k(x*, x*) by each agent's theta, (A, T)."""
+        return self._priors(queries, self.thetas)
+
+    def _priors(self, queries: Array, thetas: Array) -> Array:
+        """The same by these thetas; once for all that are alike."""
+        distinct, which = np.unique(thetas, axis=0, return_inverse=True)
+        found = [self.kernel.variance(queries, Hyperparameters.from_theta(theta)) for theta in distinct]
+        if len(found) == 1:
+            return np.broadcast_to(found[0], (len(thetas), len(queries)))
+        return np.stack(found)[which.ravel()]
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
@@ -161,7 +176,7 @@ class Conditioned:
             if kept is not None:
                 kept.release()
             kept = self._kept[role] = Posteriors(
-                data, agents, thetas, partial(self._expert, moments=moments), self._room
+                data, agents, thetas, partial(self._expert, moments=moments), self._room, self._priors
             )
         return kept
 

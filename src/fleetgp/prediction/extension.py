@@ -50,7 +50,7 @@ class Extensions(Lazy[Extension | None]):
         super().__init__(rest, room)
         self.samples, self.agents = samples, tuple(agents)
         self._h, self._kernel = Hyperparameters.from_theta(theta), kernel
-        self._base = factorize(kernel(samples[0], None, self._h), self._h.noise**2)
+        self._base = factorize(kernel(samples[0], None, self._h), kernel.noise(samples[0], self._h))
         self._target = np.zeros(0) if self._base is None else self._base.half_solve(samples[1])
         self._sound = self._base is not None and self._base.jitter == 0.0
 
@@ -61,10 +61,10 @@ class Extensions(Lazy[Extension | None]):
         assert self._base is not None
         inputs, observations = self.data[i]
         on_samples = self._base.half_solve_in_place(self._kernel(self.samples[0], inputs, self._h)).T
-        noise = self._h.noise**2
+        noise = self._kernel.noise(inputs, self._h)
         factor = factorize(self._kernel(inputs, None, self._h) - on_samples @ on_samples.T, noise)
         # No squared pivot is below the noise, unless rounding is larger than the noise: then nothing is certain.
-        if factor is None or factor.jitter > 0.0 or np.diagonal(factor.lower).min() ** 2 < CERTAIN * noise:
+        if factor is None or factor.jitter > 0.0 or (np.diagonal(factor.lower) ** 2 < CERTAIN * noise).any():
             return None
         return Extension(on_samples, factor, factor.half_solve(observations - on_samples @ self._target))
 
@@ -76,7 +76,7 @@ class Extensions(Lazy[Extension | None]):
         """
         if self._base is None or not self._sound:
             return None
-        shared, prior = self._on_samples(queries), self._h.signal**2
+        shared, prior = self._on_samples(queries), self._kernel.variance(queries, self._h)
         alone = shared @ self._target, prior - np.einsum("ts,ts->t", shared, shared)
         mean, variance = np.where(wanted, alone[0], 0.0), np.where(wanted, alone[1], prior)
 

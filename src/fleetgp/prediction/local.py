@@ -8,10 +8,11 @@ from scipy.spatial import cKDTree
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError
+from fleetgp.gp.composite import Composite
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.posteriors import CHUNK, chunks
@@ -42,7 +43,7 @@ def local_answers(
     And which rows these are, (T, m).  agent: who computes, for error messages.
     """
     h, size = Hyperparameters.from_theta(theta), len(pool[1])
-    scales = np.asarray(h.length_scales)
+    scales, _ = kernel.scales(h, queries.shape[1])
     try:
         if size <= count:
             rows = np.tile(np.arange(size), (len(queries), 1))
@@ -52,7 +53,7 @@ def local_answers(
             found = _of_each(pool, queries, rows, kernel, h, agent)
     except MemoryError:
         raise InputError(f"dec-nearest with {count} neighbours needs more memory than there is: use fewer") from None
-    found[:, 1] = np.maximum(found[:, 1], SMALLEST * h.signal**2)
+    found[:, 1] = np.maximum(found[:, 1], SMALLEST * kernel.variance(queries, h))
     return found, rows
 
 
@@ -65,26 +66,36 @@ def _of_all(posterior: DensePosterior, queries: Array) -> Array:
 
 def _of_each(pool: Shard, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int) -> Array:
     """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
-    inputs, observations = pool[0] / np.asarray(h.length_scales), pool[1]
-    points, signal = queries / np.asarray(h.length_scales), h.signal**2
+    inputs, observations = pool
+    prior, noise = kernel.variance(queries, h), kernel.noise(inputs, h)
     found = np.empty((len(queries), 3))
 
     def answer(part: IntArray) -> None:
-        # Seen from the query: no digits are lost far from the origin.
-        seen = inputs[rows[part]] - points[part][:, None]
-        cross = np.einsum("tmd,tmd->tm", seen, seen)
-        pairs = np.zeros((*cross.shape, cross.shape[1]))
-        for axis in np.moveaxis(seen, -1, 0):
-            pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
-        kernel.profile_in_place(cross)
-        kernel.profile_in_place(pairs)
-        for t, near, k, covariance in zip(part, rows[part], signal * cross, signal * pairs, strict=True):
-            factor = factorize(covariance, h.noise**2)
+        crosses, covariances = _covariances(kernel, inputs[rows[part]], queries[part], h)
+        for t, near, k, covariance in zip(part, rows[part], crosses, covariances, strict=True):
+            factor = factorize(covariance, noise[near])
             if factor is None:
-                raise DenseEngine(pool[0][near], observations[near], kernel, agent).failure(h)
+                raise DenseEngine(inputs[near], observations[near], kernel, agent).failure(h)
             half_k, half_y = factor.half_solve(np.stack([k, observations[near]], axis=1)).T
-            found[t] = half_k @ half_y, signal - half_k @ half_k, factor.jitter
+            found[t] = half_k @ half_y, prior[t] - half_k @ half_k, factor.jitter
 
     step = max(1, CHUNK // rows.shape[1] ** 2)
     side_by_side(answer, [np.arange(start, min(start + step, len(found))) for start in range(0, len(found), step)])
     return found
+
+
+def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparameters) -> tuple[Array, Array]:
+    """Of each query with its points (T, m, D), (T, m), and of these among each other, (T, m, m)."""
+    if isinstance(kernel, Composite):
+        return kernel.at(points, queries[:, None], h).matrix[..., 0], kernel.at(points, None, h).matrix
+    assert isinstance(kernel, Stationary)
+    # Seen from the query: no digits are lost far from the origin.
+    scales = np.asarray(h.length_scales)
+    seen = points / scales - (queries / scales)[:, None]
+    cross = np.einsum("tmd,tmd->tm", seen, seen)
+    pairs = np.zeros((*cross.shape, cross.shape[1]))
+    for axis in np.moveaxis(seen, -1, 0):
+        pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
+    kernel.profile_in_place(cross)
+    kernel.profile_in_place(pairs)
+    return h.signal**2 * cross, h.signal**2 * pairs

@@ -30,7 +30,7 @@ PIVOT = 1e-10
 
 @dataclass(frozen=True)
 class NpaeInputs:
-    """mean and explained variance k_A (A, T), prior (A,), and what the agents need for cross-covariances."""
+    """mean and explained variance k_A and prior (A, T), and what the agents need for cross-covariances."""
 
     mean: Array
     explained: Array
@@ -64,7 +64,7 @@ def covariance_rows(
 
 def scaled(rows: Array, everyone: Array, ids: Sequence[int], prior: Array) -> tuple[Array, Array]:
     """D^-1/2 C_A D^-1/2 with D = diag(k_A): rows (A, T, M), and D^-1/2 of every agent, (T, M); 0 for the silent."""
-    heard = everyone > SILENT * prior[0]  # all agents have the same theta
+    heard = everyone > SILENT * prior[0][:, None]  # all agents have the same theta
     roots = np.where(heard, 1.0 / np.sqrt(np.where(heard, everyone, 1.0)), 0.0)
     unit = rows * roots[None] * np.stack([roots[:, i] for i in ids])[..., None]
     for a, i in enumerate(ids):
@@ -85,7 +85,7 @@ def direct(
     jitter, answers = 0.0, np.zeros((mean.shape[1], 2))
     for t, takes in enumerate(participants.T):
         chosen = np.flatnonzero(takes)
-        unit, roots = scaled_whole(covariances[t][np.ix_(chosen, chosen)], explained[chosen, t], n.prior[0])
+        unit, roots = scaled_whole(covariances[t][np.ix_(chosen, chosen)], explained[chosen, t], float(n.prior[0, t]))
         factor = factorize(unit, 0.0, pivot=PIVOT)
         if factor is None:
             raise NumericalError(
@@ -239,7 +239,7 @@ def variance_of(n: NpaeInputs, explained: Array, settled: BoolArray | None = Non
 
     Where an unsettled solution explains more than there is, nothing is known of the variance: the prior.
     """
-    prior = n.prior[:, None]
+    prior = n.prior
     variance = np.clip(prior - explained, SMALLEST * prior, prior)
     if settled is None:
         return variance

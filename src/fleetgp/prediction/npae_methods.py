@@ -18,7 +18,7 @@ from fleetgp.prediction.tree import participants_along_tree
 def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
     network, options, prior = task.network, task.options, task.prior
     known, carrier = _crossing(task, conditioned)
-    nested = npae.NpaeInputs(known.mean, prior[:, None] - known.variance, prior, carrier)
+    nested = npae.NpaeInputs(known.mean, prior - known.variance, prior, carrier)
     participants = task.everyone
     if task.along_tree:
         return _along_tree(task, nested, known)

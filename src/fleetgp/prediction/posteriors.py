@@ -116,13 +116,22 @@ class Lazy(Generic[Item]):
 
 
 class Posteriors(Lazy[Posterior]):
-    """f | data[i] at thetas[i], for each i. agents: whose data they are, for errors.  expert: makes their GP."""
+    """f | data[i] at thetas[i], for each i. agents: whose data they are, for errors.  expert: makes their GP.
+
+    prior: k(x*, x*) (n, T) at queries, by these thetas (n, P).
+    """
 
     def __init__(
-        self, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, expert: MakesExpert, room: Room
+        self,
+        data: Sequence[Shard],
+        agents: Sequence[int | None],
+        thetas: Array,
+        expert: MakesExpert,
+        room: Room,
+        prior: Callable[[Array, Array], Array],
     ) -> None:
         super().__init__(data, room)
-        self.thetas = thetas
+        self.thetas, self._prior = thetas, prior
         self._agents, self._make = agents, expert
         self._experts: dict[int, Expert] = {}
 
@@ -147,7 +156,7 @@ class Posteriors(Lazy[Posterior]):
         columns = [np.arange(count)] * len(self.data) if wanted is None else [np.flatnonzero(row) for row in wanted]
         found = Marginals(
             np.zeros((len(self.data), count)),
-            np.repeat(self.thetas[:, -2:-1] ** 2, count, axis=1),
+            np.array(self._prior(queries, self.thetas)),
             (UNUSED,) * len(self.data),
             0.0,
         )

@@ -68,7 +68,7 @@ def agree_on(
 ) -> Agreed:
     """What the method needs from other agents, whatever is asked; see `agree`."""
     h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
-    with retold(scale=conditioned.scaling.scale):
+    with retold(units=conditioned.units):
         return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
 
 
@@ -91,8 +91,9 @@ def answer_in_blocks(
     size = block_size(method, network, options.neighbours)
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
-            task = Task(method, network, conditioned.thetas, agreed, queries[start : start + size], options, to)
-            with retold(scale=conditioned.scaling.scale):
+            some = queries[start : start + size]
+            task = Task(method, network, conditioned.thetas, conditioned.prior(some), agreed, some, options, to)
+            with retold(units=conditioned.units):
                 found = _answer(task, conditioned)
             yield number, _prediction(task, found, conditioned, noisy)
 
@@ -129,7 +130,7 @@ def _exact(task: Task, conditioned: Conditioned) -> Answer:
     assert task.agreed.pool is not None
     whole = conditioned.whole(task.agreed.pool)
     known = whole.at(task.queries)
-    floor = SMALLEST * whole.thetas[0, -2] ** 2
+    floor = SMALLEST * task.prior[0]
     with task.network.phase("pool"):
         told = task.network.scatter(np.stack([known.mean[0], np.maximum(known.variance[0], floor)]), "predictions")
     engine = known.engine * len(conditioned.shards)
@@ -188,7 +189,7 @@ def _explained(task: Task, found: Answer) -> Array:
 
     PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
     """
-    prior = task.prior[:, None]
+    prior = task.prior
     if task.method.rule == "poe":
         prior = prior / np.maximum(found.participants.sum(axis=0), 1)
     return np.asarray(1.0 - found.variances / prior)

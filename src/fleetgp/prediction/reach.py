@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Kernel
+from fleetgp.gp.kernels import KERNELS, Kernel, Stationary
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.local import nearest
 
@@ -30,29 +30,34 @@ class Reach:
         self._sizes = [len(x) for x in inputs]
         self._kernel = kernel
         self._falls = kernel in KERNELS.values()
-        self._trees = [_tree(x, h) for x, h in zip(inputs, self._models, strict=True)]
+        self._scales = [kernel.scales(h, inputs[0].shape[1])[0] for h in self._models]
+        self._trees = [cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
 
     def renew(self, i: int, inputs: Array) -> None:
         """All inputs of one agent, which has got more."""
-        self._sizes[i], self._trees[i] = len(inputs), _tree(inputs, self._models[i])
+        self._sizes[i], self._trees[i] = len(inputs), cKDTree(inputs / self._scales[i])
 
     def nearest(self, queries: Array, count: int) -> tuple[Array, IntArray]:
         """Scaled distances and rows of each agent's observations nearest to the queries, (A, T, count) each."""
 
         def of_agent(i: int) -> tuple[Array, IntArray]:
-            return nearest(self._trees[i], queries / np.asarray(self._models[i].length_scales), count)
+            return nearest(self._trees[i], queries / self._scales[i], count)
 
         distances, rows = zip(*side_by_side(of_agent, range(len(self._trees))), strict=True)
         return np.stack(distances), np.stack(rows)
 
     def bounds(self, queries: Array) -> tuple[Array, Array]:
         """The least and the most that each agent explains at the queries, (A, T) each."""
+        kernel = self._kernel
+        if not isinstance(kernel, Stationary):  # nothing and everything
+            prior = np.stack([kernel.variance(queries, h) for h in self._models])
+            return np.zeros_like(prior), prior
 
         def squared(i: int) -> Array:
             """k^2 with the nearest observation."""
             h = self._models[i]
-            distance, _ = self._trees[i].query(queries / np.asarray(h.length_scales))
-            profile, _ = self._kernel.profile_and_slope(distance**2)
+            distance, _ = self._trees[i].query(queries / self._scales[i])
+            profile, _ = kernel.profile_and_slope(distance**2)
             return np.asarray((h.signal**2 * profile) ** 2)
 
         near = np.stack(side_by_side(squared, range(len(self._trees))))
@@ -63,7 +68,3 @@ class Reach:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             most = near * ((1.0 + SLACK) * np.array(self._sizes) / noise)[:, None]
         return least, np.where(np.isfinite(most), np.minimum(most, signal[:, None]), signal[:, None])
-
-
-def _tree(inputs: Array, h: Hyperparameters) -> cKDTree:
-    return cKDTree(inputs / np.asarray(h.length_scales))

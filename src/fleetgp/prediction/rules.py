@@ -22,7 +22,7 @@ SMALLEST = 1e-12
 class Beliefs:
     """What the agents believe at the queries: mean and variance (A, T) of f, given their (augmented) data.
 
-    prior: (A,) k(x*, x*).  common_mean, common_variance: (A, T) from the communication data alone (grBCM).
+    prior: (A, T) k(x*, x*).  common_mean, common_variance: (A, T) from the communication data alone (grBCM).
     first: (A, T) whether the agent is the one with beta = 1 (grBCM).
     """
 
@@ -80,18 +80,18 @@ def _gpoe(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]
 
 def _bcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
     """Eqs. (mean_bcm), (variance_bcm) with beta = 1; the left side of the second is a precision."""
-    precision = totals[..., 1] + (1.0 - participants) / b.prior[:, None]
+    precision = totals[..., 1] + (1.0 - participants) / b.prior
     return totals[..., 0] / precision, 1.0 / precision
 
 
 def _rbcm_summands(b: Beliefs) -> Array:
     """beta = half the difference in differential entropy between prior and posterior."""
-    beta = np.maximum(0.5 * (np.log(b.prior)[:, None] - np.log(b.variance)), 0.0)
+    beta = np.maximum(0.5 * (np.log(b.prior) - np.log(b.variance)), 0.0)
     return _weighted(beta, b, beta)
 
 
 def _rbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
-    precision = totals[..., 1] + (1.0 - totals[..., 2]) / b.prior[:, None]
+    precision = totals[..., 1] + (1.0 - totals[..., 2]) / b.prior
     return totals[..., 0] / precision, 1.0 / precision
 
 
@@ -128,7 +128,7 @@ def finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         means, variances = rule.finish(totals, count, beliefs)
-    prior = beliefs.prior[:, None]
+    prior = beliefs.prior
     sound = (variances > 0.0) & np.isfinite(means)
     means = np.where(sound, means, 0.0)
     # gPoE alone may exceed the prior by rounding; nobody may by more.

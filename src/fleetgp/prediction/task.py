@@ -17,7 +17,7 @@ from fleetgp.prediction.options import PredictionOptions
 
 @dataclass(frozen=True)
 class Task:
-    """thetas: (A, P) of the hosted agents, for the scaled observations.  queries: (T, D).
+    """thetas: (A, P) of the hosted agents, for the scaled observations.  queries: (T, D).  prior: (A, T) k(x*, x*).
 
     to: the only agent that is told the answer, where it comes along the tree; None: all.
     """
@@ -25,6 +25,7 @@ class Task:
     method: PredictionMethod
     network: Network
     thetas: Array
+    prior: Array
     agreed: Agreed
     queries: Array
     options: PredictionOptions
@@ -33,11 +34,6 @@ class Task:
     @property
     def along_tree(self) -> bool:
         return self.method.decentralized and self.options.consensus == "tree"
-
-    @property
-    def prior(self) -> Array:
-        """k(x*, x*) by each hosted agent's theta, (A,)."""
-        return np.asarray(self.thetas[:, -2] ** 2)
 
     @property
     def everyone(self) -> BoolArray:

@@ -45,7 +45,7 @@ def sum_over_participants(
     if not absent.any():
         return answer
     where = np.flatnonzero(absent)
-    before, part = task.network.round, replace(task, queries=task.queries[where])
+    before, part = task.network.round, replace(task, queries=task.queries[where], prior=task.prior[:, where])
     alone = most_correlated(task, conditioned, where)
     known = conditioned.own(task.network.hosted).at(part.queries, alone)
     found, _ = _summed(part, conditioned, alone, known, before)
@@ -121,7 +121,7 @@ MOST_CORRELATED = Merge(_more_correlated, -np.inf)
 def most_correlated(task: Task, conditioned: Conditioned, where: IntArray) -> BoolArray:
     """(A, n): the one agent that answers each of these queries; every agent learns which."""
     network = task.network
-    explained = task.prior[:, None] - conditioned.own(network.hosted).at(task.queries[where]).variance
+    explained = task.prior[:, where] - conditioned.own(network.hosted).at(task.queries[where]).variance
     ids = np.asarray(network.hosted, dtype=float)[:, None]
     found = winners(network, np.stack([explained, np.broadcast_to(ids, explained.shape)], axis=-1))
     return np.asarray(found == ids)

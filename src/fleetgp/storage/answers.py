@@ -19,7 +19,7 @@ from fleetgp.network import InProcess
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
-from fleetgp.progress import Progress, listening
+from fleetgp.progress import Pace, Progress, listening
 from fleetgp.storage.model import Model
 from fleetgp.version import __version__
 
@@ -81,14 +81,16 @@ def ask(
     )
     sent = 0
     with listening(not quiet) as listener:
-        heard = listener or _nobody
-        heard(Progress(method, min(len(pieces) * size, len(queries)), len(queries), "", unit="point"))
+        heard, total = listener or _nobody, len(queries)
+        pace = Pace(already := min(len(pieces) * size, total))
+        heard(Progress(method, already, total, pace.told(already, total), unit="point"))
         for number, found in blocks if len(pieces) < len(numbers) else ():
             pieces[number] = _piece(found, found.ledger.bytes - sent)
             sent = found.ledger.bytes
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
-            heard(Progress(method, min(len(pieces) * size, len(queries)), len(queries), "", unit="point"))
+            done = min(len(pieces) * size, total)
+            heard(Progress(method, done, total, pace.told(done, total if done < total else None), unit="point"))
     return _joined(method, asked, [pieces[number] for number in numbers], len(model.agents), kept)
 
 

@@ -16,12 +16,14 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
+from fleetgp.fleet.backends import BackendName
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Ledger
 from fleetgp.storage.json_values import from_json, typed
 from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
-from fleetgp.storage.model import Model, theta_labels
+from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
 from fleetgp.training import Fit, training_method
@@ -33,8 +35,14 @@ LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 
 
-def load_model(folder: str | Path) -> Model:
-    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked."""
+def load_model(
+    folder: str | Path, *, backend: BackendName = "in-process", workers: int | None = None, address: str | None = None
+) -> Model:
+    """Read the folder; the original files are not needed. Whatever is in it, nothing runs, and sizes are checked.
+
+    backend, workers, address: as of a `Fleet`. A model without rows (dec-full-gp of files) has nothing for workers to
+    do, since any agent answers from the moments of all data: it is answered in this process in any case.
+    """
     source = Path(folder)
     if not (source / DESCRIPTION).is_file():
         raise InputError(f"{folder}: there is no {DESCRIPTION}: expected a folder written by `fleetgp fit`")
@@ -50,7 +58,7 @@ def load_model(folder: str | Path) -> Model:
             raise InputError(
                 f"{folder}: the model has version {facts['version']}, this FleetGP reads up to {VERSION}: upgrade it"
             )
-        return _read(facts, source)
+        return _read(facts, source, {"backend": backend, "workers": workers, "address": address})
     except FleetGPError:
         raise
     except PermissionError as error:
@@ -63,7 +71,7 @@ def load_model(folder: str | Path) -> Model:
         raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error!s:.200}") from error
 
 
-def _read(facts: Mapping[str, Any], folder: Path) -> Model:
+def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[Shard]
@@ -72,17 +80,18 @@ def _read(facts: Mapping[str, Any], folder: Path) -> Model:
         shards, moments = load_moments(folder, facts["moments"], names, len(inputs), method)
     else:
         shards, moments = _read_shards(facts["agents"], folder, len(inputs)), None
-    given = facts["hyperparameters"]
+    given, kernel = facts["hyperparameters"], as_kernel(typed(facts, "kernel", str), inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
         fleet = Fleet(
             shards,
             _read_graph(facts["graph"], names),
-            theta=[given[label] for label in theta_labels(inputs)],
+            theta=[given[label] for label in kernel.names(inputs)],
             normalize=typed(facts, "normalize", bool),
-            kernel=typed(facts, "kernel", str),
+            kernel=kernel,
             seed=typed(facts, "seed", int),
             inputs=inputs,
+            **(where if moments is None else {}),
         )
     if "training" in facts:
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
@@ -106,7 +115,7 @@ def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]
 
 
 def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
-    agents, width = fleet.agents, fleet.dimension + 2
+    agents, width = fleet.agents, len(fleet.names)
     shapes: dict[str, Shape] = {
         "thetas": (agents, width),
         "history": (None, agents, width),
@@ -115,7 +124,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     }
     arrays = load_arrays(folder, TRAINING, facts["sha256"], shapes)
     for theta in arrays["thetas"] if facts["status"] != "diverged" else ():
-        check_theta(theta, fleet.dimension, f"{folder}: training.safetensors: thetas")
+        check_theta(theta, fleet.names, f"{folder}: training.safetensors: thetas")
     offset, scale = (float(facts["scaling"][name]) for name in ("offset", "scale"))
     if not (np.isfinite([offset, scale]).all() and scale > 0.0):
         raise ValueError(f"scaling: expected a number and a positive number, got {offset} and {scale}")

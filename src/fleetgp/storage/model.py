@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
 from fleetgp.given import as_names
-from fleetgp.gp.hyperparameters import names as hyperparameter_names
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,4 @@ class Model:
         """The hyperparameters by name, length-scales under the inputs' names."""
         if self.fleet.theta is None:
             raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
-        return dict(zip(theta_labels(self.inputs), self.fleet.theta.tolist(), strict=True))
-
-
-def theta_labels(inputs: Sequence[str]) -> list[str]:
-    """The hyperparameters' names, length-scales under the inputs' names."""
-    return list(hyperparameter_names(inputs))
+        return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))

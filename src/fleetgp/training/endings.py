@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.gp.failure import told_theta
-from fleetgp.gp.hyperparameters import names
 from fleetgp.training.fit import Fit, about_floor
 from fleetgp.training.methods import training_method
 from fleetgp.training.options import TrainingOptions
@@ -18,15 +17,15 @@ STEPS = ("rho", "kappa", "lipschitz", "step")
 NOWHERE = 0.01
 
 
-def about_end(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None = None) -> str:
-    """What a user should know of the end of a training; empty if it is an ordinary one. inputs: their names."""
+def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
+    """What a user should know of the end of a training; empty if it is an ordinary one. names: of theta."""
     if fit.status == "diverged":
-        return about_divergence(fit, options, inputs)
+        return about_divergence(fit, options, names)
     return about_floor(fit, options.noise_floor) if fit.at_floor.any() else ""
 
 
-def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] | None = None) -> str:
-    """Which hyperparameter went farthest, and what to do about it. inputs: their names."""
+def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
+    """Which hyperparameter went farthest, and what to do about it. names: of theta."""
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
@@ -39,20 +38,18 @@ def about_divergence(fit: Fit, options: TrainingOptions, inputs: Sequence[str] |
     if given:
         return f"{said}its steps were too long. Leave out {' and '.join(given)}, to have them chosen for these data"
     if abs(far) < NOWHERE:
-        return f"{said}there is no likelihood at {told_theta(start, inputs)}. Start closer to the scale of the data"
-    label = names(len(start) - 2 if inputs is None else inputs)[which]
-    return (
-        f"{said}{label} went from {start[which]:.4g} to {end:.4g}. {_advice(int(which) - len(start), far, label, fit)}"
-    )
+        return f"{said}there is no likelihood at {told_theta(start, names)}. Start closer to the scale of the data"
+    label = names[which]
+    return f"{said}{label} went from {start[which]:.4g} to {end:.4g}. {_advice(far, label, fit)}"
 
 
-def _advice(which: int, far: float, label: str, fit: Fit) -> str:
-    """which: from the end, -1 for sigma_eps.  far: how far it went, in log theta."""
-    if which == -1 and far < 0.0:
+def _advice(far: float, label: str, fit: Fit) -> str:
+    """far: how far it went, in log theta."""
+    if label.startswith("sigma_eps") and far < 0.0:
         floor = "Give a noise_floor; its default is 1e-3" if fit.noise_floor == 0.0 else "Give a larger noise_floor"
         return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
-    if which < -2 and far > 0.0:
+    if label.startswith("l_") and far > 0.0:
         return f"The observations do not depend on the input of {label}. Leave that input out"
-    if which == -2 and far < 0.0:
+    if label == "sigma_f" and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
     return "Start elsewhere, with another theta0"

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.pool import pool_at_server
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import dimension_of
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
@@ -37,7 +38,7 @@ from fleetgp.training.tree import TreeNewton
 class Setting:
     """starts: (S, P) log theta, at or above the floor; like the floor for the scaled observations.
 
-    levels: of samples of the data to be trained on first.
+    units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on first.
     """
 
     method: TrainingMethod
@@ -47,6 +48,7 @@ class Setting:
     floor: Floor
     objective: Objective
     starts: Array
+    units: IntArray
     levels: int = 0
     deadline: Deadline = NEVER
 
@@ -57,7 +59,7 @@ class Setting:
     def thetas(self, x: Array) -> Array:
         """theta in the units of the data from x = log theta; a diverged one may be infinite, which its status says."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(np.exp(x + self.scaling.shift(x)))
+            return np.asarray(np.exp(x + self.scaling.shift(self.units)))
 
 
 def prepare(
@@ -75,8 +77,9 @@ def prepare(
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
-    starts, floor, levels = _starts_and_floor(reduction, data, network, options, scaling)
-    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts, levels, deadline)
+    starts, floor, levels = _starts_and_floor(reduction, data, network, kernel, options, scaling)
+    units = kernel.units(dimension_of(shards))
+    return Setting(method, network, reduction, scaling, floor, Objective(experts), starts, units, levels, deadline)
 
 
 def minimizer(setting: Setting) -> CentralMinimizer:
@@ -123,7 +126,12 @@ def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, see
 
 
 def _starts_and_floor(
-    reduction: Reduction, data: Sequence[Shard], network: Network, options: TrainingOptions, scaling: Scaling
+    reduction: Reduction,
+    data: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    scaling: Scaling,
 ) -> tuple[Array, Floor, int]:
     """Where to start, (S, P) at or above the floor, and the floor, both for the scaled observations; and on how many
     levels of samples: none where the starts are given, or the rounds.
@@ -138,8 +146,8 @@ def _starts_and_floor(
         deviation = found.deviation if asks else 1.0
     floor = Floor.of(options.noise_floor * deviation)
     if options.starts is None:
-        starts = default_starts(found, network.agents)
+        starts = default_starts(found, network.agents, kernel)
         levels = found.levels if options.tol > 0.0 else 0
     else:
-        starts = options.starts - scaling.shift(options.starts)
+        starts = options.starts - scaling.shift(kernel.units(data[0][0].shape[1]))
     return floor.lifted(starts), floor, levels

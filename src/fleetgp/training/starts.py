@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.data.partition import Shard
+from fleetgp.gp.kernels import Kernel
 from fleetgp.training.samples import levels
 
 #: Length-scales of the default starts, as fractions of the reach of the data.
@@ -57,14 +58,15 @@ def agree_on_magnitudes(
     return Magnitudes(reach, size, float(found[-1]) if varied else size, largest)
 
 
-def default_starts(magnitudes: Magnitudes, agents: int) -> Array:
+def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array:
     """log theta of the default starts, (S, P), from how wide the agents' data are and how large.
 
     An agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
     between the two.
     """
     reach = magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths))
-    return np.log([[*(span * reach), magnitudes.size, NOISE * magnitudes.size] for span in SPANS])
+    size = magnitudes.size
+    return np.log([[*kernel.start(reach, span, size), NOISE * size] for span in SPANS])
 
 
 def power_of_two(x: Array) -> Array:

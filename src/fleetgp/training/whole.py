@@ -29,7 +29,7 @@ from fleetgp.data.streamed import FIRST, Shards, Streamed
 from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, fits, planned_reach, sizes_for_all
 from fleetgp.network import MAXIMUM, Network
@@ -52,6 +52,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 SHORTER, CLEARER = 1.4, 2.0
 #: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
 LITTLE_NOISE = 1e-3
+#: The kernel whose data have moments.
+SMOOTH = KERNELS["se"]
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ class WholeTraining:
         starts, floor = starts_and_floor(self._frame, self._options, self._scaling)
         walls = Walls.around(self.moments, floor)
         objective = Objective([FleetExpert(self.moments)])
-        return Setting(self._method, self._network, Alone(), self._scaling, walls, objective, walls.lifted(starts))
+        found = self._scaling, walls, objective, walls.lifted(starts), SMOOTH.units(len(self.moments.sizes))
+        return Setting(self._method, self._network, Alone(), *found)
 
     def _agree(self, wish: Wish) -> Verdict:
         """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""
@@ -243,7 +246,7 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), agents=1)[:1]
+        starts = default_starts(Magnitudes(2.0 * half, 1.0, 1.0), 1, SMOOTH)[:1]
     else:
         starts = options.starts
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
@@ -296,7 +299,7 @@ def starts_and_floor(frame: Frame, options: TrainingOptions, scaling: Scaling) -
             deviation = size
     floor = Floor.of(options.noise_floor * deviation)
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), agents=1)
+        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), 1, SMOOTH)
     else:
-        starts = options.starts - scaling.shift(options.starts)
+        starts = options.starts - scaling.shift(SMOOTH.units(len(frame.box.half)))
     return floor.lifted(starts), floor

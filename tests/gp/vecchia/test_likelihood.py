@@ -40,7 +40,7 @@ class TestLikelihood:
         """One conditional density after the other, each with as many neighbours as there are."""
         inputs, y, log_theta = problem(rng, 25, dimension)
         h = Hyperparameters.from_log(log_theta)
-        data = Ordered.of(KERNELS[kernel], inputs, y, h)
+        data = Ordered(KERNELS[kernel], inputs, y, h)
         total = np.zeros(dimension + 3)
         for row in range(1, 25):
             total += likelihood.conditionals(data, np.array([row]), np.arange(row, dtype=np.int32)[None])[0][0]

@@ -8,6 +8,7 @@ from fleetgp.agent.description.certificates import AUTHORITY, is_host
 from fleetgp.agent.description.parts import MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.errors import GraphError, InputError, listed, shortened
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
@@ -20,7 +21,7 @@ class Check:
 
     def __init__(self, file: FleetPart, lines: Lines, path: str) -> None:
         self.file, self.lines, self.path = file, lines, path
-        for check in (self.names, self.endpoints, self.columns, self.methods, self.tls):
+        for check in (self.names, self.endpoints, self.columns, self.kernel, self.methods, self.tls):
             check()
 
     def fail(self, message: str, *path: str | int, value: object = None) -> InputError:
@@ -78,20 +79,26 @@ class Check:
         if len(set(named)) < len(named):
             raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
 
+    def kernel(self) -> None:
+        try:
+            as_kernel(self.file.kernel, self.file.inputs)
+        except InputError as error:
+            raise self.fail(str(error), "kernel") from error
+
     def methods(self) -> None:
         for part, known in (("training", TRAINERS), ("prediction", PREDICTORS)):
             method = getattr(self.file, part).method
             if method not in known:
                 said = f"{part}.method must be one of {', '.join(known)}, got {shortened(method)}"
                 raise self.fail(said, part, "method")
-        theta0 = self.file.training.theta0
+        theta0, kernel = self.file.training.theta0, as_kernel(self.file.kernel, self.file.inputs)
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
             if len(rows) > MOST_STARTS:
                 raise self.fail(f"expected at most {MOST_STARTS} starts, got {len(rows)}", "training", "theta0")
             for row in rows:
                 try:
-                    check_theta(row, len(self.file.inputs), "training.theta0")
+                    check_theta(row, kernel.names(self.file.inputs), "training.theta0")
                 except InputError as error:
                     raise self.fail(str(error), "training", "theta0") from error
 

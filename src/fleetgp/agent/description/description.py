@@ -12,6 +12,7 @@ from fleetgp.agent.description.certificates import Credentials
 from fleetgp.agent.description.parts import FleetPart
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, listed, shortened
+from fleetgp.gp.expression import as_kernel
 from fleetgp.graph import Graph
 from fleetgp.prediction import PredictionOptions
 from fleetgp.training import TrainingOptions
@@ -32,13 +33,18 @@ class Description:
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
-        self.kernel, self.normalize, self.seed = file.kernel, file.normalize, file.seed
+        self.kernel, self.normalize, self.seed = as_kernel(file.kernel, file.inputs), file.normalize, file.seed
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
 
     @property
     def dimension(self) -> int:
         return len(self.inputs)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the hyperparameters."""
+        return self.kernel.names(self.inputs)
 
     @property
     def state(self) -> Path:
@@ -66,7 +72,7 @@ class Description:
     @property
     def model(self) -> str:
         """What a checkpoint's numbers mean: with another, they are of no use."""
-        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel}"
+        return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self.kernel.name}"
 
     def id_of(self, name: str) -> int:
         if name not in self.names:

@@ -109,7 +109,7 @@ class FleetPart(_Part):
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
     target: str
-    kernel: Literal["se", "matern12", "matern32", "matern52"] = "se"
+    kernel: str = "se"
     normalize: bool = True
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"

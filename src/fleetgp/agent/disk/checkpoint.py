@@ -49,7 +49,7 @@ class Checkpoint(Strict):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         rows = [*found.estimates, *([] if found.trained is None else [found.trained.log_theta])]
-        return found if all(sound_log_theta(row, description.dimension) for row in rows) else None
+        return found if all(sound_log_theta(row, len(description.parameters)) for row in rows) else None
 
 
 _CODEC = Codec(Checkpoint, LARGEST_FILE)

@@ -58,6 +58,6 @@ class Hello(Strict):
 _CODEC = Codec(Hello, MOST_BYTES)
 
 
-def longest(agents: int, links: int, dimension: int) -> int:
+def longest(agents: int, links: int, parameters: int) -> int:
     """Bytes of the longest hello that a fleet with so many agents, links and inputs can send; more is junk."""
-    return 2**12 + 160 * agents + 48 * links + 25 * (dimension + 2)
+    return 2**12 + 160 * agents + 48 * links + 25 * parameters

@@ -180,7 +180,7 @@ class Presence:
     def _check(self, hello: Hello) -> None:
         """A NetworkError where a hello says what cannot be."""
         self.membership.check(hello.records)
-        parameters, agents = self.description.dimension + 2, self.description.graph.agents
+        parameters, agents = len(self.description.parameters), self.description.graph.agents
         if len(hello.theta) not in (0, parameters):
             raise NetworkError(f"expected {parameters} hyperparameters, got {len(hello.theta)}")
         if any(agent >= agents for agent in hello.waiting):
@@ -205,7 +205,7 @@ class Presence:
             0 if network is None else network.epoch,
             0 if network is None else network.exchanging,
             frozenset() if network is None else network.waiting_for,
-            tuple(self.theta) if sound_log_theta(self.theta, self.description.dimension) else (),
+            tuple(self.theta) if sound_log_theta(self.theta, len(self.description.parameters)) else (),
         )
 
     def _spread(self) -> None:

@@ -79,7 +79,7 @@ class DenseEngine(DataEngine):
 
     def posterior(self, h: Hyperparameters) -> DensePosterior:
         """The same; a MemoryError is the caller's to explain."""
-        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h))
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
@@ -100,7 +100,7 @@ class DenseEngine(DataEngine):
     def _advice(self, h: Hyperparameters) -> str:
         if not (np.isfinite(self.inputs).all() and np.isfinite(self.observations).all()):
             return "remove the NaN or infinite values from its data"
-        if not np.isfinite(h.theta**2).all() or min(h.length_scales) < SMALLEST_SCALE:
+        if not np.isfinite(h.theta**2).all() or h.theta[:-2].min(initial=1.0) < SMALLEST_SCALE:
             return OUT_OF_RANGE
         pair = duplicate_rows(self.inputs)
         if pair is not None:

@@ -20,9 +20,10 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.gp.dense import plain
+from fleetgp.gp.composite import Composite
+from fleetgp.gp.dense import general, plain
 from fleetgp.gp.evaluation import Evaluation
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
 
@@ -49,7 +50,14 @@ def stack_size(size: int) -> int:
 
 
 def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluation | None]:
-    """NLL and log-gradient of experts of equal size, each at its own log theta; None where no jitter is enough."""
+    """NLL and log-gradient of experts of equal size and kernel, each at its own log theta; None where no jitter is
+    enough.
+    """
+    kernel = experts[0].kernel
+    if isinstance(kernel, Composite):
+        rows = zip(experts, log_thetas, strict=True)
+        return [general.evaluation(e.inputs, e.observations, kernel, row) for e, row in rows]
+    assert isinstance(kernel, Stationary)
     theta = np.exp(log_thetas)
     signal, noise = theta[:, -2] ** 2, theta[:, -1] ** 2
     inputs = np.stack([e.inputs for e in experts])
@@ -63,7 +71,7 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
     fast = compiled()
     with np.errstate(all="ignore"):
         (plain if fast is None else fast).squared_distances(z, profile)
-        if not experts[0].kernel.profile_in_place(profile, slope, np.exp if fast is None else fast.exp):
+        if not kernel.profile_in_place(profile, slope, np.exp if fast is None else fast.exp):
             slope = profile
         if fast is not None:
             fast.likelihoods(profile, slope, work, z, y, signal, noise, found)

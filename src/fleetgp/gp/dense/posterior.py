@@ -33,7 +33,8 @@ class DensePosterior:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         cross = self._cross(queries)
         mean = self._alpha @ cross
-        return mean, np.maximum(self.hyperparameters.signal**2 - self._explained(cross), 0.0)
+        prior = self.kernel.variance(queries, self.hyperparameters)
+        return mean, np.maximum(prior - self._explained(cross), 0.0)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
+from fleetgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.compiling import kept
 from fleetgp.linalg.exponential import exp
@@ -22,7 +22,7 @@ from fleetgp.linalg.exponential import exp
 #: Points of a batch.
 LANES = 8
 SE, MATERN12, MATERN32, MATERN52 = 0, 1, 2, 3
-KINDS: dict[type[Kernel], int] = {
+KINDS: dict[type[Stationary], int] = {
     SquaredExponential: SE,
     Matern12: MATERN12,
     Matern32: MATERN32,
@@ -46,42 +46,42 @@ def _distances(z: Array, s: Array) -> None:
 
 
 @kept
-def _profile(kind: int, pairs: Array, profiles: Array) -> None:
+def profile(kind: int, pairs: Array, profiles: Array) -> None:
     """phi(s) into `profiles`, and -phi'(s) over `pairs`, which have s: `kernels` has the formulas."""
-    s, profile = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
+    s, phi = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
     if kind == SE:
         for i in range(s.size):
-            profile[i] = -s[i]
-        decay = exp(profile)
+            phi[i] = -s[i]
+        decay = exp(phi)
         for i in range(s.size):
-            profile[i] = decay[i]
+            phi[i] = decay[i]
             s[i] = decay[i]
         return
     factor = 1.0 if kind == MATERN12 else 3.0 if kind == MATERN32 else 5.0
     for i in range(s.size):
-        profile[i] = -math.sqrt(factor * s[i])
-    decay = exp(profile)
+        phi[i] = -math.sqrt(factor * s[i])
+    decay = exp(phi)
     if kind == MATERN12:
         for i in range(s.size):
-            r = -profile[i]
-            profile[i] = decay[i]
+            r = -phi[i]
+            phi[i] = decay[i]
             s[i] = 0.5 * decay[i] / r if r > 0.0 else 0.0
     elif kind == MATERN32:
         for i in range(s.size):
-            profile[i] = (1.0 - profile[i]) * decay[i]
+            phi[i] = (1.0 - phi[i]) * decay[i]
             s[i] = 1.5 * decay[i]
     else:
         for i in range(s.size):
-            r = -profile[i]
-            profile[i] = (1.0 + r + r * r / 3.0) * decay[i]
+            r = -phi[i]
+            phi[i] = (1.0 + r + r * r / 3.0) * decay[i]
             s[i] = (5.0 / 6.0) * (1.0 + r) * decay[i]
 
 
 @kept
-def _factorize(a: Array, y: Array, diagonal: float, scales: Array, solved: Array, left: Array) -> None:
-    """The Cholesky factor of C over its profile a (P, LANES), whose last row becomes b = L^-1 k.
+def factorized(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array, left: Array) -> None:
+    """The Cholesky factor of C over its lower triangle a (P, LANES), whose last row becomes b = L^-1 k.
 
-    scales (m, LANES): one over the factor's diagonal.  solved (m, LANES): c = L^-1 y.
+    diagonal (m + 1, LANES): of C.  scales (m, LANES): one over the factor's diagonal.  solved (m, LANES): c = L^-1 y.
     left (2, LANES): the conditional variance, and what the last of y is beyond its conditional mean. NaN, or a variance
     that is not positive, where C is not positive definite.
     """
@@ -98,7 +98,7 @@ def _factorize(a: Array, y: Array, diagonal: float, scales: Array, solved: Array
             for w in range(LANES):
                 a[row + q, w] = left[0, w] * scales[q, w]
         for w in range(LANES):
-            left[0, w] = diagonal
+            left[0, w] = diagonal[p, w]
             left[1, w] = y[p, w]
         for k in range(p):
             for w in range(LANES):
@@ -113,7 +113,7 @@ def _factorize(a: Array, y: Array, diagonal: float, scales: Array, solved: Array
 
 
 @kept
-def _back(a: Array, scales: Array, right: Array) -> None:
+def back(a: Array, scales: Array, right: Array) -> None:
     """L'^-1 right, over right (m, LANES)."""
     for p in range(len(scales) - 1, -1, -1):
         row = p * (p - 1) // 2
@@ -125,7 +125,7 @@ def _back(a: Array, scales: Array, right: Array) -> None:
 
 
 @kept
-def _last_row(a: Array, row: Array) -> None:
+def last_row(a: Array, row: Array) -> None:
     """b = L^-1 k, (m, LANES)."""
     start = len(a) - len(row)
     for p in range(len(row)):
@@ -138,7 +138,7 @@ def _solve(
     kind: int,
     z: Array,
     values: Array,
-    diagonal: float,
+    diagonal: Array,
     slope: Array,
     a: Array,
     scales: Array,
@@ -148,10 +148,23 @@ def _solve(
 ) -> None:
     """C^-1 k into `weighted`, L^-1 y into `alpha`, and the rest as above."""
     _distances(z, slope)
-    _profile(kind, slope, a)
-    _factorize(a, values, diagonal, scales, alpha, left)
-    _last_row(a, weighted)
-    _back(a, scales, weighted)
+    profile(kind, slope, a)
+    factorized(a, values, diagonal, scales, alpha, left)
+    last_row(a, weighted)
+    back(a, scales, weighted)
+
+
+@kept
+def adjoint(left: Array, weighted: Array, alpha: Array, u: Array, t: Array) -> None:
+    """u and t (m + 1, LANES) of `plain`, from what is left, C^-1 k and C^-1 y."""
+    size = len(weighted)
+    for w in range(LANES):
+        t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
+        u[size, w] = 1.0
+    for p in range(size):
+        for w in range(LANES):
+            u[p, w] = -weighted[p, w]
+            t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
 
 
 @kept
@@ -199,6 +212,7 @@ def conditionals(
     count, size = near.shape
     dimension = places.shape[1]
     z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
+    diagonal = np.full((size + 1, LANES), 1.0 + ratio)
     u, t = np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
     total, trace = np.empty((dimension, LANES)), np.empty(LANES)
     for start in range(0, count, LANES):
@@ -209,16 +223,13 @@ def conditionals(
                 values[p, w] = y[j]
                 for d in range(dimension):
                     z[d, p, w] = places[j, d]
-        _solve(kind, z, values, 1.0 + ratio, slope, a, scales, alpha, left, weighted)
-        _back(a, scales, alpha)
+        _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
+        back(a, scales, alpha)
+        adjoint(left, weighted, alpha, u, t)
         for w in range(LANES):
-            t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
-            u[size, w] = 1.0
-            trace[w] = t[size, w]
-        for p in range(size):
+            trace[w] = 0.0
+        for p in range(size + 1):
             for w in range(LANES):
-                u[p, w] = -weighted[p, w]
-                t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
                 trace[w] += u[p, w] * t[p, w]
         _slopes(z, slope, u, t, total)
         for w in range(min(LANES, count - start)):
@@ -241,6 +252,7 @@ def means(
     count, size = near.shape
     dimension = places.shape[1]
     z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
+    diagonal = np.full((size + 1, LANES), 1.0 + ratio)
     for start in range(0, count, LANES):
         for w in range(LANES):
             row = min(start + w, count - 1)
@@ -251,7 +263,7 @@ def means(
                 for p in range(size):
                     z[d, p, w] = places[near[row, p], d]
                 z[d, size, w] = queries[row, d]
-        _solve(kind, z, values, 1.0 + ratio, slope, a, scales, alpha, left, weighted)
+        _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
         for w in range(min(LANES, count - start)):
             found[start + w, 0] = -left[1, w]
             found[start + w, 1] = 1.0 + ratio - left[0, w]

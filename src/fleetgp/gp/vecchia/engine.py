@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fleetgp.gp.failure import MORE_NOISE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia.cost import expected_seconds
-from fleetgp.gp.vecchia.likelihood import Ordered, conditionals, evaluation
+from fleetgp.gp.vecchia.likelihood import Points, conditionals, evaluation, points
 from fleetgp.gp.vecchia.neighbours import Neighbours, nearest_earlier
 from fleetgp.gp.vecchia.ordering import coarse_to_fine
 from fleetgp.gp.vecchia.posterior import VecchiaPosterior
@@ -72,13 +73,13 @@ class VecchiaEngine(DataEngine):
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
         h = self._checked(log_theta)
-        data, parts = self._in_order(h), shapes(np.asarray(h.length_scales))
+        data, (parts, places) = self._in_order(h), self._shapes(h)
         with blas_threads(1):
-            found = [evaluation(data, self._neighbours(shape), h) for shape in parts]
+            found = [evaluation(data, self._neighbours(shape)) for shape in parts]
         sound = [each for each in found if each is not None]
         if len(sound) < len(found):
             raise self.failure(h)
-        return _blended(parts, sound)
+        return _blended(parts, places, sound)
 
     def condition(self, theta: Array) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
@@ -95,7 +96,7 @@ class VecchiaEngine(DataEngine):
         """
         h = self._checked(log_theta)
         data, size, more = self._in_order(h), self.size, 2 * self.neighbours
-        shape = shapes(np.asarray(h.length_scales))[0]
+        shape = self._shapes(h)[0][0]
         if size <= more:
             rows = np.arange(min(self.neighbours, size), size)
             twice = [
@@ -108,7 +109,9 @@ class VecchiaEngine(DataEngine):
             return 0.0
         fewer, _ = conditionals(data, rows, self._neighbours(shape)[rows - self.neighbours])
         # (log v + e^2 / v) / 2 without its second half
-        halves = [values[:, 0] - 0.5 * values[:, -2] for values in (fewer, np.concatenate([part for part, _ in twice]))]
+        square = 1 + data.own
+        more_rows = np.concatenate([part for part, _ in twice])
+        halves = [values[:, 0] - 0.5 * values[:, square] for values in (fewer, more_rows)]
         return float(np.mean(halves[0] - halves[1]) * (size - self.neighbours))
 
     def failure(self, h: Hyperparameters) -> NumericalError:
@@ -123,18 +126,33 @@ class VecchiaEngine(DataEngine):
             raise NumericalError(f"{owner(self.agent)}: its data hold NaN or infinite values: remove them")
         return Hyperparameters.from_log(log_theta)
 
-    def _in_order(self, h: Hyperparameters) -> Ordered:
+    def _in_order(self, h: Hyperparameters) -> Points:
         order = self._ordering()
-        return Ordered.of(self.kernel, self.inputs[order], self.observations[order], h)
+        return points(self.kernel, self.inputs[order], self.observations[order], h)
+
+    def _shapes(self, h: Hyperparameters) -> tuple[list[Shape], IntArray]:
+        """Of the inputs that tell who is near, and the positions in theta of their length-scales."""
+        scales, places = self.kernel.scales(h, self.inputs.shape[1])
+        near = np.flatnonzero(places >= 0)
+        if not len(near):  # nobody is nearer than others
+            return shapes(np.ones(self.inputs.shape[1])), places
+        return shapes(scales[near]), places[near]
+
+    @cached_property
+    def _axes(self) -> IntArray:
+        """The inputs that tell who is near; all of them if none does."""
+        dimension = self.inputs.shape[1]
+        _, places = self.kernel.scales(Hyperparameters.from_log(np.zeros(self.kernel.count(dimension))), dimension)
+        return np.flatnonzero((places >= 0) | (places < 0).all())
 
     def _ordering(self) -> IntArray:
         if self._order is None:
-            base = coarse_to_fine(self.inputs[: self._ordered])
+            base = coarse_to_fine(self.inputs[: self._ordered, self._axes])
             self._order = np.concatenate([base, np.arange(self._ordered, self.size)])
         return self._order
 
     def _places(self, shape: Shape) -> Array:
-        return shape.places(self.inputs[self._ordering()])
+        return shape.places(self.inputs[self._ordering()][:, self._axes])
 
     def _neighbours(self, shape: Shape) -> Neighbours:
         """(N - m, m) those of all points but the first m."""
@@ -156,12 +174,16 @@ def _all_finite(*arrays: Array) -> bool:
     return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
-def _blended(parts: Sequence[Shape], found: Sequence[Evaluation]) -> Evaluation:
-    """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other."""
+def _blended(parts: Sequence[Shape], places: IntArray, found: Sequence[Evaluation]) -> Evaluation:
+    """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other.
+
+    places: of the length-scales that they are the shapes of, in theta.
+    """
     first = found[0]
     nll, gradient = first.nll, np.zeros_like(first.gradient)
     for shape, each in zip(parts, found, strict=True):
         nll += shape.weight * (each.nll - first.nll)
         gradient += shape.weight * each.gradient
-        gradient[:-2] += shape.slope * (each.nll - first.nll)
+        if places.min() >= 0:
+            np.add.at(gradient, places, shape.slope * (each.nll - first.nll))
     return replace(first, nll=nll, gradient=gradient, jitter=max(each.jitter for each in found))

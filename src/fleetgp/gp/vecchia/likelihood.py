@@ -1,25 +1,23 @@
 r"""The likelihood of N points as the product of N conditional densities, and its gradient in log theta.
 
 The first m points are taken together. Every other one is given its m nearest earlier ones (`plain` has the formulas).
-With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r, and
-by the observations over it:
-
-    l = sum_i (log v_i + e_i^2 / v_i) / 2 + N log sigma_f
-    dl / d log sigma_f = N - sum_i e_i^2 / v_i - 2 dl / d log r        dl / d log sigma_eps = 2 dl / d log r
+`Ordered` has the points of a stationary kernel, in units of sigma_f; `general.General` those of any other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
+from fleetgp.gp.composite import Composite
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.gp.vecchia import plain
+from fleetgp.gp.vecchia.general import General
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import spread
@@ -30,19 +28,46 @@ CHUNK = 2048
 WORK = 1 << 20
 
 
-@dataclass(frozen=True)
-class Ordered:
-    """Points in their order: the places (N, D) over the length-scales, and the observations (N,) over sigma_f."""
+class Points(Protocol):
+    """Observations in their order, at one theta.
 
-    kernel: Kernel
-    places: Array
-    values: Array
-    ratio: float
+    width: of a row that an observation adds to the sum. own: how many hyperparameters come before e^2 / v in it.
+    """
 
-    @classmethod
-    def of(cls, kernel: Kernel, inputs: Array, observations: Array, h: Hyperparameters) -> Ordered:
-        places = np.ascontiguousarray(inputs / np.asarray(h.length_scales))
-        return cls(kernel, places, observations / h.signal, (h.noise / h.signal) ** 2)
+    @property
+    def values(self) -> Array: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def own(self) -> int: ...
+
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+        """Rows (n, width) of the points `rows` with neighbours near (n, m), where compiled loops have them."""
+
+    def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+        """The same without, and the largest jitter, in the units of variances."""
+
+    def together(self, count: int) -> tuple[Array, float]:
+        """The row (width,) of the first points together, and the jitter."""
+
+    def summed(self, total: Array) -> tuple[float, Array]:
+        """The likelihood and its log-gradient from the sum of all rows."""
+
+    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+        """Mean and what is explained of the prior variance, (T, 2), and the weights (T, m), where compiled."""
+
+    def means(self, queries: Array, near: Neighbours) -> tuple[Array, Array, float]:
+        """The same without, and the largest jitter."""
+
+
+def points(kernel: Kernel, inputs: Array, observations: Array, h: Hyperparameters) -> Points:
+    """As this kernel needs them."""
+    if isinstance(kernel, Composite):
+        return General.of(kernel, inputs, observations, h)
+    assert isinstance(kernel, Stationary)
+    return Ordered(kernel, inputs, observations, h)
 
 
 def compiled() -> ModuleType | None:
@@ -50,21 +75,75 @@ def compiled() -> ModuleType | None:
     return compiled_module("fleetgp.gp.vecchia.compiled")
 
 
-def fast_loops(kernel: Kernel) -> tuple[ModuleType | None, int]:
-    """The compiled loops and the number of this kernel in them; none for a kernel that they do not have."""
-    loops = compiled()
-    if loops is None or type(kernel) not in loops.KINDS:
-        return None, 0
-    return loops, loops.KINDS[type(kernel)]
+class Ordered:
+    r"""With a stationary kernel: the places (N, D) over the length-scales, and the observations (N,) over sigma_f.
+
+    With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r,
+    and by the observations over it:
+
+        l = sum_i (log v_i + e_i^2 / v_i) / 2 + N log sigma_f
+        dl / d log sigma_f = N - sum_i e_i^2 / v_i - 2 dl / d log r        dl / d log sigma_eps = 2 dl / d log r
+    """
+
+    def __init__(self, kernel: Stationary, inputs: Array, observations: Array, h: Hyperparameters) -> None:
+        self.kernel, self.h = kernel, h
+        self.places = self._placed(inputs)
+        self.values = observations / h.signal
+        self.ratio = (h.noise / h.signal) ** 2
+        self._unit = h.signal**2 + h.noise**2  # of the jitter
+
+    def _placed(self, inputs: Array) -> Array:
+        return np.ascontiguousarray(inputs / np.asarray(self.h.length_scales))
+
+    @property
+    def own(self) -> int:
+        return int(self.places.shape[1])
+
+    @property
+    def width(self) -> int:
+        return self.own + 3
+
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+        loops = compiled()
+        if loops is not None and type(self.kernel) in loops.KINDS:
+            kind = loops.KINDS[type(self.kernel)]
+            loops.conditionals(kind, self.places, self.values, rows, near, self.ratio, found)
+
+    def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+        found, jitter = plain.conditionals(self.kernel, self.places, self.values, rows, near, self.ratio)
+        return found, jitter * self._unit
+
+    def together(self, count: int) -> tuple[Array, float]:
+        found, jitter = plain.together(self.kernel, self.places[:count], self.values[:count], self.ratio)
+        return found, jitter * self._unit
+
+    def summed(self, total: Array) -> tuple[float, Array]:
+        size, (square, by_ratio) = len(self.values), total[-2:]
+        gradient = np.array([*total[1:-2], size - square - 2.0 * by_ratio, 2.0 * by_ratio])
+        return float(total[0] + size * np.log(self.h.signal)), gradient
+
+    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+        loops = compiled()
+        if loops is not None and type(self.kernel) in loops.KINDS:
+            kind = loops.KINDS[type(self.kernel)]
+            places = self._placed(queries)
+            loops.means(kind, self.places, self.values, places, near, self.ratio, found, weights)
+            found[:, 0] *= self.h.signal
+            found[:, 1] *= self.h.signal**2
+
+    def means(self, queries: Array, near: Neighbours) -> tuple[Array, Array, float]:
+        places = self._placed(queries)
+        found, weights, jitter = plain.means(self.kernel, self.places, self.values, places, near, self.ratio)
+        return found * [self.h.signal, self.h.signal**2], weights, jitter * self._unit
 
 
-def evaluation(data: Ordered, near: Neighbours, h: Hyperparameters) -> Evaluation | None:
+def evaluation(data: Points, near: Neighbours) -> Evaluation | None:
     """NLL and log-gradient; None where no jitter helps. near: (N - m, m) neighbours of all points but the first m."""
     size = len(data.values)
     together = size - len(near)
     try:
         with np.errstate(all="ignore"):
-            first, jitter = plain.together(data.kernel, data.places[:together], data.values[:together], data.ratio)
+            first, jitter = data.together(together)
         chunks = [np.arange(start, min(start + CHUNK, size)) for start in range(together, size, CHUNK)]
         parts = spread(lambda rows: _summed(data, rows, near[rows[0] - together : rows[-1] + 1 - together]), chunks)
     except plain.NotPositiveDefiniteError:
@@ -72,31 +151,25 @@ def evaluation(data: Ordered, near: Neighbours, h: Hyperparameters) -> Evaluatio
     total = np.sum([first, *(part for part, _ in parts)], axis=0)
     if not np.isfinite(total).all():
         return None
-    jitter = max([jitter, *(jitter for _, jitter in parts)]) * (h.signal**2 + h.noise**2)
-    square, by_ratio = total[-2:]
-    gradient = np.array([*total[1:-2], size - square - 2.0 * by_ratio, 2.0 * by_ratio])
-    return Evaluation(float(total[0] + size * np.log(h.signal)), gradient, jitter, "vecchia")
+    nll, gradient = data.summed(total)
+    return Evaluation(nll, gradient, max([jitter, *(jitter for _, jitter in parts)]), "vecchia")
 
 
-def _summed(data: Ordered, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+def _summed(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
     values, jitter = conditionals(data, rows, near)
     return values.sum(axis=0), jitter
 
 
-def conditionals(data: Ordered, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
-    """As `plain.conditionals`, compiled if possible, and with jitter only where it is needed."""
-    loops, kind = fast_loops(data.kernel)
-    found = np.full((len(rows), data.places.shape[1] + 3), np.nan)
-    if loops is not None:
-        loops.conditionals(kind, data.places, data.values, rows, near, data.ratio, found)
+def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+    """Rows (n, width), compiled if possible, and with jitter only where it is needed."""
+    found = np.full((len(rows), data.width), np.nan)
+    data.fast_conditionals(rows, near, found)
     wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
     jitters = [0.0]
     for part in in_parts(len(wrong), near.shape[1]):
         some = wrong[part]
         with np.errstate(all="ignore"):
-            found[some], jitter = plain.conditionals(
-                data.kernel, data.places, data.values, rows[some], near[some], data.ratio
-            )
+            found[some], jitter = data.conditionals(rows[some], near[some])
         jitters.append(jitter)
     return found, max(jitters)
 

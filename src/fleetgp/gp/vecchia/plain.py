@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import Stationary
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.cholesky import JITTERS
 
@@ -30,7 +30,7 @@ class NotPositiveDefiniteError(Exception):
 
 
 def conditionals(
-    kernel: Kernel, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float
+    kernel: Stationary, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float
 ) -> tuple[Array, float]:
     """(n, 1 + D + 2) of the points `rows` with neighbours near (n, m), and the largest jitter, over 1 + ratio.
 
@@ -41,7 +41,7 @@ def conditionals(
     phi, slope = kernel.profile_and_slope(squares.sum(axis=3))
     c, jitter = _covariances(phi, ratio)
     if c is None:  # one of them is not positive definite: half of them at a time
-        found = [conditionals(kernel, places, y, rows[half], near[half], ratio) for half in _halves(len(rows))]
+        found = [conditionals(kernel, places, y, rows[half], near[half], ratio) for half in halves(len(rows))]
         return np.concatenate([values for values, _ in found]), max(jitter for _, jitter in found)
     k, observed = c[:, -1, :-1], y[near]
     a, alpha = np.moveaxis(np.linalg.solve(c[:, :-1, :-1], np.stack([k, observed], axis=2)), 2, 0)
@@ -56,14 +56,14 @@ def conditionals(
 
 
 def means(
-    kernel: Kernel, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float
+    kernel: Stationary, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float
 ) -> tuple[Array, Array, float]:
     """(T, 2) mean and what is explained of a prior variance of 1; the weights (T, m); and the largest jitter."""
     points = places[near]
     phi, _ = kernel.profile_and_slope(_squares(points).sum(axis=3))
     c, jitter = _covariances(phi, ratio)
     if c is None:
-        parts = [means(kernel, places, y, queries[half], near[half], ratio) for half in _halves(len(near))]
+        parts = [means(kernel, places, y, queries[half], near[half], ratio) for half in halves(len(near))]
         values, weights, jitters = zip(*parts, strict=True)
         return np.concatenate(values), np.concatenate(weights), max(jitters)
     k, _ = kernel.profile_and_slope(((points - queries[:, None]) ** 2).sum(axis=2))
@@ -71,7 +71,7 @@ def means(
     return np.stack([np.einsum("tm,tm->t", a, y[near]), np.einsum("tm,tm->t", a, k)], axis=1), a, jitter
 
 
-def together(kernel: Kernel, places: Array, y: Array, ratio: float) -> tuple[Array, float]:
+def together(kernel: Stationary, places: Array, y: Array, ratio: float) -> tuple[Array, float]:
     """(1 + D + 2,) as of `conditionals`, of some points together, and the jitter: -log p(y), all of it at once."""
     squares = _squares(places[None])
     phi, slope = kernel.profile_and_slope(squares.sum(axis=3))
@@ -90,7 +90,8 @@ def _squares(points: Array) -> Array:
     return np.asarray((points[:, :, None] - points[:, None]) ** 2)
 
 
-def _halves(count: int) -> tuple[slice, slice]:
+def halves(count: int) -> tuple[slice, slice]:
+    """Of as many points."""
     return slice(None, count // 2), slice(count // 2, None)
 
 

@@ -11,7 +11,7 @@ from fleetgp.gp.failure import MORE_NOISE, ThetaError, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.vecchia import plain
-from fleetgp.gp.vecchia.likelihood import Ordered, fast_loops, in_parts
+from fleetgp.gp.vecchia.likelihood import in_parts, points
 from fleetgp.gp.vecchia.neighbours import Neighbours
 
 #: Doubles of all that a query's neighbours are multiplied with, at a time.
@@ -31,20 +31,21 @@ class VecchiaPosterior:
     ) -> None:
         self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
         self.jitter, self._agent = 0.0, agent
-        self._data = Ordered.of(kernel, inputs, observations, h)
+        self._data = points(kernel, inputs, observations, h)
         self._neighbours = min(neighbours, len(observations))
-        self._tree = cKDTree(self._data.places)
+        self._scales, _ = kernel.scales(h, inputs.shape[1])
+        self._tree = cKDTree(inputs / self._scales)
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         found, _, _ = self._asked(queries)
-        signal = self.hyperparameters.signal
-        return signal * found[:, 0], signal**2 * np.maximum(1.0 - found[:, 1], 0.0)
+        prior = self.kernel.variance(queries, self.hyperparameters)
+        return found[:, 0], np.maximum(prior - found[:, 1], 0.0)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
         found, _, _ = self._asked(queries)
-        return np.asarray(self.hyperparameters.signal**2 * found[:, 1])
+        return found[:, 1]
 
     def weighted(self, queries: Array) -> tuple[Array, Array]:
         """The observations that count for any of the queries, their inputs (n, D), and their weights (n, T)."""
@@ -66,28 +67,24 @@ class VecchiaPosterior:
         return found
 
     def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
-        """Mean and what is explained, (T, 2), in units of sigma_f; the nearest observations (T, m); their weights."""
+        """Mean and what is explained, (T, 2); the nearest observations (T, m); their weights."""
         data, count = self._data, self._neighbours
-        places = np.ascontiguousarray(queries / np.asarray(self.hyperparameters.length_scales))
-        _, near = self._tree.query(places, k=np.arange(1, count + 1))
+        _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
         near = near.astype(np.int32).reshape(len(queries), count)
         found, weights = np.full((len(queries), 2), np.nan), np.zeros((len(queries), count))
-        loops, kind = fast_loops(self.kernel)
-        if loops is not None:
-            loops.means(kind, data.places, data.values, places, near, data.ratio, found, weights)
-        wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= 1.0 + data.ratio)))
+        data.fast_means(queries, near, found, weights)
+        h = self.hyperparameters
+        most = self.kernel.variance(queries, h) + h.noise**2
+        wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= most)))
         for part in in_parts(len(wrong), count):
             some = wrong[part]
             try:
                 with np.errstate(all="ignore"):
-                    found[some], weights[some], jitter = plain.means(
-                        self.kernel, data.places, data.values, places[some], near[some], data.ratio
-                    )
+                    found[some], weights[some], jitter = data.means(queries[some], near[some])
             except plain.NotPositiveDefiniteError:
                 what = (
                     f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
                 )
-                theta = self.hyperparameters.theta
-                raise ThetaError(f"{owner(self._agent)}: {what}", theta, MORE_NOISE) from None
-            self.jitter = max(self.jitter, jitter * (self.hyperparameters.signal**2 + self.hyperparameters.noise**2))
+                raise ThetaError(f"{owner(self._agent)}: {what}", h.theta, MORE_NOISE) from None
+            self.jitter = max(self.jitter, jitter)
         return found, near, weights

@@ -1,0 +1,165 @@
+r"""Sums of products of leaves: k(x, x') = sum_t sigma_t^2 prod_j phi_j(x, x'), j over the leaves of term t.
+
+A leaf may stand in several terms: (a + b) * c is a c + b c with one c. theta: the hyperparameters of the leaves, in the
+order in which they were written, then sigma_f of every term, then those of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import OBSERVED, Kernel
+from fleetgp.gp.leaves import Leaf, Linear
+from fleetgp.gp.noise import SAME, Noise
+
+#: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
+SHORTER = 3.0
+
+
+@dataclass(frozen=True)
+class Composite(Kernel):
+    """name: the expression.  terms: of each the numbers of its leaves."""
+
+    name: str
+    leaves: tuple[Leaf, ...]
+    terms: tuple[tuple[int, ...], ...]
+    noises: Noise = SAME
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """Where the hyperparameters of each leaf end in theta, and where the first begin."""
+        return (0, *np.cumsum([len(one.units()) for one in self.leaves]).tolist())
+
+    def _own(self, j: int) -> slice:
+        return slice(self._ends[j], self._ends[j + 1])
+
+    def split(self, h: Hyperparameters) -> tuple[list[Array], Array]:
+        """The hyperparameters of each leaf, and the variances sigma_t^2 of the terms."""
+        theta, last = h.theta, self._ends[-1]
+        return [theta[self._own(j)] for j in range(len(self.leaves))], theta[last : last + len(self.terms)] ** 2
+
+    # ---- what it tells of its hyperparameters ------------------------------------------------------------
+
+    def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
+        labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs)
+        own = [one.names(labels) for one in self.leaves]
+        often = Counter(name for each in own for name in each)
+        found: list[str] = []
+        for j, each in enumerate(own):
+            found += [name if often[name] == 1 else f"{self._called(j)}.{name}" for name in each]
+        several = len(self.terms) > 1
+        found += [f"sigma_f{t + 1}" if several else "sigma_f" for t in range(len(self.terms))]
+        return (*found, *self.noises.names)
+
+    def _called(self, j: int) -> str:
+        """A leaf by the name of its kernel, with a number if there are several of that name."""
+        called = [_kind(one) for one in self.leaves]
+        return called[j] + (str(called[: j + 1].count(called[j])) if called.count(called[j]) > 1 else "")
+
+    def units(self, dimension: int) -> IntArray:
+        own = [unit for one in self.leaves for unit in one.units()]
+        return np.array([*own, *(OBSERVED,) * (len(self.terms) + len(self.noises.names))])
+
+    def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
+        """From the first leaf that says something about an input."""
+        found, places = np.full(dimension, np.inf), np.full(dimension, -1)
+        for j, one in enumerate(self.leaves):
+            for axis, k in one.near().items():
+                if places[axis] < 0:
+                    places[axis] = self._ends[j] + k
+                    found[axis] = h.theta[places[axis]]
+        return found, places
+
+    def start(self, reach: Array, span: float, size: float) -> Array:
+        seen: Counter[tuple[int, ...]] = Counter()
+        own: list[float] = []
+        for one in self.leaves:
+            own += one.start(reach, span / SHORTER ** seen[one.axes])
+            seen[one.axes] += bool(one.near())
+        share = size / math.sqrt(len(self.terms))
+        return np.array([*own, *(share / self._wide(term, reach) for term in self.terms)])
+
+    def _wide(self, term: tuple[int, ...], reach: Array) -> float:
+        """How large the leaves of a term are, where they grow with the inputs."""
+        lines = [self.leaves[j] for j in term if isinstance(self.leaves[j], Linear)]
+        return math.prod(math.sqrt(float((reach[list(one.axes)] ** 2).sum())) for one in lines)
+
+    # ---- covariances -------------------------------------------------------------------------------------
+
+    def at(self, left: Array, right: Array | None, h: Hyperparameters) -> CompositeCovariance:
+        """Covariances between points (.., N, D) and (.., N', D), with their derivatives."""
+        return CompositeCovariance(self, left, left if right is None else right, h)
+
+    def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        return np.asfortranarray(self.at(left, right, h).matrix)
+
+    def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
+        return np.stack(list(self.at(left, right, h).derivatives()))
+
+    def variance(self, points: Array, h: Hyperparameters) -> Array:
+        own, variances = self.split(h)
+        return self.summed([one.diagonal(points, p) for one, p in zip(self.leaves, own, strict=True)], variances)
+
+    def _sigmas(self, h: Hyperparameters) -> Array:
+        return h.theta[-len(self.noises.names) :]
+
+    def noise(self, points: Array, h: Hyperparameters) -> Array:
+        return self.noises.variance(points, self._sigmas(h))
+
+    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
+        return self.noises.slopes(points, self._sigmas(h))
+
+    def rescaled(self, inputs: Array, scale: float) -> Array:
+        return self.noises.rescaled(inputs, scale)
+
+    def summed(self, values: Sequence[Array], variances: Array) -> Array:
+        """sum_t sigma_t^2 prod_j phi_j."""
+        return np.asarray(
+            sum(
+                variance * math.prod(values[j] for j in term)
+                for variance, term in zip(variances, self.terms, strict=True)
+            )
+        )
+
+    def beside(self, j: int, values: Sequence[Array], variances: Array) -> Array:
+        """What a leaf is multiplied with: the derivative of the kernel by its value."""
+        mine = [(variance, term) for variance, term in zip(variances, self.terms, strict=True) if j in term]
+        return np.asarray(sum(variance * math.prod(values[k] for k in term if k != j) for variance, term in mine))
+
+
+class CompositeCovariance:
+    """Covariances between points, (.., N, N'), and their derivatives by all logarithms but those of the noise."""
+
+    def __init__(self, kernel: Composite, left: Array, right: Array, h: Hyperparameters) -> None:
+        self._kernel, self._left, self._right = kernel, left, right
+        self._own, self._variances = kernel.split(h)
+        self._values = [one.value(left, right, p) for one, p in zip(kernel.leaves, self._own, strict=True)]
+        self.matrix = kernel.summed(self._values, self._variances)
+
+    def derivatives(self) -> Iterator[Array]:
+        """One after the other, (.., N, N') each."""
+        for j, (one, p) in enumerate(zip(self._kernel.leaves, self._own, strict=True)):
+            if not len(p):
+                continue
+            beside = self._kernel.beside(j, self._values, self._variances)
+            for change in one.derivatives(self._left, self._right, p, self._values[j]):
+                yield beside * change
+        for variance, term in zip(self._variances, self._kernel.terms, strict=True):
+            yield 2.0 * variance * math.prod(self._values[j] for j in term)
+
+    def contract(self, weights: Array) -> Array:
+        """sum_ij weights_ij d matrix_ij / d log theta, (.., P - Q): by all but those of the noise."""
+        found = [np.einsum("...ij,...ij->...", weights, change) for change in self.derivatives()]
+        return np.stack(found, axis=-1)
+
+
+def _kind(one: Leaf) -> str:
+    return str(getattr(one, "profile", type(one).__name__.lower()))

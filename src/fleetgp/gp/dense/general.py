@@ -1,0 +1,33 @@
+r"""The exact likelihood of one expert with any kernel: as `reference` has it, from one factorization.
+
+With B = C^-1 - aa', a = C^-1 y, every derivative is sum_ij B_ij dC_ij / 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.composite import Composite
+from fleetgp.gp.evaluation import Evaluation
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.linalg.cholesky import factorize
+
+
+def evaluation(inputs: Array, observations: Array, kernel: Composite, log_theta: Array) -> Evaluation | None:
+    """NLL and log-gradient; None where no jitter is enough."""
+    h = Hyperparameters.from_log(log_theta)
+    with np.errstate(all="ignore"):
+        covariance = kernel.at(inputs, None, h)
+        factor = factorize(covariance.matrix, kernel.noise(inputs, h))
+        if factor is None:
+            return None
+        alpha = factor.solve(observations)
+        nll = 0.5 * (float(observations @ alpha) + factor.log_determinant)
+        lower = np.tril(factor.inverse_in_place())
+        b = lower + np.tril(lower, -1).T - np.outer(alpha, alpha)
+        by_noise = kernel.noise_slopes(inputs, h) @ np.diagonal(b)
+        gradient = 0.5 * np.concatenate([covariance.contract(b), by_noise])
+    if not (np.isfinite(nll) and np.isfinite(gradient).all()):
+        return None
+    return Evaluation(nll, gradient, factor.jitter)

@@ -1,0 +1,208 @@
+r"""What kernels are composed of: functions phi(x, x') of some of the inputs, with hyperparameters p of their own.
+
+Each is the rule for points (.., N, D) and (.., N', D), which may come in stacks: its value, and the derivatives of that
+by the logarithms of p. Stationary ones have phi(x, x) = 1.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.kernels import KERNELS, PURE
+
+#: Where trainings start: the shape of a rational quadratic, and the length-scale of a periodic kernel, in no units.
+SHAPE, SMOOTHNESS = 1.0, 1.0
+
+
+@dataclass(frozen=True)
+class Leaf(abc.ABC):
+    """axes: the inputs that it is a function of."""
+
+    axes: tuple[int, ...]
+
+    @abc.abstractmethod
+    def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """Of its hyperparameters. inputs: what all inputs are called."""
+
+    @abc.abstractmethod
+    def units(self) -> tuple[int, ...]:
+        """Of its hyperparameters, as in `Kernel.units`."""
+
+    @abc.abstractmethod
+    def value(self, left: Array, right: Array, p: Array) -> Array:
+        """phi, (.., N, N')."""
+
+    @abc.abstractmethod
+    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+        """d phi / d log p, one after the other, (.., N, N') each. value: phi."""
+
+    def diagonal(self, points: Array, p: Array) -> Array:
+        """phi(x, x), (.., N)."""
+        return np.ones(points.shape[:-1])
+
+    @abc.abstractmethod
+    def near(self) -> dict[int, int]:
+        """For each input whose differences tell who is near, which of p they are to be divided by."""
+
+    @abc.abstractmethod
+    def start(self, reach: Array, span: float) -> list[float]:
+        """p where a training may start, for data that reach so far, (D,). span: a length-scale as a share of it."""
+
+
+def _difference(left: Array, right: Array, axis: int) -> Array:
+    return np.asarray(left[..., :, None, axis] - right[..., None, :, axis])
+
+
+@dataclass(frozen=True)
+class Scaled(Leaf):
+    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs."""
+
+    profile: str
+    alike: bool = False
+
+    def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        if self.alike and len(self.axes) > 1:
+            return ("l" if len(self.axes) == len(inputs) else f"l_{'_'.join(inputs[d] for d in self.axes)}",)
+        return tuple(f"l_{inputs[d]}" for d in self.axes)
+
+    def units(self) -> tuple[int, ...]:
+        return (self.axes[0] if len(self.axes) == 1 else PURE,) if self.alike else self.axes
+
+    def near(self) -> dict[int, int]:
+        return {axis: 0 if self.alike else k for k, axis in enumerate(self.axes)}
+
+    def start(self, reach: Array, span: float) -> list[float]:
+        scales = span * reach[list(self.axes)]
+        return [float(scales.max())] if self.alike else scales.tolist()
+
+    def value(self, left: Array, right: Array, p: Array) -> Array:
+        return KERNELS[self.profile].profile_and_slope(self.distance(left, right, p))[0]
+
+    def distance(self, left: Array, right: Array, p: Array) -> Array:
+        """s."""
+        return np.asarray(sum(self.square(left, right, p, k) for k in range(len(self.axes))))
+
+    def square(self, left: Array, right: Array, p: Array, k: int) -> Array:
+        """The part of s along one of its inputs."""
+        return np.asarray((_difference(left, right, self.axes[k]) / p[0 if self.alike else k]) ** 2)
+
+    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+        s = self.distance(left, right, p)
+        yield from self.along(left, right, p, s, KERNELS[self.profile].profile_and_slope(s)[1])
+
+    def along(self, left: Array, right: Array, p: Array, s: Array, slope: Array) -> Iterator[Array]:
+        """By the length-scales. slope: -phi'(s)."""
+        if self.alike:
+            yield 2.0 * slope * s
+        else:
+            for k in range(len(self.axes)):
+                yield 2.0 * slope * self.square(left, right, p, k)
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(Scaled):
+    """(1 + s / alpha)^-alpha: a mixture of squared exponentials of many length-scales. p: length-scales, alpha.
+
+    For large alpha it is the squared exponential. scikit-learn's has sqrt(2) times shorter length-scales.
+    """
+
+    profile: str = "rq"
+
+    def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return (*super().names(inputs), "alpha")
+
+    def units(self) -> tuple[int, ...]:
+        return (*super().units(), PURE)
+
+    def start(self, reach: Array, span: float) -> list[float]:
+        return [*super().start(reach, span), SHAPE]
+
+    def value(self, left: Array, right: Array, p: Array) -> Array:
+        return np.asarray(np.exp(-p[-1] * np.log1p(self.distance(left, right, p) / p[-1])))
+
+    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+        s, alpha = self.distance(left, right, p), p[-1]
+        yield from self.along(left, right, p, s, value / (1.0 + s / alpha))
+        yield alpha * value * (s / (alpha + s) - np.log1p(s / alpha))
+
+
+@dataclass(frozen=True)
+class Periodic(Leaf):
+    """exp(-2 sum_d sin^2(pi (x_d - x'_d) / period_d) / l_d^2), as in scikit-learn. p: length-scales, periods."""
+
+    def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return (*(f"l_{inputs[d]}" for d in self.axes), *(f"period_{inputs[d]}" for d in self.axes))
+
+    def units(self) -> tuple[int, ...]:
+        return (*(PURE,) * len(self.axes), *self.axes)
+
+    def near(self) -> dict[int, int]:
+        return {axis: len(self.axes) + k for k, axis in enumerate(self.axes)}
+
+    def start(self, reach: Array, span: float) -> list[float]:
+        return [*(SMOOTHNESS,) * len(self.axes), *(span * reach[list(self.axes)]).tolist()]
+
+    def _turns(self, left: Array, right: Array, p: Array, k: int) -> Array:
+        return np.asarray(np.pi * _difference(left, right, self.axes[k]) / p[len(self.axes) + k])
+
+    def value(self, left: Array, right: Array, p: Array) -> Array:
+        parts = [2.0 * (np.sin(self._turns(left, right, p, k)) / p[k]) ** 2 for k in range(len(self.axes))]
+        return np.asarray(np.exp(-sum(parts)))
+
+    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+        for k in range(len(self.axes)):
+            yield 4.0 * value * (np.sin(self._turns(left, right, p, k)) / p[k]) ** 2
+        for k in range(len(self.axes)):
+            turns = self._turns(left, right, p, k)
+            yield 2.0 * value * np.sin(2.0 * turns) * turns / p[k] ** 2
+
+
+@dataclass(frozen=True)
+class Linear(Leaf):
+    """sum_d x_d x'_d: straight lines through the origin. It has no hyperparameters of its own."""
+
+    def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def units(self) -> tuple[int, ...]:
+        return ()
+
+    def near(self) -> dict[int, int]:
+        return {}
+
+    def start(self, reach: Array, span: float) -> list[float]:
+        return []
+
+    def value(self, left: Array, right: Array, p: Array) -> Array:
+        axes = list(self.axes)
+        return np.asarray(left[..., axes] @ np.swapaxes(right[..., axes], -1, -2))
+
+    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+        yield from ()
+
+    def diagonal(self, points: Array, p: Array) -> Array:
+        return np.asarray((points[..., list(self.axes)] ** 2).sum(axis=-1))
+
+
+def leaf(name: str, axes: tuple[int, ...]) -> Leaf | None:
+    """By its name in an expression; None if there is none of this name."""
+    alike = name.startswith(ALIKE)
+    profile = name.removeprefix(ALIKE)
+    if profile in KERNELS:
+        return Scaled(axes, profile, alike)
+    if profile == "rq":
+        return RationalQuadratic(axes, alike=alike)
+    made = OTHERS.get(name)
+    return None if made is None else made(axes)
+
+
+#: Before the name of a kernel: with one length-scale for all inputs.
+ALIKE = "iso-"
+OTHERS: dict[str, type[Leaf]] = {"periodic": Periodic, "linear": Linear}
+#: What an expression can be made of.
+LEAVES: tuple[str, ...] = (*KERNELS, "rq", *OTHERS, *(f"{ALIKE}{name}" for name in (*KERNELS, "rq")))

@@ -1,0 +1,72 @@
+r"""The noise of observations, where it is not the same for all: sigma_n^2 = s_n^2 + w_n sigma_g^2.
+
+s_n is a known standard deviation, w_n a weight, and g the group that the observation is of, each agent's own say. They
+travel with the observations, as columns behind the inputs that no covariance looks at: wherever rows go, they go along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+
+#: Of a point that is no observation: known deviation, weight, group.
+NEITHER = {"known": 0.0, "weight": 1.0, "group": 0.0}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """columns: what stands behind the inputs, of "known", "weight" and "group", in this order.
+
+    begin: how many inputs there are.  groups: the names of the groups; none for one noise for all.
+    """
+
+    begin: int = 0
+    columns: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its hyperparameters, the last of theta."""
+        return tuple(f"sigma_eps_{name}" for name in self.groups) or ("sigma_eps",)
+
+    def place(self, column: str) -> int | None:
+        """Of a column among all columns of the inputs; None if there is none."""
+        return self.begin + self.columns.index(column) if column in self.columns else None
+
+    def _column(self, points: Array, column: str) -> Array:
+        place = self.place(column)
+        return np.full(points.shape[:-1], NEITHER[column]) if place is None else points[..., place]
+
+    def _group(self, points: Array) -> IntArray:
+        return self._column(points, "group").astype(np.int64)
+
+    def variance(self, points: Array, sigmas: Array) -> Array:
+        """sigma_n^2 at points (.., N, D), (.., N)."""
+        trained = self._column(points, "weight") * sigmas[self._group(points)] ** 2
+        return np.asarray(self._column(points, "known") ** 2 + trained)
+
+    def slopes(self, points: Array, sigmas: Array) -> Array:
+        """Its derivatives by the logarithms of the sigmas, (Q, .., N)."""
+        weight, group = self._column(points, "weight"), self._group(points)
+        return np.stack([2.0 * sigma**2 * weight * (group == g) for g, sigma in enumerate(sigmas)])
+
+    def rescaled(self, points: Array, scale: float) -> Array:
+        """The points of observations that were divided by this scale: their known deviations are, too."""
+        place = self.place("known")
+        if place is None:
+            return points
+        found = points.copy()
+        found[..., place] /= scale
+        return found
+
+    def padded(self, points: Array, group: int = 0) -> Array:
+        """Points without these columns, (N, D), with them: no observations, of one group."""
+        values = {**NEITHER, "group": float(group)}
+        return np.column_stack([points, *(np.full(len(points), values[column]) for column in self.columns)])
+
+
+#: One noise for all observations.
+SAME = Noise()
