@@ -169,7 +169,7 @@ def load() -> str:
 
 
 def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int], ...]) -> Table:
-    """ways: the method, threads in process, or workers on Ray with one thread each."""
+    """ways: the method, threads in process, or workers on Ray with one thread each, for the largest size alone."""
     table = Table(f"The exact GP of data in files, and a map of {GRID} x {GRID} with deviations",
                   "N", "method", "where", "files", "first pass", "a pass for moments", "training", "map", "in all",
                   "us / row", "peak memory", "RMSE to the field", "mean deviation")  # fmt: skip
@@ -178,7 +178,7 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
     reading: dict[tuple[str, int], float] = {}
     for rows in sizes:
         make(Path(folder), rows)
-        for method, threads, workers in ways:
+        for method, threads, workers in ways if rows == sizes[-1] else [way for way in ways if not way[2]]:
             where = f"Ray, {workers}" if workers else f"threads, {threads}"
             r = started(threads or 1, rows, folder, method, workers)
             if isinstance(r, str):
