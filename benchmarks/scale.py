@@ -104,7 +104,7 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
 
         start_up, _ = timed(lambda: Session(None, workers))
         where = {"backend": "ray", "workers": workers}
-    graph = "star" if len(files) > 1 else "path"
+    graph, begun = "star" if len(files) > 1 else "path", time.process_time()
     surveyed, fleet = timed(lambda: fg.Fleet.from_files(files, graph, inputs=["x", "y"], target="value", **where))
     trained, fit = timed(lambda: fleet.train(method))
     count = len(passes)
@@ -119,6 +119,7 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
         "training": trained - sum(passes),
         "map": drawn,
         "total": surveyed + trained + drawn,
+        "cores": time.process_time() - begun,
         "memory": peak_memory(),
         "theta": fit.theta.tolist(),
         "status": fit.status,
@@ -172,7 +173,7 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
     """ways: the method, threads in process, or workers on Ray with one thread each, for the largest size alone."""
     table = Table(f"The exact GP of data in files, and a map of {GRID} x {GRID} with deviations",
                   "N", "method", "where", "files", "first pass", "a pass for moments", "training", "map", "in all",
-                  "us / row", "peak memory", "RMSE to the field", "mean deviation")  # fmt: skip
+                  "seconds of a core", "peak memory", "RMSE to the field", "mean deviation")  # fmt: skip
     table.start()
     table.note(load())
     reading: dict[tuple[str, int], float] = {}
@@ -187,7 +188,7 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
             reading[where.split(",")[0] + method, threads or workers] = r["survey"] + r["moments"]
             table.add(f"{rows:,}", method, where, f"{r['bytes'] / 1e9:.2f} GB", seconds(r["survey"]),
                       f"{seconds(r['moments'] / r['passes'])} x {r['passes']}", seconds(r["training"]),
-                      seconds(r["map"]), seconds(r["total"]), f"{1e6 * r['total'] / rows:.2f}",
+                      seconds(r["map"]), seconds(r["total"]), "-" if workers else f"{r['cores']:.0f}",
                       f"{r['memory'] / 1e9:.2f} GB", f"{r['rmse']:.2e}", f"{r['deviation']:.2e}")  # fmt: skip
             if workers:
                 table.note(
@@ -197,6 +198,7 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
         one, two = (reading.get((kind + ways[0][0], count)) for count in (1, 2))
         if one and two:
             table.note(f"Two passes over {sizes[-1]:,} rows: {one / two:.2f} x as fast with two {name} as with one.")
+    table.note("Seconds of a core are what the process computed, however busy the machine is with other things.")
     table.note("Files of a million rows, an agent each, linked as a star. On Ray training holds its pass, and starting "
                "the workers; memory is that of the process that follows them.")  # fmt: skip
     return table
