@@ -22,7 +22,7 @@ from fleetgp.fleet.source import Source
 from fleetgp.gp.choices import Kernels
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
-from fleetgp.io.file_shards import FileShards
+from fleetgp.io.file_shards import Elsewhere, FileShards
 from fleetgp.io.passes import listener_of_passes
 from fleetgp.linalg.threads import cores
 from fleetgp.network import Ledger
@@ -45,11 +45,14 @@ class OnCluster:
     """The agents of a fleet at the workers of a cluster.
 
     workers: how many; None: as many as there are cores, and no more than agents.  address: see `Session`.
+    before: what keeps the cluster open on which the files were read.
     The cluster is joined, and the workers started, when there is work for the first time.
     """
 
-    def __init__(self, graph: Topology, workers: int | None, address: str | None) -> None:
-        self._graph, self._workers, self._address = graph, workers, address
+    def __init__(
+        self, graph: Topology, workers: int | None, address: str | None, before: Elsewhere | None = None
+    ) -> None:
+        self._graph, self._workers, self._address, self._before = graph, workers, address, before
         self._opened: Opened | None = None
 
     @property
@@ -106,6 +109,8 @@ class OnCluster:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+        if self._before is not None:
+            self._before.close()
 
 
 class Opened:

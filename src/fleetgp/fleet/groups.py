@@ -30,8 +30,10 @@ Held = list[Any] | SummedFiles
 
 
 def _taken(data: Held) -> Sequence[Shard]:
-    """The group's data; files stay where they are."""
-    return data if isinstance(data, SummedFiles) else tuple(chain(*ray.get(data, timeout=FETCH)))
+    """The group's data; files stay where they are, but for the rows that were drawn of them."""
+    if isinstance(data, SummedFiles):
+        return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
+    return tuple(chain(*ray.get(data, timeout=FETCH)))
 
 
 def train_group(

@@ -51,7 +51,7 @@ def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) ->
     whole: dict[str, Any] = {}
     for name, axis in along.items():
         values = [getattr(fit, name) for fit in fits]
-        if _one_expert(method) and values[0].size:  # every agent has the same
+        if _one_expert(method) and values[0].size and name != "sample":  # every agent has the same
             whole[name] = np.repeat(values[0].take([0], axis=axis), agents, axis=axis)
         else:
             whole[name] = joined_rows(values, hosting, axis) if values[0].size else values[0]

@@ -14,8 +14,10 @@ from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import Streamed, dimension_of, load_instead
+from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import retold
+from fleetgp.gp.fleet_expert import has_moments
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
@@ -69,13 +71,31 @@ def _train(
 ) -> Fit:
     """The same in the coordinates of the model."""
     if method.meet == "moments":
-        whole = WholeTraining(method, shards, network, kernel, options, report)
-        whole.run()
-        mean = settle(whole, options.mean)
-        return replace(_fit(whole.setting, whole.begun, whole.runs[whole.best], mean), moments=whole.moments)
+        return _by_moments(method, shards, network, kernel, options, report)
+    if method.meet == "pool" and isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+        try:
+            return _by_moments(method, shards, network, kernel, options, report)
+        except NumericalError as why:
+            load_instead(shards, why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
     return training.fit(settle(training, options.mean))
+
+
+def _by_moments(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+) -> Fit:
+    """All data by their moments: no row is sent, nor loaded."""
+    whole = WholeTraining(method, shards, network, kernel, options, report)
+    whole.run()
+    mean = settle(whole, options.mean)
+    fit = replace(_fit(whole.setting, whole.runs, whole.chosen, mean), moments=whole.moments)
+    return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
 class LocalTraining:
