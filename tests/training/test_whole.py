@@ -149,7 +149,7 @@ def test_a_finer_grid_is_agreed_where_somebody_needs_it() -> None:
 
 def test_agents_that_differ_in_their_last_bits_end_with_the_same_theta(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on other processors: each sees the likelihood a little off, and all take the root's word."""
-    from fleetgp.training.whole_plans import WholeTraining
+    from fleetgp.training.whole import WholeTraining
 
     real = WholeTraining._set
 

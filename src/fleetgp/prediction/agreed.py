@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.consensus.fleet_moments import agree_on_moments
+from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import ByServer, ByTree, total
 from fleetgp.consensus.samples import communication_data
 from fleetgp.data.partition import Shard
