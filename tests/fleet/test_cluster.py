@@ -306,7 +306,7 @@ if __name__ == "__main__":
     try:
         fg.Fleet(shards, backend="ray", workers=1, address=nobody).train("dec-fact-gp")
     except fg.NetworkError as error:
-        assert f"expected a Ray cluster at {nobody}, got none" in str(error)
+        assert f"expected a Ray cluster at {nobody} that lets this process in, got none" in str(error)
     else:
         raise AssertionError("nobody was joined")
     assert not ray.is_initialized()
