@@ -68,6 +68,16 @@ def test_all_is_as_in_process_and_only_workers_read(
         assert_same(there.predict(QUERIES, "dec-full-gp", theta=SHORT), other)
 
 
+def test_full_gp_is_as_in_process_too(folder: Path, cluster: None) -> None:
+    here = of_files(folder, normalize=True)
+    fit, answer = here.train("full-gp", theta0=START), here.predict(QUERIES, "full-gp")
+    with of_files(folder, normalize=True, backend="ray", workers=2) as there:
+        assert_same(there.train("full-gp", theta0=START), fit)
+        assert_same(there.predict(QUERIES, "full-gp"), answer)
+        with pytest.raises(InputError, match=r"moments of the data will not do \(.*\), and their rows are not loaded"):
+            there.predict(QUERIES, "full-gp", theta=[0.01, 0.01, 1.0, 0.1])
+
+
 def test_a_worker_that_is_killed_in_a_pass_is_replaced(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

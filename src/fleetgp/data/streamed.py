@@ -89,7 +89,7 @@ def load_instead(shards: Streamed, why: Exception) -> None:
     try:
         shards.load()
     except InputError as error:
-        raise InputError(f"moments of the data will not do ({why}), and their rows are too many: {error}") from why
+        raise InputError(f"moments of the data will not do ({why}), and their rows are not loaded: {error}") from why
 
 
 def as_they_are(shards: Shards) -> Sequence[Shard]:

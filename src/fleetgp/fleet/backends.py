@@ -157,8 +157,9 @@ def check_ray(what: str) -> None:
 
 def refuse_rows(method: TrainingMethod | PredictionMethod) -> None:
     """One clear error for a method that needs rows where the workers of a cluster have files."""
-    if method.name != "dec-full-gp":
+    if method.name not in ("dec-full-gp", "full-gp"):
         raise InputError(
             f"{method.name} needs rows, and the workers of a cluster only add up what is in the files: expected "
-            'dec-full-gp, or all agents in this process (backend="in-process", on the command line no --cluster)'
+            "dec-full-gp or full-gp, or all agents in this process "
+            '(backend="in-process", on the command line no --cluster)'
         )

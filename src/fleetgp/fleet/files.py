@@ -63,8 +63,9 @@ def from_files(
 ) -> Fleet:
     """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
 
-    dec-full-gp reads the files in chunks: they were read once for the fleet's box, and are read again for its moments,
-    and for those on a finer grid. Every other method loads all rows when it first needs them, up to a limit.
+    dec-full-gp and full-gp read the files in chunks: they were read once for the fleet's box, and are read again for
+    moments, and for those on a finer grid if need be. Every other method loads all rows when it first needs them, up to
+    a limit.
 
     files: a pattern ("data/*.parquet"), a path, or a list of them.
     inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
@@ -75,15 +76,15 @@ def from_files(
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.shards.dropped` and `fleet.shards.empty` count what was left out.
     sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
-        many. dec-full-gp still takes all of them.
+        many. dec-full-gp and full-gp still take all of them.
     memory: bytes of observations that may be loaded, 1 GB.
     rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
         agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
     graph, theta, normalize, mean, coordinates, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its
-        workers read the files: each is an agent's, under the same path on all machines, and dec-full-gp is the only
-        method.
+        workers read the files: each is an agent's, under the same path on all machines, for dec-full-gp and
+        full-gp.
     progress: as of `Fleet.train`, for the first pass over the files.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
@@ -150,7 +151,7 @@ def _for_workers(source: Source) -> Source:
         )
     if source.scan.sample:
         raise InputError(
-            "sample is for methods that need rows, and on a cluster there is dec-full-gp alone for files, which takes "
+            "sample is for methods that need rows, and on a cluster files are for dec-full-gp and full-gp, which take "
             "all of them: leave it out, or compute in this process"
         )
     cache = None if source.cache is None else source.cache.resolve()

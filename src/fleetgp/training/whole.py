@@ -214,7 +214,8 @@ class WholeTraining:
         own = Verdict(wish, x, sizes_around(self._frame, x))
         with self._network.phase("model"):
             if self._central:
-                self._network.scatter(np.concatenate([wish.sizes, own.next or ()]), "statistics")
+                own = Verdict.read(self._network.at_centre(own.row), dimension)
+                self._network.scatter(np.concatenate([own.wish.sizes, own.next or ()]), "statistics")
                 return own
             reduced = self._network.reduce(
                 np.tile(wish.row, (len(self._network.hosted), 1, 1)),
