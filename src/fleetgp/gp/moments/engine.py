@@ -50,7 +50,7 @@ NOTHING = 1e-20
 UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH = 1e-3, 1e-9
 #: The same of a posterior's mean, in units of sigma_f; and in units of its own deviation, since that shrinks with the
 #: data, and nobody needs digits far below it.
-UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.3
+UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.5
 #: Rounding of the mean is taken for so many units of N (sigma_f / sigma_eps)^2, on the box of the data. Against
 #: extended precision, with up to 10^10 rows spread over the box, it is 0.001 to 0.07. Where they leave most of the box
 #: empty it is more, but a hundredth of what the mean is uncertain there by, or less.
