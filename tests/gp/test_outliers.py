@@ -13,7 +13,7 @@ from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.noise import Noise
-from fleetgp.gp.outliers import outlier_weights, outliers, reweighed
+from fleetgp.gp.outliers import excess, outliers, reweighed
 from fleetgp.gp.vecchia.engine import VecchiaEngine
 from fleetgp.gp.vecchia.posterior import LEFT_OUT
 
@@ -66,9 +66,10 @@ def test_an_observation_has_no_say_about_itself_among_many_at_its_place() -> Non
 def test_a_single_observation_is_judged_by_the_prior(engine: str) -> None:
     kernel, x, _ = problem(1)
     prior = np.sqrt(THETA[2] ** 2 + x[0, 2] ** 2 + THETA[3] ** 2)
-    for y, weight in ((2.0 * prior, 1.0), (5.0 * prior, 4.0)):
-        found = reweighed(Expert(x, np.array([y]), kernel, 0, engine), THETA)
-        assert ALL.weights(found.inputs)[0] == pytest.approx(weight)
+    for off, counts in ((2.0, 2.0), (5.0, 2.5), (50.0, 2.5)):
+        found = reweighed(Expert(x, np.array([off * prior]), kernel, 0, engine), THETA)
+        now = np.sqrt(THETA[2] ** 2 + kernel.noise(found.inputs, Hyperparameters.from_theta(THETA))[0])
+        assert off * prior / now == pytest.approx(counts)
 
 
 def test_an_inflated_noise_hides_nothing() -> None:
@@ -77,16 +78,16 @@ def test_an_inflated_noise_hides_nothing() -> None:
     z = rng.standard_normal(2001)
     z /= 1.4826 * np.median(np.abs(z))
     z[:3] = 20.0
-    one, other = (outlier_weights(z / by, np.zeros(2001, dtype=int)) for by in (2.0, 5.0))
+    one, other = (excess(z / by, np.zeros(2001, dtype=int)) for by in (2.0, 5.0))
     np.testing.assert_allclose(one, other)
-    np.testing.assert_allclose(one[:3], 64.0, rtol=1e-2)
-    assert 0.005 < np.mean(one > 1.0) < 0.03  # of a normal distribution 1.2 % are beyond 2.5
+    np.testing.assert_allclose(one[:3], 63.0, rtol=1e-2)
+    assert 0.005 < np.mean(one > 0.0) < 0.03  # of a normal distribution 1.2 % are beyond 2.5
     # Each group by its own.
-    both = outlier_weights(np.concatenate([z / 2.0, z / 5.0]), np.repeat([0, 1], 2001))
+    both = excess(np.concatenate([z / 2.0, z / 5.0]), np.repeat([0, 1], 2001))
     np.testing.assert_allclose(both, np.concatenate([one, other]))
     # A noise that is too small is a matter of training, not of outliers; half of the values may even be the same.
-    assert (outlier_weights(np.full(50, 5.0), np.zeros(50, dtype=int)) == 4.0).all()
-    assert np.isfinite(outlier_weights(np.append(np.zeros(50), 1.0), np.zeros(51, dtype=int))).all()
+    assert (excess(np.full(50, 5.0), np.zeros(50, dtype=int)) == 3.0).all()
+    assert np.isfinite(excess(np.append(np.zeros(50), 1.0), np.zeros(51, dtype=int))).all()
 
 
 @pytest.mark.parametrize("engine", ["dense", "vecchia"])
