@@ -85,7 +85,7 @@ class WholeTraining:
             raise too_wide(self._frame, options)
         self._sizes, self._given = sizes, shards
         self.scaling, self._frame = self._agreed_scaling(shards)
-        self._shards = self.scaling.apply(shards)
+        self._shards = self.scaling.apply(shards, kernel)
         self.sample: IntArray | None = None
 
     @property
@@ -179,7 +179,7 @@ class WholeTraining:
         """The moments of other residuals follow from those that there are: nothing is sent."""
         before, trend = self.scaling, trend_of(scaling, len(self.moments.sizes))
         more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
-        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        self.scaling, self._shards = scaling, scaling.apply(self._given, SMOOTH)
         moments, run = without(self.moments, trend, more / scaling.scale), self.chosen
         options = replace(self._options, rounds=max(self._options.rounds, len(run.history)))
         self._settled(self._follow(self._shards, moments.sizes, options, {run.number: run.history}, moments))
