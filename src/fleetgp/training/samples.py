@@ -39,7 +39,7 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
     level: 0 for the smallest sample.  seed: known to all; each agent draws its own.
     """
     size = SMALLEST * TIMES**level
-    return objective.of([_sample(expert, size, seed) for expert in objective.experts])
+    return objective.changed(lambda expert: _sample(expert, size, seed))
 
 
 def _sample(expert: Expert, size: int, seed: int) -> Expert:

@@ -12,7 +12,6 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of
 from fleetgp.gp.failure import retold
@@ -71,11 +70,14 @@ def _train(
     if method.meet == "moments":
         whole = WholeTraining(method, shards, network, kernel, options, report)
         whole.run()
-        mean = settle(whole, options.mean)
-        return replace(_fit(whole.setting, whole.begun, whole.runs[whole.best], mean), moments=whole.moments)
+        settled = settle(whole, options.mean)
+        mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
+        found = _fit(whole.setting, whole.begun, whole.runs[whole.best], mean)
+        return replace(found, moments=whole.moments, approximation=np.zeros(len(network.hosted)))
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
-    return training.fit(settle(training, options.mean))
+    settled = settle(training, options.mean)
+    return training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
 
 
 class LocalTraining:
@@ -90,10 +92,6 @@ class LocalTraining:
         self.setting, self._options, self._report, self._interlude = setting, options, report, interlude
         self._runs: Sequence[Run[Any]] = ()  # from all starts
         self._sample: IntArray = np.zeros(0, dtype=np.int64)
-
-    @property
-    def scaling(self) -> Scaling:
-        return self.setting.scaling
 
     @property
     def status(self) -> Status:
@@ -147,19 +145,23 @@ class LocalTraining:
         with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
             return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
 
-    def take_up(self, scaling: Scaling) -> None:
-        assert self.setting.objective_at is not None, "the data are here"
-        self.setting = replace(self.setting, scaling=scaling, objective=self.setting.objective_at(scaling))
+    def take_up(self, step: Sequence[float]) -> None:
+        self.setting = self.setting.corrected(step)
         with self.setting.network.phase("training"):
             self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
 
     def fit(self, mean: MeanFit | None) -> Fit:
+        found = self.ended(mean)
+        estimates = _estimates(self.setting, self._run.outcome.state.local)
+        return replace(found, approximation=np.broadcast_to(estimates, len(found.thetas)))
+
+    def ended(self, mean: MeanFit | None) -> Fit:
+        """The result, but for what its likelihoods may be wrong by."""
         return replace(_fit(self.setting, self._runs, self._run, mean), sample=self._sample)
 
 
 def _sizes(setting: Setting) -> IntArray:
-    sizes = [expert.size for expert in setting.objective.experts]
-    return np.broadcast_to(np.array(sizes), len(setting.network.hosted))
+    return np.broadcast_to(setting.objective.sizes, len(setting.network.hosted))
 
 
 def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
@@ -173,14 +175,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
             setting.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
-    # Theta is at its best for a mean function that is not.
-    unsettled = mean is not None and not mean.settled and outcome.status == "converged"
     return Fit(
         method=setting.method.name,
         thetas=history[-1],
         history=history,
         rounds=outcome.rounds,
-        status="round limit" if unsettled else outcome.status,
+        status=with_mean(outcome.status, mean),
         residual=float(outcome.residual),
         nll=float(chosen.likelihood.sum()),
         jitter=np.broadcast_to(chosen.jitter, hosted),
@@ -195,8 +195,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         used=_sizes(setting),
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
     )
+
+
+def with_mean(status: Status, mean: MeanFit | None) -> Status:
+    """How a training ended: theta may be at its best for a mean function that is not."""
+    return "round limit" if mean is not None and not mean.settled and status == "converged" else status
 
 
 def _estimates(setting: Setting, local: Local) -> Array:
