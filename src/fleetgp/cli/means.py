@@ -13,6 +13,8 @@ from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
 from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
+from fleetgp.fleet import Fleet
+from fleetgp.gp.kernels import OBSERVED
 from fleetgp.storage.model import Model
 
 MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
@@ -39,6 +41,12 @@ def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
     """The units of the length-scales along the inputs."""
     places = (rule.longitude, rule.latitude) if rule.name == "kilometres" else ()
     return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
+
+
+def told_units(fleet: Fleet, inputs: Sequence[str], target: str) -> list[str]:
+    """What each hyperparameter is measured in; nothing for plain numbers."""
+    names = told_inputs(fleet.coordinates, inputs)
+    return [names[unit] if unit >= 0 else target if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))]
 
 
 def told_mean(model: Model) -> list[Table | str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetgp.arrays import IntArray
 from fleetgp.gp.expert import MOST_DENSE, Expert
 from fleetgp.training.objective import Objective
 
@@ -31,6 +32,11 @@ def levels(observations: int) -> int:
     while observations > WORTH * SMALLEST * TIMES**count:
         count += 1
     return count
+
+
+def first_sizes(observations: IntArray) -> IntArray:
+    """How many observations of each agent are in the smallest sample."""
+    return np.minimum(observations, SMALLEST)
 
 
 def sampled(objective: Objective, level: int, seed: int) -> Objective:

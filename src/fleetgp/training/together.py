@@ -31,7 +31,7 @@ from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.prior import Prior
 from fleetgp.training.run import Report
-from fleetgp.training.samples import SMALLEST
+from fleetgp.training.samples import first_sizes
 from fleetgp.training.setting import Setting, prepare
 from fleetgp.training.sharing import SharedObjective, Sharing
 from fleetgp.training.train import LocalTraining, with_mean
@@ -185,7 +185,7 @@ class TrainingTogether(LocalTraining):
         broken = not np.isfinite(whole.nlls).all()
         nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
         estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
-        first = np.minimum(own.objective.sizes, SMALLEST)
+        first = first_sizes(own.objective.sizes)
         return replace(
             whole,
             thetas=whole.thetas[:, places],
