@@ -19,7 +19,7 @@ from fleetgp.training import TrainingOptions, samples, train, train_together, tr
 from fleetgp.training.objective import Objective
 from fleetgp.training.prior import Prior
 from fleetgp.training.sharing import SharedObjective, Sharing
-from tests.conftest import paper_shards
+from tests.conftest import mostly_long, paper_shards
 
 AGENTS = 3
 PATH = fg.Graph.path(AGENTS)
@@ -67,7 +67,13 @@ def optimum(pooled: bool) -> Array:
     return np.asarray(found.x)
 
 
-@pytest.mark.parametrize("method", ["fact-gp", "dec-fact-gp", "full-gp", "dec-apx-gp", "apx-gp", "dec-c-gp"])
+@pytest.mark.parametrize(
+    "method",
+    mostly_long(
+        ["fact-gp", "dec-fact-gp", "full-gp", "dec-apx-gp", "apx-gp", "dec-c-gp"],
+        *("fact-gp", "dec-fact-gp", "full-gp", "dec-apx-gp"),
+    ),
+)
 def test_the_optimum_of_the_written_sum(method: str) -> None:
     options = TrainingOptions(starts=np.log([[1.0, 1.0, 1.0, 0.3, 10.0, 3.0]]), tol=1e-6, noise_floor=0.0)
     fits = train_together(training_method(method), outputs(), fg.InProcess(PATH), KERNELS["se"], options)

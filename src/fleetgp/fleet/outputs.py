@@ -19,7 +19,7 @@ from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.fleet.trainings import keep_unfinished, options_of
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, column_names
+from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 from fleetgp.gp.choices import Kernels
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
@@ -167,10 +167,13 @@ class Outputs(Closing):
                 interrupt.add_note(self._keep(heard.furthest))
                 raise
             heard.ended(found[0])
+        said: list[str] = []
         for (target, fleet), fit in zip(self.fleets.items(), found, strict=True):
             fleet.adopt(fit)
             if told := about_end(fit, chosen, fleet.names):
-                warnings.warn(f"{target}: {told}", FleetGPWarning, stacklevel=2)
+                said.append(f"{target}: {told}")
+        for told in said:
+            warnings.warn(told, FleetGPWarning, stacklevel=2)
         return dict(zip(self.fleets, found, strict=True))
 
     def predict(self, queries: Any, method: str = "dec-nn-grbcm", **options: Any) -> dict[str, Prediction]:
@@ -231,4 +234,5 @@ def _columns(given: Any, agent: int, targets: Sequence[str]) -> Array:
             f"agent {agent}: expected Y of shape (N, {len(targets)}), a column for each of {', '.join(targets)}, got "
             f"the shape {values.shape}"
         )
+    check_finite(np.where(np.isnan(values), 0.0, values), f"agent {agent}: Y")
     return values

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.reductions import ByServer, ByTree
@@ -53,14 +53,15 @@ def train_together(
     """
     refuse_moments(method)
     dimension = dimension_of(outputs[0])
-    sharing, names = Sharing.of(kernel, dimension, len(outputs)), kernel.names(dimension)
+    sharing = Sharing.of(kernel, dimension, len(outputs))
+    called = kernel.names(dimension)[sharing.shared :]
     coordinates = _agreed_coordinates(method, outputs, network, options)
     shift = coordinates.shift(kernel.units(dimension))
     heard = report and heard_outside(sharing.joined([shift] * len(outputs)), report)
     parts = []
     with retold(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
-            own = _of_output(options, sharing.places(k), names, shift)
+            own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, coordinates.apply(shards), network, kernel, own))
         training = TrainingTogether(JointSetting.of(parts, sharing), options, heard)
         training.run()
@@ -91,10 +92,12 @@ def _agreed_coordinates(
         return agree_on_coordinates(reduction, every, options.coordinates)
 
 
-def _of_output(options: TrainingOptions, places: IntArray, names: Sequence[str], shift: Array) -> TrainingOptions:
-    """Those of one output, in the coordinates of the model."""
+def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence[str], shift: Array) -> TrainingOptions:
+    """Those of one output, in the coordinates of the model. own: what its own hyperparameters are called."""
+    places, known = sharing.places(k), options.known
     starts = None if options.starts is None else options.starts[:, places] - shift
-    known = None if options.known is None else options.known.part(places.tolist(), names).rescaled(np.exp(-shift))
+    if known is not None:
+        known = known.part(places.tolist(), (*known.names[: sharing.shared], *own)).rescaled(np.exp(-shift))
     return replace(options, starts=starts, known=known)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
@@ -31,6 +31,16 @@ Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+def _single(target: object) -> object:
+    """One target: a running fleet has one model."""
+    if isinstance(target, list):
+        raise ValueError(
+            f"expected one column, got {len(target)}: a running fleet has one target. Fit several together by "
+            "`fleetgp fit --target a b`, or describe a fleet for each"
+        )
+    return target
 
 
 class _Part(BaseModel):
@@ -118,7 +128,7 @@ class FleetPart(_Part):
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
-    target: str
+    target: Annotated[str, BeforeValidator(_single)]
     kernel: str = "se"
     normalize: bool = True
     mean: MeanName = "zero"
