@@ -81,7 +81,7 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    chosen, made = how.chosen, where.backend | seen.checked(inputs) | {"kernel": kernel, "seed": seed}
+    chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     outputs = Several.of(target, kernel, inputs)

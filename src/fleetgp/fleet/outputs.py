@@ -12,7 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
-from fleetgp.data.coordinates import CoordinateRule, CoordinatesName
+from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
@@ -75,7 +75,8 @@ class Outputs(Closing):
             raise InputError(f"kernel: expected one for all outputs, got {kernel!r:.60}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
         every = [pooled(own) for own in zip(*by_target.values(), strict=True)]
-        self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every))
+        rule = coordinate_rule(coordinates, names)
+        self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
         model |= {"seed": seed, "inputs": names}
         self.fleets = {target: Fleet(own, self.graph, **model) for target, own in by_target.items()}

@@ -8,6 +8,7 @@ from fleetgp.agent.description.certificates import AUTHORITY, is_host
 from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAINERS, FleetPart
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.data.coordinates import coordinate_rule
+from fleetgp.data.sphere import seen_by
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.hyperparameters import check_theta
@@ -87,7 +88,8 @@ class Check:
 
     def kernel(self) -> None:
         try:
-            as_kernels(self.file.kernel, self.file.inputs)
+            rule = coordinate_rule(self.file.coordinates, self.file.inputs)
+            seen_by(rule, as_kernels(self.file.kernel, self.file.inputs), self.file.inputs, self.file.mean)
         except InputError as error:
             raise self.fail(str(error), "kernel") from error
 

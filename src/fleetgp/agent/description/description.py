@@ -13,6 +13,7 @@ from fleetgp.agent.description.certificates import Credentials
 from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
 from fleetgp.data.coordinates import coordinate_rule
+from fleetgp.data.sphere import seen_by
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import Kernel
@@ -38,8 +39,9 @@ class Description:
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
-        self.kernels, self.normalize, self.seed = as_kernels(file.kernel, file.inputs), file.normalize, file.seed
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
+        self.kernels = seen_by(self.coordinates, as_kernels(file.kernel, file.inputs), file.inputs, file.mean)
+        self.normalize, self.seed = file.normalize, file.seed
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
 
