@@ -20,6 +20,7 @@ from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.sphere import seen_by
 from fleetgp.gp.choices import as_kernels
+from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.network import Network
@@ -135,7 +136,29 @@ def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_pa
     assert np.array_equal(again.fleet.predict(queries).mean, fleet.predict(queries).mean)
     cells = np.array([[-179.99, 10.0], [179.99, 10.0], [45.0, 0.0]])
     assert cells_within(again, cells, 0.01)[:2].all(), "the nearest observation is on the other side of 180 degrees"
-    assert again.fleet.calibrate("dec-rbcm", hold="rows").factors is not None
+    calibration = again.fleet.calibrate("dec-rbcm")
+    assert len(calibration.knots) == 2
+    assert (again.fleet.predict(queries, "dec-rbcm").factors > 0.0).all()
+
+
+@pytest.mark.parametrize("engine", ["dense", "vecchia"])
+def test_likelihood_and_gradient_against_the_formula(engine: str) -> None:
+    """Of the engine that knows nearest neighbours, with as many as there are."""
+    kernel, coordinates = on_globe()
+    x, y = shards()[0]
+    expert = Expert(coordinates.places(x), y, kernel, 0, engine, len(y))
+    log_theta = np.log(THETA)
+
+    def nll(at: Array) -> float:
+        theta = tuple(np.exp(at).tolist())
+        matrix = covariance(x, x, theta) + theta[2] ** 2 * np.eye(len(y))
+        return 0.5 * float(y @ np.linalg.solve(matrix, y) + np.linalg.slogdet(matrix)[1])
+
+    found = expert.evaluate(log_theta)
+    assert found.engine == engine
+    assert found.nll == pytest.approx(nll(log_theta), abs=1e-6)
+    slopes = [(nll(log_theta + move) - nll(log_theta - move)) / 2e-5 for move in 1e-5 * np.eye(3)]
+    assert found.gradient == pytest.approx(slopes, rel=1e-5, abs=1e-5)
 
 
 def test_neighbours_by_places_on_the_sphere() -> None:
