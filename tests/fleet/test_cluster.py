@@ -100,6 +100,23 @@ def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method:
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
 
 
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+def test_several_outputs_share_the_workers(cluster: None) -> None:
+    both = [(x, np.column_stack([y, np.where(x[:, 1] < 1.5, 3.0 * y + 1.0, np.nan)])) for x, y in shards()]
+    how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
+    here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
+    with there:
+        for method in ("dec-fact-gp", "dec-apx-gp"):
+            found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
+            for target in ("t", "s"):
+                assert_same(found[target], expected[target])
+        answers, expected_answers = there.predict(QUERIES), here.predict(QUERIES)
+        for target in ("t", "s"):
+            assert_same(answers[target], expected_answers[target])
+        with pytest.raises(InputError, match="fact-gp needs a central node"):
+            there.train("fact-gp")
+
+
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
     """Agents that differ agree first; what was agreed on is not sent again; rows that come enter the posteriors."""
     more = shards()[1]

@@ -163,7 +163,9 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         ),
         scaling=read_scaling(facts["scaling"], fleet.dimension),
         mean=read_mean(facts.get("mean"), fleet.dimension),
-        coordinates=read_coordinates(facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension),
+        coordinates=read_coordinates(
+            facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension, fleet.coordinates.name
+        ),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none

@@ -73,7 +73,7 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
     coordinates, kernel, dimension = _coordinates(model), model.fleet.kernel, len(model.inputs)
     places = coordinates.places(np.concatenate([x for x, _ in model.fleet.seen]))
     theta = np.array(list(model.theta.values())) / np.exp(coordinates.shift(kernel.units(dimension)))
-    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), dimension)
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
 
