@@ -142,6 +142,20 @@ def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
         assert_same(there.predict(QUERIES), here.predict(QUERIES))
 
 
+@pytest.mark.long
+def test_noise_that_differs_is_that_in_process(cluster: None) -> None:
+    """Known deviations, a noise for each agent, and weights: they travel with the rows."""
+    noisy = [
+        (x, np.where(np.arange(len(y)) == 3, 9.0, y), np.full(len(y), 0.02 * k)) for k, (x, y) in enumerate(shards())
+    ]
+    how: dict[str, Any] = {"noise": ["a", "b", "a"], "robust": True, "normalize": True}
+    with fg.Fleet(noisy[:3], "path", backend="ray", workers=2, **how) as there:
+        here = fg.Fleet(noisy[:3], "path", **how)
+        start = [*THETA, THETA[-1]]
+        assert_same(*(each.train(theta0=start, tol=1e-2) for each in (there, here)))
+        assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, noisy=True) for each in (there, here)))
+
+
 def test_an_error_of_one_agent_is_the_same_error(fleet: fg.Fleet) -> None:
     wrong = [1e-4, 1e-4, 1.0, 1e-3]
     with pytest.raises(NumericalError) as expected:

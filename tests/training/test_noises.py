@@ -246,7 +246,7 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
 # ---- decentralized ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-gapx-gp"])
+@pytest.mark.parametrize("method", ["dec-fact-gp", pytest.param("dec-gapx-gp", marks=pytest.mark.long)])
 def test_it_is_the_same_however_the_agents_are_hosted(method: str) -> None:
     """With everything at once; weights are an agent's own."""
     noises = Noise(1, ("known", "weight", "group"), ("0", "1", "2"))

@@ -52,7 +52,7 @@ def check_shards(
 
 def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None) -> Shard:
     """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said."""
-    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=3)
+    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=4)
     new = _check_shard(more, agent, names)
     if new[0].shape[1] != old[0].shape[1]:
         raise InputError(f"agent {agent}: expected X with {old[0].shape[1]} columns, got {new[0].shape[1]}")
@@ -61,7 +61,7 @@ def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | 
     known = told_suspicions(*old, labels)
     for told in told_suspicions(*whole, labels):
         if told not in known:
-            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=3)
+            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=4)
     return _kept(whole)
 
 
