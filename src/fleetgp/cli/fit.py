@@ -17,7 +17,7 @@ from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.kernels import told_of_kernels
 from fleetgp.cli.means import Seen, told_mean, told_units
 from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
-from fleetgp.cli.targets import Several, Told, check_places, named_columns, place_of, report, save, told
+from fleetgp.cli.targets import TARGETS, Several, Told, check_places, named_columns, place_of, report, save, told
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
@@ -37,7 +37,7 @@ def fit(
     *,
     files: options.OBSERVATIONS,
     inputs: options.INPUTS,
-    target: options.TARGETS,
+    target: TARGETS,
     out: options.MODEL_OUT,
     agent: options.AGENT_COLUMN = None,
     agents: options.AGENTS = None,
@@ -73,11 +73,9 @@ def fit(
 
     [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
 
-    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
-
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
-    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent boat --out sea/[/cyan]
+    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture ph --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
@@ -85,8 +83,7 @@ def fit(
     _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     outputs = Several.of(target, kernel, inputs)
-    chosen |= how.known(outputs.names)
-    chosen |= {"theta0": None if start is None else outputs.start(start)}
+    chosen |= how.known(outputs.names) | {"theta0": None if start is None else outputs.start(start)}
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": outputs.column, "agent": agent}
     what |= {"missing": options.missing_of(missing), "fill": options.fills_of(fill), "reading": reading.reading}
