@@ -17,8 +17,9 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError, NumericalError, WorkerLostError
+from fleetgp.graph import Tree
 from fleetgp.progress import Progress
-from tests.cluster import assert_same, fragile, from_round, frozen, once_there, pid
+from tests.cluster import LONG, assert_same, fragile, fragile_and_late, from_round, frozen, once_there, pid
 from tests.conftest import paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -37,8 +38,13 @@ HOW: dict[str, dict[str, Any]] = {
     "dec-c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
     "dec-apx-gp": {"rounds": 30, "bounds": {"l_1": (1.5, None)}, "priors": {"noise": (0.1, 2)}},
     "dec-gapx-gp": {"rounds": 30, "theta0": fg.PAPER_THETA0, "tol": 0},
+    "full-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "fact-gp": {"rounds": 6},
+    "g-fact-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "apx-gp": {"rounds": 10},
+    "gapx-gp": {"rounds": 10, "theta0": fg.PAPER_THETA0, "tol": 0},
 }
-DECENTRALIZED = [name for name in fg.PREDICTION_METHODS if name.startswith("dec-")]
 
 
 def shards() -> list[Any]:
@@ -85,11 +91,12 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
 
 
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
-@pytest.mark.parametrize("method", DECENTRALIZED)
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
     for options in ({}, {"agent": 4, "noisy": True}, AVERAGE):
-        if "consensus" not in options or method not in ("dec-full-gp", "dec-nearest"):
+        central = not method.startswith("dec-")
+        if not options or not (central or ("consensus" in options and method in ("dec-full-gp", "dec-nearest"))):
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
 
 
@@ -99,15 +106,13 @@ def test_several_outputs_share_the_workers(cluster: None) -> None:
     how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
     here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
     with there:
-        for method in ("dec-fact-gp", "dec-apx-gp"):
+        for method in ("dec-fact-gp", "dec-apx-gp", "fact-gp", "full-gp"):
             found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
             for target in ("t", "s"):
                 assert_same(found[target], expected[target])
         answers, expected_answers = there.predict(QUERIES), here.predict(QUERIES)
         for target in ("t", "s"):
             assert_same(answers[target], expected_answers[target])
-        with pytest.raises(InputError, match="fact-gp needs a central node"):
-            there.train("fact-gp")
 
 
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
@@ -227,6 +232,28 @@ def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
     assert crew.lost == before + 2
 
 
+def test_a_worker_that_is_killed_in_the_middle_of_a_reduction_is_replaced(
+    fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root's, which waits for the others; and one that has told what it had, and waits for the result.
+
+    With a time limit, which has passed before the lost one is replaced: what it said before is what is said again.
+    """
+    monkeypatch.setattr(crew, "timeout", LONG)
+    groups = crew.hosting
+    root = next(k for k, group in enumerate(groups) if Tree.of(GRAPH).root in group)
+    expected = in_process().train("dec-fact-gp", theta0=fg.PAPER_THETA0)
+    for number in (root, (root + 1) % WORKERS):
+        before, mark = crew.lost, tmp_path / f"killed {number}"
+        sabotage("train_group", fragile_and_late, groups[number][0], mark, 3)
+        found = fleet.train("dec-fact-gp", theta0=fg.PAPER_THETA0, seconds=1e6)
+        assert mark.exists()
+        assert crew.lost == before + 1
+        assert found.status == "time limit"
+        assert 3 <= found.rounds < expected.rounds
+        assert np.array_equal(found.history, expected.history[: found.rounds + 1])
+
+
 def test_too_many_losses_end_with_a_state_to_resume_from(
     fleet: fg.Fleet, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,10 +289,6 @@ def test_a_worker_that_does_not_answer_is_replaced(
 
 
 def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
-    with pytest.raises(InputError, match="apx-gp needs a central node, and the workers of a cluster have none"):
-        fleet.train("apx-gp")
-    with pytest.raises(InputError, match="npae needs a central node, and the workers of a cluster have none"):
-        fleet.predict(QUERIES, "npae", theta=THETA)
     with pytest.raises(InputError, match="trainer needs all agents in this process"):
         fleet.trainer("dec-apx-gp")
     with pytest.raises(InputError, match="unknown backend 'dask': choose one of in-process, ray"):

@@ -79,6 +79,8 @@ def report_answers(
         "jitter": answers.jitter,
         "bytes": answers.bytes,
         "uninformed": int(answers.uninformed.sum()),
+        "drawn": answers.drawn,
+        "held": answers.held,
         "standard_deviation_of": "observation" if noisy else "field",
     }
     noise = f"sigma_eps = {model.theta['sigma_eps']:.3g}"
@@ -87,8 +89,10 @@ def report_answers(
         if noisy
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
+    sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
-    emit(facts, said, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
+    drawn = [sample] if answers.held else []
+    emit(facts, said, *drawn, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
 
 
 def told_of_factors(low: float, high: float) -> list[str]:

@@ -199,7 +199,7 @@ def _told(model: Model, data: Taken, out: Path) -> Told:
     assert found is not None
     dropped, counts = data.dropped, counts_of(fleet.shards)
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
-    how, everywhere = (" --method dec-full-gp", " --within inf") if by_moments else ("", "")
+    how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
     if found.status != "converged":
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():

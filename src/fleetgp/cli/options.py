@@ -135,9 +135,9 @@ NEIGHBOURS_ASKED = Annotated[
 
 # ---- what files do not say of themselves -------------------------------------------------------------------
 
-DATE = Annotated[str | None, typer.Option(help="NetCDF: which day of several, YYYY-MM-DD.")]
-BOX = Annotated[list[float] | None, typer.Option(help="NetCDF: west, south, east, north, in degrees.")]
-STRIDE = Annotated[int | None, typer.Option(help="NetCDF: every so many-th row and column.", min=1)]
+DATE = Annotated[str | None, typer.Option(help="NetCDF, Zarr: which day of several, YYYY-MM-DD.")]
+BOX = Annotated[list[float] | None, typer.Option(help="NetCDF, Zarr: west, south, east, north, in degrees.")]
+STRIDE = Annotated[int | None, typer.Option(help="NetCDF, Zarr: every so many-th row and column.", min=1)]
 SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; tab, for example. (default: ,)")]
 DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
 ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]

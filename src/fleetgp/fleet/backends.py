@@ -158,7 +158,7 @@ def chosen_backend(
         )
     from fleetgp.fleet.cluster import OnCluster
 
-    return OnCluster(graph, workers, address)
+    return OnCluster(graph, workers, address, shards.elsewhere if isinstance(shards, FileShards) else None)
 
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:

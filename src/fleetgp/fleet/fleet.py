@@ -217,7 +217,7 @@ class Fleet(Closing, Choosing):
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
-        fit = of_sample(fit, self.shards)
+        fit = of_sample(fit, self.shards, self.fit)
         self.adopt(fit)
         progress.ended(fit)
         return fit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ray
@@ -25,13 +26,15 @@ from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, t
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
 
-#: Where a group's data are: references to the store of the cluster, one an agent; or files.
+#: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
 Held = list[Any] | SummedFiles
 
 
 def _taken(data: Held) -> Sequence[Shard]:
-    """The group's data; files stay where they are."""
-    return data if isinstance(data, SummedFiles) else tuple(ray.get(data, timeout=FETCH))
+    """The group's data; files stay where they are, but for the rows that were drawn of them."""
+    if isinstance(data, SummedFiles):
+        return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
+    return tuple(chain(*ray.get(data, timeout=FETCH)))
 
 
 def train_group(

@@ -11,6 +11,7 @@ import numpy as np
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError
+from fleetgp.fleet.source import held_by
 from fleetgp.fleet.thetas import check_starts
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
@@ -50,12 +51,17 @@ def options_of(
     return options
 
 
-def of_sample(fit: Fit, shards: Sequence[Shard]) -> Fit:
-    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it."""
-    if not isinstance(shards, Streamed) or not shards.sampled or fit.moments is not None:
+def of_sample(fit: Fit, shards: Sequence[Shard], before: Fit | None) -> Fit:
+    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
+
+    before: what the fleet was trained to.
+    """
+    held = held_by(shards, before)
+    if isinstance(shards, Streamed) and shards.sampled and fit.moments is None:
+        held = np.array(counts_of(shards))
+    if not len(held):
         return fit
-    drawn = np.array([len(y) for _, y in shards])
-    return replace(fit, drawn=drawn, held=np.array(counts_of(shards)))
+    return replace(fit, drawn=np.array([len(y) for _, y in shards]), held=held)
 
 
 def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:

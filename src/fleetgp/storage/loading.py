@@ -28,7 +28,7 @@ from fleetgp.storage.means import read_coordinates, read_mean, read_scaling
 from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
-from fleetgp.training import Fit
+from fleetgp.training import Fit, training_method
 from fleetgp.training.fit import Start
 from fleetgp.training.known import Known
 
@@ -79,7 +79,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[Shard]
     if "moments" in facts:
-        shards, moments = load_moments(folder, facts["moments"], names, len(inputs))
+        method = training_method(typed(facts["training"], "method", str)).name
+        shards, moments = load_moments(folder, facts["moments"], names, len(inputs), method)
     else:
         shards, moments = _read_shards(facts["agents"], folder, len(inputs)), None
     given, kernel = facts["hyperparameters"], as_kernel(typed(facts, "kernel", str), inputs)
@@ -141,7 +142,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     if facts["status"] not in get_args(Status):
         raise unknown_name("status", facts["status"], get_args(Status))
     return Fit(
-        method=facts["method"],
+        method=training_method(typed(facts, "method", str)).name,
         thetas=arrays["thetas"],
         history=arrays["history"],
         rounds=int(facts["rounds"]),

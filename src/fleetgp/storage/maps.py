@@ -20,7 +20,8 @@ from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
+from fleetgp.io.selection import LATITUDES, LONGITUDES
+from fleetgp.io.sst import xarray
 from fleetgp.storage.answers import Answers
 from fleetgp.storage.model import Model
 

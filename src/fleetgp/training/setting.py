@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
-from fleetgp.consensus.pool import pool_at_server
+from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
@@ -83,9 +83,11 @@ def prepare(
     method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, options: TrainingOptions
 ) -> Setting:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
-    deadline = Deadline.after(options.seconds)
+    deadline = Deadline.after(options.seconds, network.clock)
     reduction = _reduction(method, network)
     scaling = Scaling()
+    if method.meet == "pool":
+        shards = gather_data(network, shards)
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
@@ -113,7 +115,7 @@ def minimizer(setting: Setting) -> CentralMinimizer:
     """For full-gp, fact-gp and g-fact-gp."""
     pooled = setting.method.meet == "pool"
     likelihoods = Pooled(setting.objective) if pooled else Shared(setting.objective, setting.network)
-    return CentralMinimizer(likelihoods, setting.bounds, setting.deadline)
+    return CentralMinimizer(likelihoods, setting.bounds, lambda: setting.deadline.passed_at_centre(setting.network))
 
 
 def stepwise(
@@ -144,7 +146,7 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
 def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
     """The data each expert will hold."""
     if method.meet == "pool":
-        return [pool_at_server(network, shards)]
+        return [pooled(shards)]
     if method.augmented:
         with network.phase("augment"):
             samples = communication_data(network, shards, seed, central=not method.decentralized)

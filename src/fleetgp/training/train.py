@@ -13,8 +13,10 @@ from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import Streamed, dimension_of, load_instead
+from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import retold
+from fleetgp.gp.fleet_expert import has_moments
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
@@ -68,16 +70,34 @@ def _train(
 ) -> Fit:
     """The same in the coordinates of the model."""
     if method.meet == "moments":
-        whole = WholeTraining(method, shards, network, kernel, options, report)
-        whole.run()
-        settled = settle(whole, options.mean)
-        mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
-        found = _fit(whole.setting, whole.begun, whole.runs[whole.best], mean)
-        return replace(found, moments=whole.moments, approximation=np.zeros(len(network.hosted)))
+        return _by_moments(method, shards, network, kernel, options, report)
+    if method.meet == "pool" and isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+        try:
+            return _by_moments(method, shards, network, kernel, options, report)
+        except NumericalError as why:
+            load_instead(shards, why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
     settled = settle(training, options.mean)
     return training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
+
+
+def _by_moments(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+) -> Fit:
+    """All data by their moments: no row is sent, nor loaded."""
+    whole = WholeTraining(method, shards, network, kernel, options, report)
+    whole.run()
+    settled = settle(whole, options.mean)
+    mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
+    found = _fit(whole.setting, whole.runs, whole.chosen, mean)
+    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(found.thetas)))
+    return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
 class LocalTraining:
