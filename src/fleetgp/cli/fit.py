@@ -16,7 +16,7 @@ from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.fitted import told_of_fit
 from fleetgp.cli.means import Seen
 from fleetgp.cli.noises import Noisy
-from fleetgp.cli.targets import Several, check_places, named_columns, place_of, report, save
+from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
@@ -32,7 +32,7 @@ def fit(
     *,
     files: options.OBSERVATIONS,
     inputs: options.INPUTS,
-    target: options.TARGETS,
+    target: TARGETS,
     out: options.MODEL_OUT,
     agent: options.AGENT_COLUMN = None,
     agents: options.AGENTS = None,
@@ -71,7 +71,7 @@ def fit(
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
-    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent boat --out sea/[/cyan]
+    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture ph --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """

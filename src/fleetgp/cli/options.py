@@ -40,13 +40,6 @@ SAMPLE = Annotated[
 ]
 MEMORY = Annotated[float | None, typer.Option(help="Files: bytes of observations that may be loaded. (default: 1e9)")]
 INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
-TARGETS = Annotated[
-    list[str],
-    typer.Option(
-        "--target",
-        help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
-    ),
-]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
 AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
 AGENTS = Annotated[
