@@ -15,7 +15,7 @@ from fleetgp.cli.calibrate import calibration_facts, told_of
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.kernels import told_of_kernels
-from fleetgp.cli.means import Seen, told_inputs, told_mean
+from fleetgp.cli.means import Seen, told_mean, told_units
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -25,7 +25,7 @@ from fleetgp.gp.choices import as_kernels
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
-from fleetgp.prediction import Holding
+from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.loading import load_model
@@ -101,7 +101,7 @@ def fit(
 def _check(out: Path, overwrite: bool, inputs: list[str], target: str, hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
     if hold is not None:
-        Holding(hold)
+        options.one_of("--calibrate", hold, HOLDINGS)
     check_target(out, overwrite)
     if out.exists():
         check_target(_beside(out), overwrite=True)
@@ -201,11 +201,10 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units = [*told_inputs(fleet.coordinates, model.inputs), model.target, model.target]
     known = found.known.as_dict()
-    for (name, value), unit in zip(model.theta.items(), units, strict=True):
+    for (name, value), unit in zip(model.theta.items(), told_units(model), strict=True):
         held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
-        table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
+        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [unit, held])))
     emit(
         {
             "model": str(out),

@@ -39,7 +39,7 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     """By its name, for inputs with these names; or one clear error."""
     known = next((each for each in get_args(CoordinatesName) if each == name), None)
     if known is None:
-        raise unknown_name("coordinates", str(name), get_args(CoordinatesName))
+        raise unknown_name("coordinates", str(name), ("as-given", "scaled", "kilometres"))
     if known == "sphere":
         # The single place to let the sphere in: for kernels with one length-scale for all of its `chords`.
         raise InputError(
@@ -53,7 +53,7 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     if [len(each) for each in found] != [1, 1]:
         raise InputError(
             f'coordinates="{known}": expected one input called lon or longitude and one called lat or latitude, got '
-            f"{', '.join(inputs) if inputs else 'inputs without names'}: name them so (inputs=[...])"
+            f"{', '.join(inputs) if inputs else 'inputs without names'}: give them these names"
         )
     return CoordinateRule(known, found[0][0], found[1][0])
 
