@@ -24,7 +24,7 @@ KERNEL, INPUTS = "matern32(lon, lat) * matern12(day)", ("lon", "lat", "day")
 THETA = (0.6, 0.6, 6.0, 1.0, 0.1)
 DAYS, MIDDLE = 7, 4
 #: Observations of the day of the map, and of each of the others.
-FEW, MANY = 20, 80
+FEW, MANY = 12, 80
 BOATS = 4
 
 
@@ -40,7 +40,7 @@ def observed(size: Size, seed: int) -> Scene:
 
 def space_time(size: Size) -> Drawn:
     """The same hyperparameters for both, so that the difference is the data's."""
-    seen = observed(size, seed=5)
+    seen = observed(size, seed=7)
     boats = np.arange(len(seen.places)) % BOATS
     today = seen.places[:, 2] == MIDDLE
 
