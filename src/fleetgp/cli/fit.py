@@ -15,7 +15,7 @@ from fleetgp.cli.calibrate import calibration_facts, told_of
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.kernels import told_of_kernels
-from fleetgp.cli.means import Seen, told_mean, told_units
+from fleetgp.cli.means import Seen, told_inputs, told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -74,8 +74,6 @@ def fit(
     [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out field/[/cyan]
 
     [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
-
-    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
@@ -194,17 +192,18 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
     assert found is not None
     dropped, counts = data.dropped, counts_of(fleet.shards)
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
-    how, everywhere = (" --method dec-full-gp", " --within inf") if by_moments else ("", "")
+    how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
     if found.status != "converged":
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
+    units = [*told_inputs(fleet.coordinates, model.inputs), model.target, model.target]
     known = found.known.as_dict()
-    for (name, value), unit in zip(model.theta.items(), told_units(model), strict=True):
+    for (name, value), unit in zip(model.theta.items(), units, strict=True):
         held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
-        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [unit, held])))
+        table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
     emit(
         {
             "model": str(out),

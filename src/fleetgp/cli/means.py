@@ -13,7 +13,6 @@ from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
 from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
-from fleetgp.gp.kernels import OBSERVED, PURE
 from fleetgp.storage.model import Model
 
 MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
@@ -40,13 +39,6 @@ def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
     """The units of the length-scales along the inputs."""
     places = (rule.longitude, rule.latitude) if rule.name == "kilometres" else ()
     return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
-
-
-def told_units(model: Model) -> list[str]:
-    """What each hyperparameter is measured in; nothing for a plain number."""
-    inputs = told_inputs(model.fleet.coordinates, model.inputs)
-    measured = {OBSERVED: f"of {model.target}", PURE: ""} | {d: f"of {unit}" for d, unit in enumerate(inputs)}
-    return [measured[unit] for unit in model.fleet.kernel.units(len(inputs)).tolist()]
 
 
 def told_mean(model: Model) -> list[Table | str]:
