@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.kernels import told_of_kernels
 from fleetgp.cli.means import Seen, told_inputs, told_mean
+from fleetgp.cli.noises import Noisy, told_outliers
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, warn
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.gp.choices import as_kernels
+from fleetgp.gp.kernels import OBSERVED, PURE
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.network import Traffic
@@ -53,6 +56,7 @@ def fit(
     reading: options.FileReading,
     streaming: InFiles,
     seen: Seen,
+    noisy: Noisy,
     start: options.START = None,
     calibrate: options.CALIBRATE = None,
     how: options.Training,
@@ -77,19 +81,25 @@ def fit(
 
     [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
 
+    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --noise agents --robust --out model/[/cyan]
+
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = how.chosen, where.backend | seen.checked(inputs) | {"kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
-    chosen |= how.known(as_kernels(kernel, inputs)[0].names(inputs))
-    chosen |= {"theta0": None if start is None else _start(start, inputs, kernel)}
+    if noisy.noise is None:  # else the names of its hyperparameters are not known before the agents'
+        chosen |= _begun(how, start, inputs, as_kernels(kernel, inputs)[0].names(inputs))
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": options.missing_of(missing)}
     what |= {"fill": options.fills_of(fill), "reading": reading.reading}
     chunked, told = streaming.chunked(files, agents), where.backend | {"progress": not output.quiet}
-    data = streaming.read(files, what | told, seed, training, out) if chunked else split.read(files[0], what)
-    fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made)
+    noisy.check([*inputs, target, *([agent] if agent else [])], chunked=chunked)
+    whole = what | {"deviation": noisy.deviation}
+    data = streaming.read(files, what | told, seed, training, out) if chunked else split.read(files[0], whole)
+    fleet = fg.Fleet(data.shards, _graph(graph, data), inputs=inputs, **made, **noisy.made(data.names))
+    if noisy.noise is not None:
+        chosen |= _begun(how, start, inputs, fleet.names)
     model = Model(fleet, tuple(data.names), tuple(inputs), target)
     _train(model, training, chosen, out, output.quiet)
     _save(model, out, overwrite, calibrate)
@@ -138,9 +148,10 @@ class Split:
             by = options.one_of("--partition", self.by or "stripes", BY)
             along = 0 if self.axis is None else what["inputs"].index(self.axis)
             agents = 1 if self.agents is None else self.agents
-            parts = partition(data.inputs, data.observations, agents=agents, by=by, axis=along, seed=self.seed)
+            rows = data.inputs, data.observations, data.deviations
+            parts = partition(*rows, agents=agents, by=by, axis=along, seed=self.seed)
             return Taken([str(number) for number in range(len(parts))], parts, data.dropped, data.notes)
-        names, parts = partition_by_label(data.inputs, data.observations, data.labels)
+        names, parts = partition_by_label(data.inputs, data.observations, data.labels, data.deviations)
         check_column(f"{file}: ", self.column, len(names), len(data.labels))
         return Taken(names, parts, data.dropped, data.notes)
 
@@ -199,11 +210,11 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
     sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
     table = plain_table("", "hyperparameter", "value", "unit")
-    units = [*told_inputs(fleet.coordinates, model.inputs), model.target, model.target]
+    units = _units(model)
     known = found.known.as_dict()
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
         held = "fixed" if name in known["fixed"] else "at its bound" if name in found.at_bounds else ""
-        table.add_row(name, f"{value:.4g}", f"of {unit}" + (f", {held}" if held else ""))
+        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [unit, held])))
     emit(
         {
             "model": str(out),
@@ -231,6 +242,7 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
             "approximation": found.approximation,
             "sample": found.sample,
             "used": found.used,
+            "outliers": found.outliers,
             "drawn": found.drawn,
             "held": found.held,
             "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
@@ -244,6 +256,7 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
         *told_of_kernels(found),
         table,
         *told_mean(model),
+        *told_outliers(model),
         *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_sent(sent)}."] if len(model.agents) > 1 else []),
         f"The model is in {bold(out)}. Next:",
@@ -257,7 +270,20 @@ def _report(model: Model, data: Taken, out: Path, as_json: bool) -> None:
     )
 
 
-def _start(folder: Path, inputs: list[str], kernel: str) -> list[float]:
+def _units(model: Model) -> list[str]:
+    """What the hyperparameters are measured in."""
+    fleet = model.fleet
+    inputs = told_inputs(fleet.coordinates, model.inputs)
+    told = {OBSERVED: f"of {model.target}", PURE: ""} | {d: f"of {name}" for d, name in enumerate(inputs)}
+    return [told[unit] for unit in fleet.kernel.units(fleet.dimension).tolist()]
+
+
+def _begun(how: options.Training, start: Path | None, inputs: list[str], names: Sequence[str]) -> dict[str, Any]:
+    """What is said of the hyperparameters by their names, and where they start."""
+    return {**how.known(names), "theta0": None if start is None else _start(start, inputs, names)}
+
+
+def _start(folder: Path, inputs: list[str], names: Sequence[str]) -> list[float]:
     """Another model's hyperparameters, by their names."""
     model = load_model(folder)
     if sorted(model.inputs) != sorted(inputs):
@@ -265,7 +291,6 @@ def _start(folder: Path, inputs: list[str], kernel: str) -> list[float]:
             f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(inputs)}"
         )
     theta = model.theta
-    names = as_kernels(kernel, inputs)[0].names(inputs)
     if missing := [name for name in names if name not in theta]:
         raise InputError(
             f"--from {folder}: that model, with the kernel {model.fleet.kernel.name!r}, has no {', '.join(missing)}: "

@@ -10,14 +10,15 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
-from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
+from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
+from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
@@ -41,7 +42,8 @@ from fleetgp.training.trainer import check_stepwise
 class Fleet(Closing, Choosing):
     """M agents, each with its own data, linked by a graph.
 
-    shards: a list of (X_i, y_i), one per agent; sizes may differ.
+    shards: a list of (X_i, y_i), one per agent; sizes may differ. Or of (X_i, y_i, s_i), with the known standard
+        deviation of each observation's own noise: it is s_n^2 + sigma_eps^2.
     graph: "places" (agents are neighbours where their data are: the Gabriel graph of the centres), "path", "cycle",
         "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of any of
         them, which repeats over the rounds (time-varying).
@@ -56,6 +58,10 @@ class Fleet(Closing, Choosing):
         numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters. "auto",
         or a list: the best of these, by how well each predicts blocks of rows that the agents hide from it, chosen by
         `train` (`compared` of its result).
+    noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
+        each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
+    robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
+        2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
@@ -76,7 +82,7 @@ class Fleet(Closing, Choosing):
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, Any]],
+        shards: Sequence[tuple[Any, ...]],
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
@@ -84,6 +90,8 @@ class Fleet(Closing, Choosing):
         mean: MeanName = "zero",
         coordinates: CoordinatesName = "as-given",
         kernel: str | Kernel | Sequence[str | Kernel] = "se",
+        noise: NoiseName = None,
+        robust: bool = False,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -91,8 +99,12 @@ class Fleet(Closing, Choosing):
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
-        self.shards, self.inputs = check_shards(shards, inputs)
-        self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
+        pairs, known = parted(shards)
+        seen, self.inputs = check_shards(pairs, inputs)
+        self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen))
+        self.noise, self.robust = noise, as_flag(robust, "robust")
+        self.noises = noises_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
+        self.shards = all_hidden(seen, self.noises, own_groups(noise, len(seen), self.noises), known)
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.choose_from(kernel, self.inputs or self.dimension, theta)
@@ -105,7 +117,7 @@ class Fleet(Closing, Choosing):
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
-        warn_of_shards(self.shards, self.inputs, stacklevel=2)
+        warn_of_shards(seen, self.inputs, stacklevel=2)
 
     from_files = classmethod(from_files)
     calibrate = calibrate
@@ -116,7 +128,12 @@ class Fleet(Closing, Choosing):
 
     @property
     def dimension(self) -> int:
-        return dimension_of(self.shards)
+        return dimension_of(self.seen)
+
+    @property
+    def seen(self) -> Sequence[Shard]:
+        """The agents' data, (X_i, y_i), without what `shards` have behind the inputs to tell of the noise."""
+        return visible_of(self.shards, self.noises)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -203,6 +220,8 @@ class Fleet(Closing, Choosing):
         self._backend.check_here("trainer")
         if self.coordinates.name != "as-given":
             raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')
+        if self.robust:
+            raise InputError("trainer: expected a fleet without robust, whose trainings go in turns: use train")
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
 
@@ -226,15 +245,17 @@ class Fleet(Closing, Choosing):
             self.theta, self.unfinished = fit.theta, None
             self.chosen(fit.kernel)
 
-    def observe(self, agent: int, X: Any, y: Any) -> None:
+    def observe(self, agent: int, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
+
+        s: their known deviations, if the fleet's data have such.
 
         No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
         """
         number = check_agent(agent, self.agents)
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
+        self.shards[number] = grown_hidden(self.shards[number], number, (X, y, s), self.noises, self.inputs)
         self.calibration = None
 
     def predict(

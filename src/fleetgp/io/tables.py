@@ -29,7 +29,8 @@ Missing = Literal["refuse", "drop"]
 class Observations:
     """inputs (N, D), observations (N,), and who made them: labels (N,), or None.
 
-    dropped: rows left out.  notes: what was done to the values of the file.
+    dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
+    of the observations (N,), or None.
     """
 
     inputs: Array
@@ -37,6 +38,7 @@ class Observations:
     labels: tuple[str, ...] | None
     dropped: int = 0
     notes: tuple[str, ...] = ()
+    deviations: Array | None = None
 
 
 def read_observations(
@@ -45,6 +47,7 @@ def read_observations(
     inputs: Sequence[str],
     target: str,
     agent: str | None = None,
+    deviation: str | None = None,
     missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
@@ -52,6 +55,7 @@ def read_observations(
 ) -> Observations:
     """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
+    deviation: that of the known standard deviations of the target.
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
@@ -59,15 +63,16 @@ def read_observations(
     if missing not in get_args(Missing):
         raise unknown_name("missing", missing, get_args(Missing))
     as_names(inputs, "inputs")
+    columns = [*inputs, *([deviation] if deviation else []), target]
     table = read_columns(
-        path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
+        path, [*columns, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
     )
     settable = reading is None or reading.settable
-    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in (*inputs, target)])
+    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in columns])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
     judged = fill is None or len(fill) > 0
-    refuse_suspicious(numbers, (*inputs, target), str(path), fills=judged, of_agent=of_agent)
+    refuse_suspicious(numbers, columns, str(path), fills=judged, of_agent=of_agent)
     sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
     labels: tuple[str, ...] | None = None
     if agent is not None:
@@ -78,13 +83,24 @@ def read_observations(
     if bad.size and missing == "refuse":
         raise missing_rows(path, bad.size, len(sound), int(bad[0]), settable=settable)
     if not sound.any():
-        raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
+        raise InputError(f"{path}: no row with values in all of {columns}")
     if agent is not None and labels is not None:
         named = dict.fromkeys(label_text(value) for value in table.columns[agent][present])
         empty = [name for name in named if name not in set(labels)]
         if empty:
-            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
-    return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size), table.notes)
+            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {columns}")
+    known = None if deviation is None else check_deviation_column(path, deviation, numbers[sound, -2])
+    rest = numbers[sound, -1], labels, int(bad.size), table.notes, known
+    return Observations(numbers[sound, : len(inputs)], *rest)
+
+
+def check_deviation_column(where: object, name: str, values: Array) -> Array:
+    """Standard deviations, none of them below 0, or one clear error."""
+    if (values < 0.0).any():
+        raise InputError(
+            f"{where}: column {name!r}: expected standard deviations of at least 0, got {values[values < 0.0][0]:g}"
+        )
+    return values
 
 
 def missing_rows(path: str | Path, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:

@@ -15,6 +15,7 @@ from typing import Any
 from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_place
+from fleetgp.fleet.noises import shown
 from fleetgp.graph import Topology
 from fleetgp.storage.calibrations import calibration_facts, compared_facts
 from fleetgp.storage.json_values import to_json
@@ -87,8 +88,11 @@ def _write(model: Model, folder: Path) -> None:
     agents: list[dict[str, Any]] = []
     moments = fit.moments if fit is not None and isinstance(fleet.shards, Streamed) else None
     if moments is None:
-        for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
-            digest = save_arrays(folder / agent_file(number), {"inputs": inputs, "observations": observations})
+        for number, (shard, name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
+            inputs, observations, known = shown(shard, fleet.noises)
+            arrays = {"inputs": inputs, "observations": observations}
+            arrays |= {} if known is None else {"deviations": known}
+            digest = save_arrays(folder / agent_file(number), arrays)
             agents.append({"name": name, "observations": len(observations), "sha256": digest})
     else:
         counts = counts_of(fleet.shards)
@@ -103,6 +107,9 @@ def _write(model: Model, folder: Path) -> None:
         "normalize": fleet.normalize,
         "mean": fleet.mean,
         "coordinates": fleet.coordinates.name,
+        "deviations": "known" in fleet.noises.columns,
+        "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
+        "robust": fleet.robust,
         "seed": fleet.seed,
         "hyperparameters": model.theta,
         "status": model.status,
@@ -126,7 +133,7 @@ def _write(model: Model, folder: Path) -> None:
 def _version(model: Model) -> int:
     """The oldest that reads it right."""
     fleet = model.fleet
-    if fleet.mean != "zero" or fleet.coordinates.name != "as-given":
+    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noises.given:
         return VERSION
     by_moments = isinstance(fleet.shards, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
@@ -155,6 +162,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),
+        "outliers": fit.outliers.tolist(),
         "drawn": fit.drawn.tolist(),
         "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],

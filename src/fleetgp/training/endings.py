@@ -56,7 +56,9 @@ def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
-    held = np.logical_or(*fit.known.touched(fit.thetas))[:-1]  # not so noise: with too little there is no likelihood
+    held = np.logical_or(*fit.known.touched(fit.thetas))[
+        : -fit.noises
+    ]  # not so noise: with too little there is no likelihood
     moved[..., np.flatnonzero(held)] = 0.0  # at a bound, where it may end
     sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
     agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])

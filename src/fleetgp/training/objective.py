@@ -86,6 +86,16 @@ class Objective:
         values.gradient[rows] += self.share * self.prior.gradient(x)
         return replace(values, nll=values.nll + penalty, penalty=penalty)
 
+    @property
+    def silent(self) -> BoolArray:
+        """(A, P) which hyperparameters say nothing about an agent's data."""
+        return np.stack([expert.silent for expert in self.experts])
+
+    @property
+    def bend(self) -> Array:
+        """(P,) or (1,) the second derivatives of an agent's share of the penalty."""
+        return self.share * self.prior.precision
+
     def settle(self, log_thetas: Array) -> None:
         """Have each agent settle on one engine for what comes, around its own log theta."""
         for expert, x in zip(self.experts, log_thetas, strict=True):

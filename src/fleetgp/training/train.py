@@ -14,7 +14,8 @@ from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import dimension_of, visible_of
+from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
@@ -24,6 +25,7 @@ from fleetgp.training.mean import Correction, MeanFit, agree_on_correction, sett
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
+from fleetgp.training.robust import outliers_of, reweighed_experts, settle_robustly
 from fleetgp.training.run import COARSE, LOOSEST, Report, Run, Runner, choose, follow
 from fleetgp.training.samples import sampled
 from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
@@ -50,7 +52,7 @@ def train(
         return _train(method, shards, network, kernel, options, report, interlude)
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
-        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
+        coordinates = agree_on_coordinates(reduction, visible_of(shards, kernel.noises), options.coordinates)
     shift = coordinates.shift(kernel.units(dimension_of(shards)))
     inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
     with retold(units=np.exp(shift)):
@@ -75,7 +77,11 @@ def _train(
         return replace(_fit(whole.setting, whole.begun, whole.runs[whole.best], mean), moments=whole.moments)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
-    return training.fit(settle(training, options.mean))
+    if not kernel.noises.robust:
+        return training.fit(settle(training, options.mean))
+    found = training.fit(settle_robustly(training, options.mean))
+    engine = options.engine, options.neighbours
+    return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
 
 
 class LocalTraining:
@@ -148,8 +154,16 @@ class LocalTraining:
             return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
 
     def take_up(self, scaling: Scaling) -> None:
-        assert self.setting.objective_at is not None, "the data are here"
-        self.setting = replace(self.setting, scaling=scaling, objective=self.setting.objective_at(scaling))
+        setting, experts = self.setting, self.setting.objective.experts
+        assert setting.data_at is not None, "the data are here"
+        pairs = zip(experts, setting.data_at(scaling), strict=True)
+        self._go_on(replace(setting, scaling=scaling), [e.reobserved(e.inputs, y) for e, (_, y) in pairs])
+
+    def reweigh(self) -> None:
+        self._go_on(self.setting, reweighed_experts(self.setting.objective.experts, self._run.history[-1]))
+
+    def _go_on(self, setting: Setting, experts: Sequence[Expert]) -> None:
+        self.setting = replace(setting, objective=setting.objective.of(experts))
         with self.setting.network.phase("training"):
             self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
 
@@ -196,6 +210,7 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
         approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
+        noises=setting.noises,
     )
 
 

@@ -82,7 +82,7 @@ class WholeTraining:
         if sizes is None:
             raise too_wide(self._frame, options)
         self.scaling, self._frame = self._agreed_scaling(shards)
-        self._given, self._shards = shards, self.scaling.apply(shards)
+        self._given, self._shards = shards, self.scaling.apply(shards, kernel)
         self.moments = reduce_moments(network, self._shards, self._frame.box, sizes)
         self.setting = self._set()
         self.begun = self.runs = self._begun([None] * len(self.setting.starts))
@@ -114,7 +114,7 @@ class WholeTraining:
         """The moments of other residuals follow from those that there are: nothing is sent."""
         before, trend = self.scaling, trend_of(scaling, len(self.moments.sizes))
         more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
-        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        self.scaling, self._shards = scaling, scaling.apply(self._given, SMOOTH)
         self.moments = without(self.moments, trend, more / scaling.scale)
         history, number = self.runs[self.best].history, self.runs[self.best].number
         self.setting = self._set()

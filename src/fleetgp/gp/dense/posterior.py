@@ -26,6 +26,16 @@ class DensePosterior:
         self._factor = factor
         self._alpha = factor.solve(observations)
 
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
+
+        With C the covariance, noise and all: (C^-1 y)_n / (C^-1)_nn and 1 / (C^-1)_nn - sigma_n^2.
+        """
+        half = self._factor.half_solve(np.eye(len(self.inputs)))
+        precision = np.einsum("mn,mn->n", half, half)
+        noise = self.kernel.noise(self.inputs, self.hyperparameters) + self.jitter
+        return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
+
     def _cross(self, queries: Array) -> Array:
         return self.kernel(self.inputs, queries, self.hyperparameters)
 
