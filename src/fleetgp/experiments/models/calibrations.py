@@ -46,7 +46,7 @@ def calibration(size: Size) -> Drawn:
     found = {"before": (fleet.predict(asked, METHOD, noisy=True), fleet.predict(grid, METHOD))}
     how = fleet.calibrate(METHOD)
     found["after"] = fleet.predict(asked, METHOD, noisy=True), fleet.predict(grid, METHOD)
-    figure = empty_figure(2.7)
+    figure = empty_figure(2.5)
     left, right = np.ravel(figure.subfigures(1, 2, width_ratios=[1.15, 1.0]))
     panels = [Panel(title, np.sqrt(on_map.variance)) for title, (_, on_map) in found.items()]
     map_rows(left, [Row(panels, "standard deviation", "cividis", 0.0)], (*BOX, *BOX))
@@ -72,5 +72,7 @@ def _reliability(
         ax.plot(LEVELS, shares, color=colour, linestyle=style, linewidth=1.5, label=name)
         facts[name] = rounded(coverage(*seen))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=0)
-    ax.set(title=title, xlabel="nominal", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set(
+        title=title, xlabel="nominal", xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1)
+    )
     return facts

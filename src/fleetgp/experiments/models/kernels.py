@@ -111,7 +111,7 @@ def shapes(size: Size) -> Drawn:
             above.plot(x, as_kernel(kernel, 1)(x[:, None], np.array([[at]]), h)[:, 0], color="black", linewidth=1.2)
             above.axvline(at, color="0.6", linewidth=0.7, linestyle=":")
             above.set_title(kernel)
-            for seed, colour in ((3, FIRST), (5, SECOND), (11, "0.45")):
+            for seed, colour in ((6, FIRST), (11, SECOND), (4, "0.45")):
                 below.plot(x, draw(kernel, theta, x[:, None], seed), color=colour, linewidth=0.8)
             below.set(xlabel="$x$", xlim=(-REACH, REACH))
         axes[0, 0].set_ylabel("covariance")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import fleetgp as fg
-from fleetgp.experiments.models.panels import empty_figure, map_rows, means_and_deviations
+from fleetgp.data import Shard
+from fleetgp.experiments.models.panels import dot, empty_figure, map_rows, means_and_deviations
 from fleetgp.experiments.models.scenes import (
     BOX,
     Drawn,
@@ -34,10 +35,13 @@ TOLD: dict[str, dict[str, Any]] = {
 DRAWS, SHOWN = 20, 7
 
 
+def shards_of(seen: Scene) -> list[Shard]:
+    return fg.partition(seen.places, seen.observations, agents=3, by="stripes")
+
+
 def by_told(seen: Scene, told: dict[str, Any]) -> tuple[dict[str, float], Prediction]:
-    """The hyperparameters that are found, and the map with them."""
-    shards = fg.partition(seen.places, seen.observations, agents=3, by="stripes")
-    fleet = fg.Fleet(shards, "path", kernel="matern32")
+    """The hyperparameters that are found, and the map with them. told: what `train` is given."""
+    fleet = fg.Fleet(shards_of(seen), "path", kernel="matern32")
     theta = fleet.train(**told).theta
     return told_theta(fleet.names, theta), fleet.predict(seen.grid, "dec-grbcm")
 
@@ -50,9 +54,10 @@ def known(size: Size) -> Drawn:
         theta, found[title] = by_told(seen, told)
         facts[title] = {"theta": theta, **scores(found[title], seen.truth)}
     facts["draws"] = _draws(size)
-    shards = fg.partition(seen.places, seen.observations, agents=3, by="stripes")
     figure = empty_figure(4.3)
-    map_rows(figure, means_and_deviations(seen.truth, found, shards), (*BOX, *BOX), seen.places)
+    axes = map_rows(figure, means_and_deviations(seen.truth, found, shards_of(seen)), (*BOX, *BOX))
+    for ax in [ax for line in axes for ax in line if ax is not axes[1][0]]:
+        dot(ax, seen.places, s=12)
     return Drawn(figure, facts)
 
 

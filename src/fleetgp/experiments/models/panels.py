@@ -113,7 +113,14 @@ def _maps(figure: FigureBase, axes: Sequence[Axes], row: Row, extent: Extent, as
 def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: float | str) -> None:
     """Whose observations are where."""
     for (places, _), (colour, mark) in zip(shards, AGENTS, strict=False):
-        ax.scatter(places[:, 0], places[:, 1], s=6.0, color=colour, marker=mark, linewidths=0)
+        ax.scatter(
+            places[:, 0],
+            places[:, 1],
+            s=min(24.0, max(6.0, 400.0 / len(shards[0][1]))),
+            color=colour,
+            marker=mark,
+            linewidths=0,
+        )
     ax.set(title="the agents", xlim=extent[:2], ylim=extent[2:], aspect=aspect)
 
 
