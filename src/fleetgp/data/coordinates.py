@@ -39,7 +39,7 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     """By its name, for inputs with these names; or one clear error."""
     known = next((each for each in get_args(CoordinatesName) if each == name), None)
     if known is None:
-        raise unknown_name("coordinates", str(name), ("as-given", "scaled", "kilometres"))
+        raise unknown_name("coordinates", str(name), get_args(CoordinatesName))
     if known == "sphere":
         # The single place to let the sphere in: for kernels with one length-scale for all of its `chords`.
         raise InputError(
@@ -53,7 +53,7 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     if [len(each) for each in found] != [1, 1]:
         raise InputError(
             f'coordinates="{known}": expected one input called lon or longitude and one called lat or latitude, got '
-            f"{', '.join(inputs) if inputs else 'inputs without names'}: give them these names"
+            f"{', '.join(inputs) if inputs else 'inputs without names'}: name them so (inputs=[...])"
         )
     return CoordinateRule(known, found[0][0], found[1][0])
 
@@ -73,7 +73,7 @@ class Coordinates:
     distortion: float = 0.0
 
     def places(self, inputs: Array) -> Array:
-        """Inputs (.., D) as the model sees them; what stands behind them stays.
+        """Inputs (.., D) as the model sees them.
 
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
@@ -81,11 +81,10 @@ class Coordinates:
         """
         if not self.origin:
             return inputs
-        dimension = len(self.origin)
-        apart = inputs[..., :dimension] - np.array(self.origin)
+        apart = inputs - np.array(self.origin)
         if self.longitude >= 0:
             apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
-        return np.concatenate([apart / np.array(self.unit), inputs[..., dimension:]], axis=-1)
+        return np.asarray(apart / np.array(self.unit))
 
     def given(self, places: Array) -> Array:
         """The converse."""

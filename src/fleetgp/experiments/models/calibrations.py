@@ -47,7 +47,7 @@ def calibration(size: Size) -> Drawn:
     how = fleet.calibrate(METHOD)
     found["after"] = fleet.predict(asked, METHOD, noisy=True), fleet.predict(grid, METHOD)
     figure = empty_figure(2.5)
-    left, right = np.ravel(figure.subfigures(1, 2, width_ratios=[1.15, 1.0]))
+    left, right = figure.subfigures(1, 2, width_ratios=[1.15, 1.0], squeeze=False).ravel()
     panels = [Panel(title, np.sqrt(on_map.variance)) for title, (_, on_map) in found.items()]
     map_rows(left, [Row(panels, "standard deviation", "cividis", 0.0)], (*BOX, *BOX))
     facts: dict[str, Any] = {knot.hold: {"factor": rounded(knot.factor)} for knot in how.knots}

@@ -73,7 +73,7 @@ def gap(size: Size) -> Drawn:
 def _medians(size: Size) -> dict[str, Any]:
     """Of the scores, over several draws."""
     told: dict[str, list[list[float]]] = {kernel: [] for kernel in COMPARED}
-    for seed in range(size.of(DRAWS)):
+    for seed in range(size.draws(DRAWS)):
         seen, shards = with_gap(size, size.side // 2, seed)
         for kernel in COMPARED:
             facts = by_kernel(seen, shards, kernel)[2]
@@ -103,8 +103,8 @@ def shapes(size: Size) -> Drawn:
     """Each kernel's covariance with one point, above three draws, along a line."""
     x = np.linspace(-REACH, REACH, 8 * size.side + 1)
     figure = empty_figure(6.0)
-    halves = figure.subfigures(2, 1)
-    for half, part in zip(np.ravel(halves), (SHAPES[:4], SHAPES[4:]), strict=True):
+    halves = figure.subfigures(2, 1, squeeze=False).ravel()
+    for half, part in zip(halves, (SHAPES[:4], SHAPES[4:]), strict=True):
         axes = half.subplots(2, len(part), sharex=True, sharey="row")
         for (above, below), (kernel, theta, at) in zip(axes.T, part, strict=True):
             h = Hyperparameters.from_theta(theta)

@@ -39,7 +39,7 @@ def means(size: Size) -> Drawn:
             named = zip(fit.mean.named(None).items(), fit.mean.errors, strict=True)
             facts[mean] |= {name: [rounded(value), rounded(error)] for (name, value), error in named}
     figure = empty_figure(4.0)
-    above, below = np.ravel(figure.subfigures(2, 1, height_ratios=[1.0, 1.35]))
+    above, below = figure.subfigures(2, 1, height_ratios=[1.0, 1.35], squeeze=False).ravel()
     panels = [Panel("truth", truth), *(Panel(f'mean="{name}"', one.mean) for name, one in found.items())]
     for ax in map_rows(above, [mean_row(panels, truth)], (0.0, LONG, 0.0, WIDE))[0]:
         dot(ax, places, s=2.0, linewidths=0.25)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.prediction import Prediction
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.labelsize": 9,
@@ -31,6 +31,7 @@ WIDTH = 8.6
 TRUTH, FIRST, SECOND = "black", "#d55e00", "#0072b2"
 AGENTS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"))
 Extent = tuple[float, float, float, float]
+Aspect = float | Literal["equal"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def map_rows(
     dots: Array | None = None,
     *,
     labels: tuple[str, str] = ("$x_1$", "$x_2$"),
-    aspect: float | str = "equal",
+    aspect: Aspect = "equal",
 ) -> list[list[Axes]]:
     """Draw them. dots: (N, 2) observations, on all maps."""
     columns = max(len(row.panels) + bool(row.shards) for row in rows)
@@ -87,17 +88,18 @@ def map_rows(
         if row.shards:
             show_agents(places.pop(0), row.shards, extent, aspect)
         _maps(figure, places, row, extent, aspect)
-        for ax in places if dots is not None else ():
-            dot(ax, dots)
+        if dots is not None:
+            for ax in places:
+                dot(ax, dots)
         line[0].set_ylabel(labels[1])
     for ax in axes[-1]:
         ax.set_xlabel(labels[0])
     return [list(line) for line in axes]
 
 
-def _maps(figure: FigureBase, axes: Sequence[Axes], row: Row, extent: Extent, aspect: float | str) -> None:
+def _maps(figure: FigureBase, axes: Sequence[Axes], row: Row, extent: Extent, aspect: Aspect) -> None:
     seen = np.concatenate([panel.values for panel in row.panels])
-    ends = {
+    ends: dict[str, Any] = {
         "vmin": float(seen.min()) if row.low is None else row.low,
         "vmax": float(seen.max()) if row.high is None else row.high,
     }
@@ -110,7 +112,7 @@ def _maps(figure: FigureBase, axes: Sequence[Axes], row: Row, extent: Extent, as
     figure.colorbar(image, cax=axes[-1].inset_axes((1.06, 0.0, 0.06, 1.0)), label=row.label)
 
 
-def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: float | str) -> None:
+def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: Aspect) -> None:
     """Whose observations are where."""
     for (places, _), (colour, mark) in zip(shards, AGENTS, strict=False):
         ax.scatter(
@@ -126,7 +128,7 @@ def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: float
 
 def dot(ax: Axes, places: Array, **changed: Any) -> None:
     """Observations, which are seen on light and dark."""
-    style = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35} | changed
+    style: dict[str, Any] = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35} | changed
     ax.scatter(places[:, 0], places[:, 1], **style)
 
 

@@ -28,7 +28,12 @@ class Size:
     share: float = 1.0
 
     def of(self, count: int) -> int:
+        """So many observations."""
         return max(8, round(self.share * count))
+
+    def draws(self, count: int) -> int:
+        """So many draws of a field."""
+        return max(2, round(self.share * count))
 
 
 @dataclass(frozen=True)
