@@ -48,6 +48,14 @@ class Noisy:
         return {"noise": None if self.noise is None else list(names), "robust": self.robust}
 
 
+def noise_of(model: Model, agent: str) -> str:
+    """The name of the noise of an agent's observations."""
+    noises, shards = model.fleet.noises, model.fleet.shards
+    if not noises.groups:
+        return noises.names[0]
+    return noises.names[int(noises.group(shards[model.agents.index(agent)][0][:1])[0])]
+
+
 def told_outliers(model: Model) -> list[str]:
     """How many rows are weighed down, and whose; nothing without --robust."""
     fit = model.fleet.fit

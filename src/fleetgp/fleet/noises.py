@@ -16,7 +16,7 @@ from fleetgp.data.streamed import Shards, Streamed, dimension_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet.shards import grown
 from fleetgp.given import as_numbers, check_aligned, check_finite
-from fleetgp.gp.noise import SAME, Noise
+from fleetgp.gp.noise import Noise
 
 #: One noise per agent.
 AGENTS = "agents"
@@ -42,15 +42,13 @@ def parted(shards: Any) -> tuple[Any, list[Any] | None]:
 
 def noises_of(shards: Shards, *, deviations: bool, noise: NoiseName, robust: bool) -> Noise:
     """What was asked for, or one clear error."""
-    groups = _groups(noise, len(shards))
-    columns = [name for name, there in (("known", deviations), ("weight", robust), ("group", bool(groups))) if there]
-    if not columns:
-        return SAME
-    if isinstance(shards, Streamed):
+    groups = tuple(dict.fromkeys(_groups(noise, len(shards))))
+    found = Noise.of(dimension_of(shards), known=deviations, robust=robust, groups=groups)
+    if found.given and isinstance(shards, Streamed):
         raise InputError(
             "noise that differs, and robust, need data in memory, got files: read them, or leave these settings out"
         )
-    return Noise(dimension_of(shards), tuple(columns), tuple(dict.fromkeys(groups)))
+    return found
 
 
 def own_groups(noise: NoiseName, agents: int, noises: Noise) -> list[int]:
@@ -129,4 +127,4 @@ def grown_hidden(
 def shown(shard: Shard, noises: Noise) -> tuple[Array, Array, Array | None]:
     """The converse: X, y and the known deviations, None where there are none."""
     inputs, observations = shard
-    return noises.visible(inputs), observations, noises.known(inputs) if "known" in noises.columns else None
+    return noises.visible(inputs), observations, noises.known(inputs) if noises.holds_known else None

@@ -6,6 +6,7 @@ travel with the observations, as columns behind the inputs that no covariance lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +28,22 @@ class Noise:
     columns: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, dimension: int, *, known: bool, robust: bool, groups: Sequence[str]) -> Noise:
+        """With what was asked for, behind so many inputs. groups: without copies."""
+        asked = ("known", known), ("weight", robust), ("group", bool(groups))
+        columns = tuple(name for name, there in asked if there)
+        return cls(dimension, columns, tuple(groups)) if columns else SAME
+
     @property
     def names(self) -> tuple[str, ...]:
         """Of its hyperparameters, the last of theta."""
         return tuple(f"sigma_eps_{name}" for name in self.groups) or ("sigma_eps",)
+
+    @property
+    def holds_known(self) -> bool:
+        """Whether observations have known deviations."""
+        return "known" in self.columns
 
     @property
     def robust(self) -> bool:
@@ -52,7 +65,8 @@ class Noise:
 
     def group(self, points: Array) -> IntArray:
         """(.., N) whose noise each has."""
-        return self._column(points, "group").astype(np.int64)
+        found = self._column(points, "group").astype(np.int64)
+        return np.clip(found, 0, len(self.names) - 1)  # whatever a peer may send
 
     def variance(self, points: Array, sigmas: Array) -> Array:
         """sigma_n^2 at points (.., N, D), (.., N)."""

@@ -1,10 +1,14 @@
 r"""A rule for outliers: an observation counts as one that is 2.5 deviations off at most.
 
 Each observation is compared with what the others say of it, leave-one-out: e_n is how far it is off, v_n the variance
-of f there given the others, and z_n = e_n / sqrt(v_n + sigma_n^2) with the noise that it would have if it were none.
-Its noise is then w_n sigma_g^2 with w_n = max(1, (z_n / 2.5)^2). What the others say depends on their weights, so this
-goes in a few turns, from w = 1. Outliers may have made sigma_g too large, which would hide them: where the middle one
-of |z| is smaller than that of a normal distribution, all are judged by that.
+of f there given the others, and z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with the noise that it has if it is none. If
+|z_n| is more than 2.5, its noise becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
+
+    w_n = 1 + ((z_n / 2.5)^2 - 1) (v_n + s_n^2 + sigma_g^2) / sigma_g^2
+
+What the others say depends on their weights, so this goes in a few turns, from w = 1. Outliers may have made sigma_g
+too large, which would hide them: where the middle one of |z| is smaller than that of a normal distribution, all are
+judged by that.
 
 The weights are a function of the observations that an expert has and of theta: nothing is kept, and nothing is sent.
 """
@@ -33,30 +37,32 @@ def reweighed(expert: Expert, theta: Array) -> Expert:
     noises, inputs, observations = expert.kernel.noises, expert.inputs, expert.observations
     plain = noises.weighed(inputs, 1.0)
     nominal, groups = expert.kernel.noise(plain, Hyperparameters.from_theta(theta)), noises.group(plain)
+    trained = noises.trained(plain, expert.kernel.noises_of(theta)) ** 2
     found = expert.reobserved(plain, observations)
     for _ in range(TURNS):
         posterior = found.condition(theta)
         assert isinstance(posterior, WeightedPosterior), "no kernel with weights has moments"
         error, variance = posterior.left_out()
-        weights = outlier_weights(error / np.sqrt(variance + nominal), groups)
+        total = variance + nominal
+        weights = 1.0 + excess(error / np.sqrt(total), groups) * total / trained
         if np.array_equal(weights, noises.weights(found.inputs)):
             break
         found = expert.reobserved(noises.weighed(plain, weights), observations)
     return found
 
 
-def outlier_weights(z: Array, groups: IntArray) -> Array:
-    """(N,) from how many deviations each observation is off. groups: whose noise it has.
+def excess(z: Array, groups: IntArray) -> Array:
+    """(N,) (z / 2.5)^2 - 1, or 0, from how many deviations each observation is off. groups: whose noise it has.
 
-    >>> outlier_weights(np.array([0.1, 2.0, -2.5, 5.0]), np.zeros(4)).tolist()
-    [1.0, 1.0, 1.0, 4.0]
+    >>> excess(np.array([0.1, 2.0, -2.5, 5.0]), np.zeros(4, dtype=int)).tolist()
+    [0.0, 0.0, 0.0, 3.0]
     """
     size = np.abs(z)
     for group in np.unique(groups):
         own = groups == group
         if own.sum() >= FEWEST:
             size[own] /= np.clip(NORMAL * np.median(size[own]), SMALLEST, 1.0)
-    return np.maximum(1.0, (size / FARTHEST) ** 2)
+    return np.maximum(0.0, (size / FARTHEST) ** 2 - 1.0)
 
 
 def outliers(expert: Expert) -> int:

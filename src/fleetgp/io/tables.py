@@ -40,6 +40,12 @@ class Observations:
     notes: tuple[str, ...] = ()
     deviations: Array | None = None
 
+    @property
+    def rows(self) -> Array:
+        """(N, ..) inputs, deviations if there are any, and observations."""
+        known = [] if self.deviations is None else [self.deviations]
+        return np.column_stack([self.inputs, *known, self.observations])
+
 
 def read_observations(
     path: str | Path,

@@ -107,7 +107,7 @@ def _write(model: Model, folder: Path) -> None:
         "normalize": fleet.normalize,
         "mean": fleet.mean,
         "coordinates": fleet.coordinates.name,
-        "deviations": "known" in fleet.noises.columns,
+        "deviations": fleet.noises.holds_known,
         "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
         "robust": fleet.robust,
         "seed": fleet.seed,

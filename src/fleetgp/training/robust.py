@@ -23,7 +23,7 @@ from fleetgp.linalg.threads import side_by_side
 from fleetgp.training.mean import MeanFit, Training, settle
 
 #: So many times theta is trained with weights.
-TURNS = 3
+TURNS = 5
 
 
 class Reweighing(Training, Protocol):

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.gp.choices import Kernels, as_kernels
+from fleetgp.gp.composite import with_noise
+from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.prediction.options import Consensus, Eta, checked_eta
@@ -114,7 +117,9 @@ class TlsPart(_Part):
 
 
 class FleetPart(_Part):
-    """The whole file."""
+    """The whole file. deviation: the column of the known standard deviations of the target.  noise, robust: as of a
+    `Fleet`.
+    """
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
@@ -123,6 +128,9 @@ class FleetPart(_Part):
     normalize: bool = True
     mean: MeanName = "zero"
     coordinates: CoordinatesName = "as-given"
+    deviation: str | None = None
+    noise: Literal["agents"] | None = None
+    robust: bool = False
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
     checkpoint_rounds: Count = 10
@@ -131,3 +139,14 @@ class FleetPart(_Part):
     timeouts: TimeoutsPart = TimeoutsPart()
     tls: TlsPart | None = None
     agent: Annotated[list[AgentPart], Field(min_length=1)]
+
+    @property
+    def noises(self) -> Noise:
+        """How the noise of observations differs."""
+        names = tuple(agent.name for agent in self.agent) if self.noise else ()
+        return Noise.of(len(self.inputs), known=self.deviation is not None, robust=self.robust, groups=names)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The one, or those to choose from, or one clear error."""
+        return tuple(with_noise(kernel, self.noises) for kernel in as_kernels(self.kernel, self.inputs))
