@@ -73,7 +73,7 @@ class Coordinates:
     distortion: float = 0.0
 
     def places(self, inputs: Array) -> Array:
-        """Inputs (.., D) as the model sees them.
+        """Inputs (.., D) as the model sees them; what stands behind them stays.
 
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
@@ -81,10 +81,11 @@ class Coordinates:
         """
         if not self.origin:
             return inputs
-        apart = inputs - np.array(self.origin)
+        dimension = len(self.origin)
+        apart = inputs[..., :dimension] - np.array(self.origin)
         if self.longitude >= 0:
             apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
-        return np.asarray(apart / np.array(self.unit))
+        return np.concatenate([apart / np.array(self.unit), inputs[..., dimension:]], axis=-1)
 
     def given(self, places: Array) -> Array:
         """The converse."""
