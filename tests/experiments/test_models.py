@@ -15,7 +15,7 @@ from fleetgp.experiments.models import SECTIONS, draw_all
 from fleetgp.experiments.models.scenes import Size, anywhere, draw, map_points, scene
 
 DOCS = Path(__file__).parents[2] / "docs"
-TINY = Size(side=8, share=0.3)
+TINY = Size(side=8, share=0.3, most_draws=1)
 
 
 def test_every_figure_is_drawn_with_its_numbers(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def gap(size: Size) -> Drawn:
 def _medians(size: Size) -> dict[str, Any]:
     """Of the scores, over several draws."""
     told: dict[str, list[list[float]]] = {kernel: [] for kernel in COMPARED}
-    for seed in range(size.draws(DRAWS)):
+    for seed in size.draws(DRAWS):
         seen, shards = with_gap(size, size.side // 2, seed)
         for kernel in COMPARED:
             facts = by_kernel(seen, shards, kernel)[2]

@@ -64,7 +64,7 @@ def known(size: Size) -> Drawn:
 def _draws(size: Size) -> dict[str, Any]:
     """How often the noise is found to be less than half of what it is, and the median scores, over many draws."""
     told: dict[str, list[list[float]]] = {title: [] for title in TOLD}
-    for seed in range(size.draws(DRAWS)):
+    for seed in size.draws(DRAWS):
         seen = scene("matern32", THETA, map_points(10), anywhere(COUNT, seed), seed)
         for title, given in TOLD.items():
             theta, found = by_told(seen, given)

@@ -22,18 +22,22 @@ BOX = (0.0, 2.0)
 
 @dataclass(frozen=True)
 class Size:
-    """side: points of a map along each axis.  share: of the observations that a section has."""
+    """side: points of a map along each axis.  share: of the observations that a section has.
+
+    most_draws: of fields for a median.
+    """
 
     side: int = 60
     share: float = 1.0
+    most_draws: int = 100
 
     def of(self, count: int) -> int:
         """So many observations."""
         return max(8, round(self.share * count))
 
-    def draws(self, count: int) -> int:
-        """So many draws of a field."""
-        return max(2, round(self.share * count))
+    def draws(self, count: int) -> range:
+        """The seeds of so many draws of a field."""
+        return range(min(count, self.most_draws))
 
 
 @dataclass(frozen=True)
