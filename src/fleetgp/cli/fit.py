@@ -22,7 +22,7 @@ from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
-from fleetgp.prediction import Holding
+from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.model import Model
 from fleetgp.training import training_method
@@ -99,7 +99,7 @@ def fit(
 def _check(out: Path, overwrite: bool, inputs: list[str], targets: list[str], hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
     if hold is not None:
-        Holding(hold)
+        options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
     if out.exists():
         check_places(_beside(out), targets, overwrite=True)

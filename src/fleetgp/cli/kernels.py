@@ -13,8 +13,8 @@ def told_of_kernels(fit: Fit) -> list[str | Table]:
     if not fit.compared:
         return []
     rows = max(one.rows for one in fit.compared)
-    title = f"Kernels, by the log predictive density of {rows:,} rows that the agents held out in blocks"
-    table = plain_table(title, "kernel", "per row", "")
+    title = f"[bold]Kernels, by the log predictive density of {rows:,} rows that the agents held out in blocks[/bold]"
+    table = plain_table("", "kernel", "per row", "")
     for one in fit.compared:
         table.add_row(one.kernel, f"{one.density:.4f}", "chosen" if one.kernel == fit.kernel else "")
-    return [table]
+    return [title, table]
