@@ -60,18 +60,14 @@ def fit(
     """Train a fleet on a file and write the model to a folder.
 
     Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
-    agent has all rows, which is the most accurate where they may be pooled. Agents stand on a path, cycle, ...
-    in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
-    between them, and no header. Of several files each is an agent's, unless --agent says whose rows are whose; they
-    may be larger than memory for dec-full-gp, which reads them in chunks.
+    agent has all rows, which is the most accurate where they may be pooled. A file of edges has two names a line. Of
+    several files each is an agent's, unless --agent says whose rows are whose; dec-full-gp reads them in chunks.
 
     [bold]Examples[/bold]
 
     [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out field/[/cyan]
 
-    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
-
-    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture ph --agents 12 --partition kmeans --out soil/[/cyan]
+    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent boat --out sea/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
@@ -79,15 +75,14 @@ def fit(
     _check(out, overwrite, inputs, target, calibrate)
     fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
     outputs = Several.of(target, kernel, inputs)
-    if noisy.noise is None:  # else the names of its hyperparameters are not known before the agents'
+    if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
         chosen |= _begun(how, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what = reading.what(missing, fill) | {"inputs": inputs, "target": outputs.column, "agent": agent}
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
-    shown = where.backend | {"progress": not output.quiet}
     if outputs.allowed(streaming.chunked(files, agents)):
         noisy.refuse_chunks()
-        data = streaming.read(files, what | shown, seed, training, out)
+        data = streaming.read(files, what | where.backend | {"progress": not output.quiet}, seed, training, out)
     else:
         data = split.read(files[0], what | {"deviation": noisy.deviation})
     fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
