@@ -72,7 +72,7 @@ soak: $(STAMP)
 # The peers have an environment of their own.
 $(BENCH)/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable ".[cli,data,fast,fleet]"
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable ".[cli,cluster,data,fast,fleet]"
 	touch $@
 
 bench: $(BENCH)/.installed

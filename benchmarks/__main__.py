@@ -1,5 +1,6 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, real, scale; or all.
+conditioned, growth, processes, agreement, real, scale, fleets; or all. scale_long (10^9 observations, 12 GB) is run
+only by its name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -20,9 +21,10 @@ import scipy
 from scipy.linalg import lapack
 
 import fleetgp as fg
+from benchmarks.fleets import fleets
 from benchmarks.peers import PEERS
 from benchmarks.real import real
-from benchmarks.scale import scale
+from benchmarks.scale import scale, scale_long
 from benchmarks.timing import Table, median, medians, once, seconds
 from benchmarks.tree import tree_prediction, tree_training
 from fleetgp.gp.dense.engine import DenseEngine
@@ -263,8 +265,10 @@ def agreement() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, real, scale)
+              processes, agreement, real, scale, fleets, scale_long)
 }  # fmt: skip
+#: Those that are run only where they are named.
+LONG = ("scale_long",)
 
 
 def main(names: list[str]) -> None:
@@ -278,7 +282,7 @@ def main(names: list[str]) -> None:
         "Times are medians on a shared machine: compare within a table."
     )
     print(heading)
-    chosen = names or list(SECTIONS)
+    chosen = names or [name for name in SECTIONS if name not in LONG]
     found = {name: SECTIONS[name]().markdown() for name in chosen}
     target = Path("docs/benchmarks.md")
     # A run of some sections renews these and keeps the others.

@@ -69,7 +69,9 @@ def gpboost(x: np.ndarray, y: np.ndarray, kernel: str, neighbours: int = 20, eac
     """Vecchia's approximation.  each: a length-scale for each input instead of one for all."""
     import gpboost as g
 
-    cov = {"cov_function": "matern_ard" if each else "matern", "cov_fct_shape": SMOOTHNESS[kernel]}
+    cov = {"cov_function": "gaussian_ard" if each else "gaussian"}
+    if kernel != "se":
+        cov = {"cov_function": "matern_ard" if each else "matern", "cov_fct_shape": SMOOTHNESS[kernel]}
     model = g.GPModel(
         gp_coords=x, gp_approx="vecchia", num_neighbors=neighbours, num_parallel_threads=THREADS, seed=0, **cov
     )
@@ -169,7 +171,8 @@ def _torch_kernel(kernel: str, x: np.ndarray) -> object:
     import gpytorch as g
     import torch
 
-    base = g.kernels.MaternKernel(nu=SMOOTHNESS[kernel], ard_num_dims=x.shape[1])
+    each = {"ard_num_dims": x.shape[1]}
+    base = g.kernels.RBFKernel(**each) if kernel == "se" else g.kernels.MaternKernel(nu=SMOOTHNESS[kernel], **each)
     base.lengthscale = torch.tensor(np.ptp(x, axis=0) / 16)
     return g.kernels.ScaleKernel(base)
 

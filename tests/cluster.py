@@ -95,15 +95,35 @@ def fragile(
 
     mark: a file that is there once it has happened: it happens once.
     """
-    swap = network._swap
+    take = network._take
 
-    def swap_or_die(frames: Any, expected: Any, now: int) -> Any:
-        if agent in network.hosted and ready(now) and not mark.exists():
+    def take_or_die(groups: Any, number: int) -> Any:
+        if agent in network.hosted and ready(network.round) and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return swap(frames, expected, now)
+        return take(groups, number)
 
-    network._swap = swap_or_die
+    network._take = take_or_die
+    return inner(network, memory, tell, *given)
+
+
+def fragile_and_late(
+    network: Any, memory: Any, tell: Any, inner: Callable[..., Any], agent: int, mark: Path, reading: int, *given: Any
+) -> Any:
+    """inner(..), but the process that hosts an agent is killed in a reduction, after so many readings of its clock: the
+    root's while it waits for others, another one while it waits for the result. Then time is up on all clocks.
+    """
+    network.clock.wall = lambda: 1e12 if mark.exists() else 0.0
+    take = network._take
+
+    def take_or_die(groups: Any, number: int) -> Any:
+        told_all = network.tree.root in network.hosted or number == network._number - 1
+        if agent in network.hosted and network.clock.readings.count == reading and told_all and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return take(groups, number)
+
+    network._take = take_or_die
     return inner(network, memory, tell, *given)
 
 

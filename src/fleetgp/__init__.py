@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleetgp import io as io
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
-    from fleetgp.fleet import ConditionedFleet, Fleet
+    from fleetgp.fleet import ConditionedFleet, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.network import InProcess, Ledger, Loopback, Network
@@ -50,6 +50,7 @@ __all__ = [
     "Network",
     "NetworkError",
     "NumericalError",
+    "Outputs",
     "Prediction",
     "Trainer",
     "TrainingInfo",
@@ -64,7 +65,7 @@ __all__ = [
 _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
-    "fleet": ("ConditionedFleet", "Fleet"),
+    "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
     "storage.loading": ("load_model",),

@@ -15,7 +15,7 @@ from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
 
 def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.training import train as real
+    from fleetgp.training import train_best as real
 
     broken = threading.Event()
     broken.set()
@@ -25,7 +25,7 @@ def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monke
             raise NumericalError("agent 1: its covariance cannot be factorized")
         return real(method, shards, network, *rest)
 
-    monkeypatch.setattr("fleetgp.agent.training_task.train", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
         until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")

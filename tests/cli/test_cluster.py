@@ -110,12 +110,10 @@ def test_lost_workers_are_told_with_what_to_do(modelled: Path, cluster: None, mo
 def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:
     fit = ["fit", "observations.csv", *FIT, "--out", "m"]
     assert "--workers is for --cluster" in wrong(*fit, "--workers", "2")
-    assert "fact-gp needs a central node" in wrong(*fit, "--cluster", "--workers", "2", "--training", "fact-gp")
     assert "expected at most one worker for each of the 3 agents, got 4" in wrong(*fit, "--cluster", "--workers", "4")
 
 
 def test_a_model_is_not_asked_in_impossible_places(modelled: Path, cluster: None) -> None:
     predict = ["predict", "m", "points.csv", "--out", "a.csv"]
     assert "--workers is for --cluster" in wrong(*predict, "--workers", "2")
-    assert "rbcm needs a central node" in wrong(*predict, *TWO, "--method", "rbcm")
     assert "at most one worker for each of the 2 agents, got 3" in wrong(*predict, "--cluster", "--workers", "3")

@@ -14,6 +14,7 @@ from fleetgp.cli import files
 from fleetgp.io import file_shards
 from fleetgp.storage.loading import load_model
 from tests.cli.commands import SST, run, wrong
+from tests.io.sources import packed
 
 WHOLE = [*SST, "--training", "dec-full-gp", "--kernel", "se"]
 
@@ -61,6 +62,10 @@ def test_beyond_memory_a_sample_is_taken_and_said(boats: Path) -> None:
     found = run("fit", *BOATS, *SST, "--sample", "30", "--memory", "2500", "--rounds", "3", "--out", "m")
     assert "Trained on a random sample only: 90 of the 240 observations in the files." in " ".join(found.stdout.split())
     assert [len(y) for _, y in load_model("m").fleet.shards] == [30, 30, 30]
+    asked = run("predict", "m", "points.csv", "--method", "dec-poe", "--out", "a.csv")
+    assert "Answered from a random sample only: 90 of the 240 observations in the files." in " ".join(
+        asked.stdout.split()
+    )
 
 
 def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +93,19 @@ def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, mon
 
 def test_what_is_for_one_file_is_refused_for_several(boats: Path) -> None:
     assert "--agents splits the rows of one file" in wrong("fit", *BOATS, *SST, "--agents", "2", "--out", "m")
-    assert "stride (--stride) is for one NetCDF file" in wrong("fit", *BOATS, *SST, "--stride", "2", "--out", "m")
+    assert "stride (--stride) is for files that end in .nc or .zarr" in wrong(
+        "fit", *BOATS, *SST, "--stride", "2", "--out", "m"
+    )
     Path("Bo.csv").write_text("boat,lat,lon,sst\n" + "Bo,40.0,1.0,15.0\n" * 3)
     assert "nothing to learn" in wrong("fit", "Bo.csv", *SST, "--memory", "1e6", "--out", "m")
+
+
+def test_fields_of_several_files_take_date_box_and_stride_and_kelvin_are_told(folder: Path) -> None:
+    for name in "ab":
+        packed(Path(f"{name}.nc"))
+    part = ["--date", "2021-01-01", "--box", "-74.8", "30.2", "-74.2", "30.8", "--stride", "2"]
+    found = run("fit", "a.nc", "b.nc", *SST, *part, "--rounds", "2", "--out", "m")
+    said = " ".join(found.stdout.split())
+    assert "56 observations of 2 agents" in said
+    assert "Temperatures converted from K to degrees Celsius." in said
+    assert load_model("m").fleet.shards[0][1].max() < 40.0

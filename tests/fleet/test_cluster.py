@@ -17,8 +17,9 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError, NumericalError, WorkerLostError
+from fleetgp.graph import Tree
 from fleetgp.progress import Progress
-from tests.cluster import assert_same, fragile, from_round, frozen, once_there, pid
+from tests.cluster import LONG, assert_same, fragile, fragile_and_late, from_round, frozen, once_there, pid
 from tests.conftest import paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -37,8 +38,13 @@ HOW: dict[str, dict[str, Any]] = {
     "dec-c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
     "dec-apx-gp": {"rounds": 30, "bounds": {"l_1": (1.5, None)}, "priors": {"noise": (0.1, 2)}},
     "dec-gapx-gp": {"rounds": 30, "theta0": fg.PAPER_THETA0, "tol": 0},
+    "full-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "fact-gp": {"rounds": 6},
+    "g-fact-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "c-gp": {"rounds": 6, "theta0": fg.PAPER_THETA0},
+    "apx-gp": {"rounds": 10},
+    "gapx-gp": {"rounds": 10, "theta0": fg.PAPER_THETA0, "tol": 0},
 }
-DECENTRALIZED = [name for name in fg.PREDICTION_METHODS if name.startswith("dec-")]
 
 
 def shards() -> list[Any]:
@@ -85,12 +91,30 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
 
 
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
-@pytest.mark.parametrize("method", DECENTRALIZED)
+@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
     for options in ({}, {"agent": 4, "noisy": True}, AVERAGE):
-        if "consensus" not in options or method not in ("dec-full-gp", "dec-nearest"):
+        central = not method.startswith("dec-")
+        if not options or not (central or ("consensus" in options and method in ("dec-full-gp", "dec-nearest"))):
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+def test_several_outputs_share_the_workers(cluster: None) -> None:
+    both = [(x, np.column_stack([y, np.where(x[:, 1] < 1.5, 3.0 * y + 1.0, np.nan)])) for x, y in shards()]
+    how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
+    here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
+    with there:
+        for method in ("dec-fact-gp", "dec-apx-gp"):
+            found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
+            for target in ("t", "s"):
+                assert_same(found[target], expected[target])
+        answers, expected_answers = there.predict(QUERIES), here.predict(QUERIES)
+        for target in ("t", "s"):
+            assert_same(answers[target], expected_answers[target])
+        with pytest.raises(InputError, match="fact-gp needs a central node"):
+            there.train("fact-gp")
 
 
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
@@ -116,6 +140,20 @@ def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
             there.predict(QUERIES)
         blocks.close()  # type: ignore[attr-defined]
         assert_same(there.predict(QUERIES), here.predict(QUERIES))
+
+
+@pytest.mark.long
+def test_noise_that_differs_is_that_in_process(cluster: None) -> None:
+    """Known deviations, a noise for each agent, and weights: they travel with the rows."""
+    noisy = [
+        (x, np.where(np.arange(len(y)) == 3, 9.0, y), np.full(len(y), 0.02 * k)) for k, (x, y) in enumerate(shards())
+    ]
+    how: dict[str, Any] = {"noise": ["a", "b", "a"], "robust": True, "normalize": True}
+    with fg.Fleet(noisy[:3], "path", backend="ray", workers=2, **how) as there:
+        here = fg.Fleet(noisy[:3], "path", **how)
+        start = [*THETA, THETA[-1]]
+        assert_same(*(each.train(theta0=start, tol=1e-2) for each in (there, here)))
+        assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, noisy=True) for each in (there, here)))
 
 
 def test_an_error_of_one_agent_is_the_same_error(fleet: fg.Fleet) -> None:
@@ -210,6 +248,28 @@ def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
     assert crew.lost == before + 2
 
 
+def test_a_worker_that_is_killed_in_the_middle_of_a_reduction_is_replaced(
+    fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root's, which waits for the others; and one that has told what it had, and waits for the result.
+
+    With a time limit, which has passed before the lost one is replaced: what it said before is what is said again.
+    """
+    monkeypatch.setattr(crew, "timeout", LONG)
+    groups = crew.hosting
+    root = next(k for k, group in enumerate(groups) if Tree.of(GRAPH).root in group)
+    expected = in_process().train("dec-fact-gp", theta0=fg.PAPER_THETA0)
+    for number in (root, (root + 1) % WORKERS):
+        before, mark = crew.lost, tmp_path / f"killed {number}"
+        sabotage("train_group", fragile_and_late, groups[number][0], mark, 3)
+        found = fleet.train("dec-fact-gp", theta0=fg.PAPER_THETA0, seconds=1e6)
+        assert mark.exists()
+        assert crew.lost == before + 1
+        assert found.status == "time limit"
+        assert 3 <= found.rounds < expected.rounds
+        assert np.array_equal(found.history, expected.history[: found.rounds + 1])
+
+
 def test_too_many_losses_end_with_a_state_to_resume_from(
     fleet: fg.Fleet, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,10 +305,6 @@ def test_a_worker_that_does_not_answer_is_replaced(
 
 
 def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
-    with pytest.raises(InputError, match="apx-gp needs a central node, and the workers of a cluster have none"):
-        fleet.train("apx-gp")
-    with pytest.raises(InputError, match="npae needs a central node, and the workers of a cluster have none"):
-        fleet.predict(QUERIES, "npae", theta=THETA)
     with pytest.raises(InputError, match="trainer needs all agents in this process"):
         fleet.trainer("dec-apx-gp")
     with pytest.raises(InputError, match="unknown backend 'dask': choose one of in-process, ray"):
@@ -281,7 +337,7 @@ if __name__ == "__main__":
     try:
         fg.Fleet(shards, backend="ray", workers=1, address=nobody).train("dec-fact-gp")
     except fg.NetworkError as error:
-        assert f"expected a Ray cluster at {nobody}, got none" in str(error)
+        assert f"expected a Ray cluster at {nobody} that lets this process in, got none" in str(error)
     else:
         raise AssertionError("nobody was joined")
     assert not ray.is_initialized()

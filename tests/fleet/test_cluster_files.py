@@ -112,6 +112,32 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
     assert_same(found, of_files(folder).train("dec-full-gp", theta0=START))
 
 
+def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetgp.fleet import surveys
+
+    rng = np.random.default_rng(0)
+    for number in range(2):
+        x = rng.uniform(0.0, 1.0, 9000)
+        frame = pd.DataFrame({"a": x, "y": np.sin(12.0 * x) + 0.1 * rng.standard_normal(len(x))})
+        frame.to_parquet(tmp_path / f"s{number}.parquet")
+    line: dict[str, Any] = {"inputs": ["a"]}
+    fit = of_files(tmp_path, **line).train("dec-full-gp")
+    assert fit.sample.tolist() == [2000, 2000]
+    with of_files(tmp_path, **line, backend="ray", workers=2) as there:
+        shards = there.shards
+        assert isinstance(shards, file_shards.FileShards)
+        assert isinstance(shards.elsewhere, surveys.InStore)
+        assert not shards.drawn
+        assert_same(there.train("dec-full-gp"), fit)
+        assert shards.elsewhere.close.alive, "the cluster on which files were read is the one that trains"
+        monkeypatch.setattr(surveys, "_job", lambda: "another one, which has not what was drawn")
+        assert shards.group([0, 1]).elsewhere == ()
+        assert_same(there.train("dec-full-gp"), fit)
+    assert not shards.elsewhere.close.alive
+
+
 def test_what_is_wrong_with_a_file_is_said_as_in_process(folder: Path, cluster: None, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,y\n0,1,1\n1,2,3\n2,4,2\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("a,b,y\n0,1,1\n1,x,3\n2,4,2\n", encoding="utf-8")

@@ -29,6 +29,7 @@ from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.io import file_shards
+from fleetgp.training import whole
 
 FIELD = fg.synthetic_field(400, seed=1)
 SHARDS: list[Shard] = fg.partition(FIELD.inputs, FIELD.observations, agents=3, by="random")
@@ -148,6 +149,78 @@ def test_any_graph_by_places_too(folder: Path) -> None:
     assert found.dimension == 2
 
 
+def test_full_gp_is_that_of_the_rows_and_moments_are_all_that_is_sent(folder: Path) -> None:
+    start = [1.0, 0.5, 1.0, 0.2]
+    found, expected = of_files(folder, normalize=True, memory=1), fg.Fleet(SHARDS, normalize=True)
+    fit, rows = found.train("full-gp", theta0=start), expected.train("full-gp", theta0=start, engine="dense")
+    assert (fit.status, fit.engine) == ("converged", ("moments",) * 3)
+    np.testing.assert_allclose(fit.theta, rows.theta, rtol=1e-4)
+    assert fit.nll == pytest.approx(rows.nll, abs=1e-5)
+    assert fit.moments is not None
+    assert set(fit.ledger.kinds) == {"statistics", "moments", "hyperparameters"}
+    assert fit.ledger.by_kind()["moments"].scalars == 3 * len(fit.moments.packed), "each agent's own, to the server"
+    mine, its = found.predict(QUERIES, "full-gp"), expected.predict(QUERIES, "full-gp", theta=fit.theta, engine="dense")
+    np.testing.assert_allclose(mine.means, its.means, atol=1e-6)
+    np.testing.assert_allclose(mine.variances, its.variances, atol=1e-6)
+    assert set(mine.ledger.kinds) == {"predictions"}
+    # The moments are the server's: agents who answer alone must get them first, and the other way round.
+    other = found.predict(QUERIES, "dec-full-gp")
+    np.testing.assert_allclose(other.mean, mine.mean, rtol=1e-9)
+    assert "moments" in other.ledger.kinds
+    found.train("dec-full-gp", theta0=start)
+    assert "moments" in found.predict(QUERIES, "full-gp").ledger.kinds
+    assert found.predict(QUERIES, "dec-full-gp").ledger.bytes == 0
+
+
+def test_full_gp_loads_rows_where_moments_will_not_do_or_says_why_not(folder: Path) -> None:
+    sharp, places = [0.01, 0.01, 1.0, 0.1], SHARDS[0][0][:9]
+    kinds: list[dict[str, Any]] = [{"kernel": "matern32"}, {}]
+    for options in kinds:
+        expected = fg.Fleet(SHARDS, **options).predict(places, "full-gp", theta=sharp)
+        found = of_files(folder, **options).predict(places, "full-gp", theta=sharp)
+        np.testing.assert_array_equal(found.mean, expected.mean)
+        assert "observations" in found.ledger.kinds
+    tight = of_files(folder, memory=1)
+    for ask in (lambda: tight.predict(places, "full-gp", theta=sharp), lambda: tight.train("full-gp", theta0=sharp)):
+        with pytest.raises(
+            InputError, match=r"moments of the data will not do \(.*\), and their rows are too many: .*1 byt"
+        ):
+            ask()
+    with pytest.raises(InputError, match="expected observations of at most 1 bytes"):
+        of_files(folder, memory=1, kernel="matern32").train("full-gp")
+    sampled = of_files(folder, sample=30).train("full-gp", theta0=[1.0, 0.5, 1.0, 0.2], engine="dense")
+    assert sampled.held.sum() == 400
+
+
+@pytest.mark.parametrize("method", ["full-gp", "dec-full-gp"])
+def test_a_sample_tells_the_grid_so_that_one_pass_will_do(
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = of_files(folder, normalize=True).train(method)
+    for module in (file_shards, whole):
+        monkeypatch.setattr(module, "FIRST", 30)
+    grids: list[tuple[int, ...]] = []
+    gathered = file_shards.Source.moments
+
+    def gather(self: file_shards.Source, box: Box, sizes: tuple[int, ...], *more: Any) -> Any:
+        grids.append(sizes)
+        return gathered(self, box, sizes, *more)
+
+    monkeypatch.setattr(file_shards.Source, "moments", gather)
+    found = of_files(folder, normalize=True).train(method)
+    assert len(grids) == 1
+    assert found.moments is not None
+    assert (found.moments.count, found.sample.tolist()) == (400, [30, 30, 30])
+    assert found.status == "converged"
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-4)
+    assert found.nll == pytest.approx(expected.nll, abs=1e-5)
+    # A sample that leads nowhere is left alone.
+    monkeypatch.setattr(whole, "sizes_around", lambda *_: None)
+    again = of_files(folder, normalize=True).train(method)
+    np.testing.assert_array_equal(again.theta, expected.theta)
+    assert len(again.sample) == 0
+
+
 # ---- what is loaded ----------------------------------------------------------------------------------------------
 
 
@@ -176,6 +249,10 @@ def test_on_a_sample_and_the_result_says_so(folder: Path) -> None:
     again = of_files(folder, sample=40, memory=3000, rows=11)
     np.testing.assert_array_equal(again.shards[1][1], fleet.shards[1][1])
     assert (of_files(folder, sample=40, seed=1).shards[1][1] != fleet.shards[1][1]).any()
+    answer = fleet.predict(QUERIES, "dec-nn-grbcm")
+    assert (answer.drawn.tolist(), answer.held.tolist()) == (fit.drawn.tolist(), fit.held.tolist())
+    assert len(fleet.predict(QUERIES, "dec-full-gp").held) == 0, "moments are of all rows"
+    assert len(of_files(folder, theta=[1.0, 0.5, 1.0, 0.2]).predict(QUERIES, "poe").held) == 0
     whole = fleet.train("dec-full-gp", theta0=[1.0, 0.5, 1.0, 0.2])
     assert whole.moments is not None
     assert whole.moments.count == 400, "moments are of all rows"
@@ -273,6 +350,42 @@ def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeyp
     small = found.moments(BOX, (5, 5))
     assert read == []
     assert relative(small[0].packed, files_of(of_files(tmp_path, "s*.csv")).moments(BOX, (5, 5))[0].packed) < 1e-12
+
+
+def test_a_run_that_is_interrupted_in_a_pass_goes_on_from_what_was_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first one, and in the one for moments."""
+    monkeypatch.setattr(file_shards, "cores", lambda: 1)
+    read = read_names(monkeypatch)
+    heard = {name: getattr(file_shards, name) for name in ("survey", "rows_of")}
+
+    def interrupt_at(name: str, file_name: str) -> None:
+        def hear(file: Path, *more: Any) -> Any:
+            if file.name == file_name:
+                raise KeyboardInterrupt
+            return heard[name](file, *more)
+
+        monkeypatch.setattr(file_shards, name, hear)
+
+    options: dict[str, Any] = {"cache": tmp_path / "cache"}
+    interrupt_at("survey", "s1.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        of_files(folder, **options)
+    assert read == ["s0.parquet"]
+    monkeypatch.setattr(file_shards, "survey", heard["survey"])
+    read.clear()
+    fleet = of_files(folder, **options)
+    assert read == ["s1.parquet", "s2.parquet"]
+    read.clear()
+    interrupt_at("rows_of", "s2.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        files_of(fleet).moments(BOX, (5, 5))
+    assert read == ["s0.parquet", "s1.parquet"]
+    monkeypatch.setattr(file_shards, "rows_of", heard["rows_of"])
+    read.clear()
+    files_of(of_files(folder, **options)).moments(BOX, (5, 5))
+    assert read == ["s2.parquet"]
 
 
 def test_what_was_kept_of_a_file_that_has_changed_is_not_used(
@@ -415,6 +528,12 @@ def test_a_model_of_files_has_their_moments_and_no_rows(folder: Path, tmp_path: 
     ):
         with pytest.raises(InputError, match="knows its 400 observations by their moments alone"):
             ask()
+    fleet.train("full-gp", theta0=[1.0, 0.5, 1.0, 0.2])
+    fg.save_model(model, tmp_path / "central")
+    central = fg.load_model(tmp_path / "central").fleet
+    np.testing.assert_array_equal(central.predict(QUERIES, "full-gp").mean, fleet.predict(QUERIES, "full-gp").mean)
+    with pytest.raises(InputError, match=r"alone, .*: predict with full-gp and the theta"):
+        central.predict(QUERIES, "dec-full-gp")
     facts = json.loads((tmp_path / "model" / "model.json").read_text())
     facts["moments"]["sizes"][0] += 2
     (tmp_path / "model" / "model.json").write_text(json.dumps(facts))
@@ -431,6 +550,10 @@ def test_a_model_of_a_sample_has_its_rows(folder: Path, tmp_path: Path) -> None:
     assert loaded.fit is not None
     assert loaded.fit.held.tolist() == [134, 133, 133]
     assert [len(y) for _, y in loaded.shards] == loaded.fit.drawn.tolist() == [30, 30, 30]
+    loaded.observe(1, [[1.0, 1.0]], [0.5])
+    answer = loaded.predict(QUERIES, "dec-poe")
+    assert (answer.drawn.tolist(), answer.held.tolist()) == ([30, 31, 30], [134, 134, 133])
+    assert loaded.train("dec-fact-gp", rounds=2).held.tolist() == [134, 134, 133]
 
 
 def test_nothing_is_said_of_sound_files(folder: Path) -> None:

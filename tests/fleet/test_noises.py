@@ -57,7 +57,7 @@ def test_a_fleet_is_as_wide_as_its_inputs() -> None:
     quarters = fg.partition(X, Y, agents=4)
     shared = fg.Fleet(quarters, noise=["good", "cheap", "good", "cheap"])
     assert shared.names[-2:] == ("sigma_eps_good", "sigma_eps_cheap")
-    shared.kernel = "matern12"  # type: ignore[assignment]
+    shared.kernel = "matern12"
     assert shared.names[-2:] == ("sigma_eps_good", "sigma_eps_cheap")
 
 

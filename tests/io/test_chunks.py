@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,8 @@ from fleetgp.errors import InputError
 from fleetgp.io import Reading
 from fleetgp.io.chunks import Chunk, chunks
 from fleetgp.io.columns import Columns
-from tests.io.sources import read, table, write
+from fleetgp.io.sst import load_sst
+from tests.io.sources import packed, read, table, write
 
 COLUMNS = Columns(("lon", "lat"), "sst", "boat")
 
@@ -175,7 +177,55 @@ def test_what_cannot_be_read_in_chunks_is_refused(name: str, message: str, tmp_p
         all_of(tmp_path / name)
 
 
-def test_options_of_a_field_that_is_read_as_a_whole_are_refused(tmp_path: Path) -> None:
+def test_options_of_a_field_are_for_fields(tmp_path: Path) -> None:
     path = write(table(), tmp_path / "t.csv")
-    with pytest.raises(InputError, match=r"stride \(--stride\) is for one NetCDF file"):
+    with pytest.raises(InputError, match=r"stride \(--stride\) is for files that end in \.nc or \.zarr"):
         all_of(path, Columns(("lon", "lat"), "sst", reading=Reading(stride=2)))
+
+
+BOX = (-74.8, 30.2, -74.2, 30.8)
+
+
+@pytest.mark.parametrize("units", ["kelvin", "celsius", ""])
+@pytest.mark.parametrize("east", [False, True])
+@pytest.mark.parametrize("part", [{}, {"box": BOX}, {"stride": 3}, {"box": BOX, "stride": 2}])
+def test_a_part_of_a_field_is_that_of_the_field_read_as_a_whole(
+    units: str, east: bool, part: dict[str, Any], tmp_path: Path
+) -> None:
+    lon = np.linspace(285, 286, 21) if east else None
+    path = packed(tmp_path / "f.nc", units=units, lon=lon, descending=east)
+    whole = load_sst(path, date="2021-01-02", **part)
+    expected = np.column_stack(whole.points())
+    columns = Columns(("lon", "lat"), "sst", reading=Reading(date="2021-01-02", **part))
+    found, _, read = all_of(path, columns)
+    if east and "box" not in part:
+        found[:, 0] -= 360.0  # without a box they stay as they are
+    np.testing.assert_allclose(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)], rtol=0, atol=1e-9)
+    notes = [note for note in read[0].notes if "longitudes" not in note]
+    assert notes == ([whole.converted] if whole.converted else [])
+    assert len(read[0].notes) == len(notes) + (east and "box" in part)
+    assert read[0].units[-1] == "degC"
+
+
+def test_a_part_of_a_zarr_field_and_what_is_not_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    data, cells = field(tmp_path)
+    data.to_zarr(tmp_path / "f.zarr", encoding={"sst": {"chunks": (2, 2, 3)}}, consolidated=False, zarr_format=2)
+    names = ("lon", "time", "depth")
+    found, _, _ = all_of(tmp_path / "f.zarr", Columns(names, "sst", reading=Reading("2021-01-04", (-5, 40, -2, 41))))
+    expected = cells[(cells[:, 1] == 18631.0) & (cells[:, 0] <= -2)]
+    kept = np.isin(expected[:, 2], data["depth"].sel(lat=slice(40, 41)))
+    np.testing.assert_allclose(found[np.lexsort(found.T)], expected[kept][np.lexsort(expected[kept].T)], rtol=1e-14)
+    wrong: list[tuple[Reading, str]] = [
+        (Reading("2022-01-01"), "no field of 2022-01-01; it has 2021-01-01, 2021-01-02, 2021-01-04"),
+        (Reading(box=(10, 40, 20, 41)), "nothing lies in the box"),
+        (Reading(stride=0), "stride"),
+    ]
+    for reading, message in wrong:
+        with pytest.raises(InputError, match=message):
+            all_of(tmp_path / "f.zarr", Columns(names, "sst", reading=reading))
+    xr.Dataset({"sst": (("a", "b"), np.ones((3, 3)), {"units": "degF"})}).to_netcdf(tmp_path / "g.nc")
+    with pytest.raises(InputError, match="expected temperatures in K or degrees Celsius, got the units 'degF'"):
+        all_of(tmp_path / "g.nc", Columns((), "sst"))
+    with pytest.raises(InputError, match=r"g\.nc: expected an axis lat or latitude"):
+        all_of(tmp_path / "g.nc", Columns((), "sst", reading=Reading(stride=2)))

@@ -44,7 +44,7 @@ def test_files_in_another_encoding_get_a_hint_and_can_be_read(tmp_path: Path) ->
 def test_options_for_another_kind_of_file_are_refused(tmp_path: Path) -> None:
     csv, field = write(table(), tmp_path / "t.csv"), packed(tmp_path / "f.nc")
     for options in ({"date": "2021-01-01"}, {"box": (0, 0, 1, 1)}, {"stride": 2}):
-        with pytest.raises(InputError, match=r"is for files that end in \.nc: leave it out"):
+        with pytest.raises(InputError, match=r"is for files that end in \.nc or \.zarr: leave it out"):
             read(csv, reading=Reading(**options))
     with pytest.raises(InputError, match=r"sep \(--sep\) is for files that end in \.csv"):
         read(field, reading=Reading(sep=";"))

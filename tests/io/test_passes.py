@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
+from fleetgp.data.view import View
 from fleetgp.gp.basis import Box
 from fleetgp.io import passes
 from fleetgp.io.passes import Pass, guessed_rows, passes_told_to
@@ -77,7 +78,7 @@ def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) 
     seen: list[Progress] = []
     for expected in (200, 0):
         with passes_told_to(seen.append):
-            source.moments(box, (3, 3), 0.0, 1.0, 200)
+            source.moments(box, (3, 3), View(), 200)
         assert heard_of(seen)["moments 3x3"][-1].round == expected
         seen.clear()
 

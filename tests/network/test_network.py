@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +14,10 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.errors import Cancelled, InputError, NeighbourLostError, NetworkError
-from fleetgp.graph import Topology
+from fleetgp.errors import Cancelled, InputError, NeighbourLostError, NetworkError, NonsenseError
+from fleetgp.graph import Topology, Tree
 from fleetgp.network import KINDS, SERVER, Network
-from fleetgp.network.loopback import LoopbackNetwork
+from fleetgp.network.loopback import LoopbackGroup, LoopbackNetwork
 from fleetgp.network.testing import Run, check_network
 from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
 from fleetgp.network.wire import HEADER_BYTES, Frame, Part, decode, encode, part_bytes
@@ -37,19 +39,84 @@ def test_in_process_conforms(name: str) -> None:
     check_ends(lambda function: [function(fg.InProcess(topology))], topology)
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["frames", "packets"])
 @pytest.mark.parametrize("name", every_graph(AGENTS))
 @pytest.mark.parametrize("hosting", HOSTINGS)
-def test_loopback_conforms(name: str, hosting: str) -> None:
+def test_loopback_conforms(name: str, hosting: str, grouped: bool) -> None:
     topology = every_graph(AGENTS)[name]
-    check_network(fg.Loopback(topology, HOSTINGS[hosting]).run, topology)
-    check_ends(lambda function: fg.Loopback(topology, HOSTINGS[hosting]).run(function), topology)
+    check_network(fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped).run, topology)
+    check_ends(lambda function: fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped).run(function), topology)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_packets_conform_on_trees_that_wind_between_groups(seed: int) -> None:
+    """The way to the root crosses between groups again and again, or never."""
+    agents = 15
+    graph = fg.Graph.path(agents) if seed == 0 else fg.Graph.geometric(agents, seed=seed)
+    group_of = np.arange(agents) % 2 if seed == 0 else np.random.default_rng(seed).integers(0, 4, agents)
+    hosting = [np.flatnonzero(group_of == k).tolist() for k in np.unique(group_of)]
+    fleet = fg.Loopback(graph, hosting, grouped=True)
+    check_network(fleet.run, graph)
+    waves = [len(network._group_tree.waves) for network in fleet.networks]  # type: ignore[attr-defined]
+    assert len(set(waves)) == 1, "all groups count the same packets"
+    assert waves[0] == 8 if seed == 0 else waves[0] > 1
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["frames", "packets"])
 @pytest.mark.parametrize("hosting", HOSTINGS)
 @pytest.mark.parametrize("name", ["star", "complete", "alternating"])
-def test_a_neighbour_that_loopback_loses_is_named(name: str, hosting: str) -> None:
+def test_a_neighbour_that_loopback_loses_is_named(name: str, hosting: str, grouped: bool) -> None:
     topology = every_graph(AGENTS)[name]
-    check_lost_neighbour(lambda function: fg.Loopback(topology, HOSTINGS[hosting], timeout=0.1).run(function), topology)
+    check_lost_neighbour(
+        lambda function: fg.Loopback(topology, HOSTINGS[hosting], grouped=grouped, timeout=0.1).run(function), topology
+    )
+
+
+def _without_last(value: Array) -> Array:
+    return value.ravel()[:-1]
+
+
+def _short_numbers(value: Array) -> Array:
+    return value.ravel()[:-1] if value.dtype == float else value
+
+
+def _not_a_number(value: Array) -> Array:
+    return value * np.nan if value.dtype == float else value
+
+
+@pytest.mark.parametrize("wrong", [_without_last, _short_numbers, _not_a_number])
+@pytest.mark.parametrize("verb", ["exchange", "reduce", "present", "collect"])
+def test_a_group_that_sends_nonsense_is_named_by_one_of_its_agents(
+    verb: str, wrong: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LoopbackGroup._send
+
+    def send(self: LoopbackGroup, group: int, frame: Frame) -> None:
+        if self.own == 1:
+            frame = replace(frame, parts=tuple(Part(p.kind, p.origin, wrong(p.value)) for p in frame.parts))
+        real(self, group, frame)
+
+    def work(network: Network) -> BaseException | None:
+        x = np.ones((len(network.hosted), 2, 3))
+        verbs: dict[str, Callable[[], object]] = {
+            "exchange": lambda: network.exchange(x, "statistics"),
+            "reduce": lambda: network.reduce(x, "moments"),
+            "present": lambda: network.reduce_present(x, np.ones((len(x), 2), dtype=bool), "moments"),
+            "collect": lambda: network.collect({"statistics": x}),
+        }
+        try:
+            verbs[verb]()
+        except NetworkError as error:
+            return error
+        return None
+
+    monkeypatch.setattr(LoopbackGroup, "_send", send)
+    graph = fg.Graph.path(6)
+    fleet = fg.Loopback(graph, [[1, 2, 3], [0, 4, 5]], grouped=True, timeout=0.5)
+    assert Tree.of(graph).root == 2
+    found = fleet.run(work)[0]
+    assert isinstance(found, NonsenseError), found
+    assert found.sender in (0, 4, 5)
 
 
 def test_the_suite_notices_a_network_that_lies() -> None:

@@ -58,19 +58,23 @@ def test_what_hosts_tell_comes_in_order_however_much_it_is(crew: Any) -> None:
 
 
 def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleetgp.network.ray.clock import Readings
     from fleetgp.network.ray.network import Post
 
-    first: list[bytes] = []
-    second: list[bytes] = []
-    third: list[bytes] = []
-    post = Post({1: first.extend, 2: third.extend})
-    post.send(1, [b"a", b"b"])
-    post.send(2, [b"c"])
-    assert post.replace(1, second.extend)
-    post.send(1, [b"d"])
+    heard: dict[str, list[bytes]] = {"first": [], "second": [], "third": []}
+    first, second, third = heard.values()
+
+    def to(name: str) -> Any:
+        return lambda packet, _: heard[name].append(packet)
+
+    post = Post({1: to("first"), 2: to("third")})
+    for host, packet in ((1, b"a"), (1, b"b"), (2, b"c")):
+        post.send(host, packet, Readings())
+    assert post.replace(1, to("second"))
+    post.send(1, b"d", Readings())
     assert (first, second, third) == ([b"a", b"b"], [b"a", b"b", b"d"], [b"c"])
     monkeypatch.setattr("fleetgp.network.ray.network.KEPT_BYTES", 4)
-    post.send(2, [b"e"])
-    assert not post.replace(1, first.extend)
-    post.send(1, [b"f"])
+    post.send(2, b"e", Readings())
+    assert not post.replace(1, to("first"))
+    post.send(1, b"f", Readings())
     assert second[-1] == b"f"

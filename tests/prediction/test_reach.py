@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,3 +75,13 @@ def test_bounds_decide_as_the_exact_values_do(rule: str, monkeypatch: pytest.Mon
     assert np.array_equal(quick.participants, exact.participants)
     np.testing.assert_allclose(quick.mean, exact.mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(quick.variance, exact.variance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_a_kernel_that_was_sent_to_another_process_falls_too(kernel: str) -> None:
+    rng = np.random.default_rng(0)
+    x, points, theta = rng.uniform(0, 2, (5, 2)), rng.uniform(3, 9, (4, 2)), np.array([[0.4, 0.4, 1.3, 0.5]])
+    sent = pickle.loads(pickle.dumps(KERNELS[kernel]))
+    here, there = (Reach([x], theta, each).bounds(points) for each in (KERNELS[kernel], sent))
+    assert np.array_equal(here, there)
+    assert (here[1] < 1.3**2).any(), "far away, less than everything can be explained"

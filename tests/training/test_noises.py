@@ -93,7 +93,7 @@ def test_every_trainer_finds_the_same_optimum(data: str) -> None:
 
 def test_moments_know_of_one_noise_only() -> None:
     for how in ({"noise": "agents"}, {"robust": True}):
-        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **how)  # type: ignore[arg-type]
+        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **how)
         with pytest.raises(InputError, match="dec-full-gp needs one noise for all observations, and here it differs"):
             fleet.train("dec-full-gp")
         with pytest.raises(InputError, match="the moments engine needs one noise for all observations"):
@@ -246,7 +246,7 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
 # ---- decentralized ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-gapx-gp"])
+@pytest.mark.parametrize("method", ["dec-fact-gp", pytest.param("dec-gapx-gp", marks=pytest.mark.long)])
 def test_it_is_the_same_however_the_agents_are_hosted(method: str) -> None:
     """With everything at once; weights are an agent's own."""
     noises = Noise(1, ("known", "weight", "group"), ("0", "1", "2"))

@@ -12,8 +12,10 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.network.peer_checks import is_sound
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.training import TrainingOptions, train, training_method
+from fleetgp.training.whole_plans import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import THETA0, fleet
 
@@ -43,6 +45,16 @@ def test_it_is_full_gp_in_three_reductions_and_sends_no_row(theta0: Any, normali
     np.testing.assert_allclose(found.variances, expected.variances, atol=1e-6)
     assert (found.status, found.ledger.rounds, found.ledger.bytes) == ("converged", 0, 0)
     assert found.participants.all()
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (361, 0), (20001, 3)])
+def test_what_is_agreed_on_travels_as_hyperparameters_that_make_sense(sizes: tuple[int, int]) -> None:
+    after = None if 0 in sizes else sizes
+    sent = Verdict(Wish(np.array(sizes), True, "round limit"), np.array([0.1, -3.0, 0.5, -2.0]), after)
+    assert is_sound("hyperparameters", sent.row)
+    got = Verdict.read(sent.row, 2)
+    assert (got.wish.sizes.tolist(), got.wish.refused, got.wish.status) == (list(sizes), True, "round limit")
+    assert (got.x.tolist(), got.next) == (sent.x.tolist(), after)
 
 
 def test_predictions_are_those_of_the_dense_engine_on_pooled_data() -> None:

@@ -80,6 +80,8 @@ def report_answers(
         "jitter": answers.jitter,
         "bytes": answers.bytes,
         "uninformed": int(answers.uninformed.sum()),
+        "drawn": answers.drawn,
+        "held": answers.held,
         "standard_deviation_of": "observation" if noisy else "field",
     }
     label = noise_of(model, answers.agent)
@@ -89,10 +91,12 @@ def report_answers(
         if noisy
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
+    sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
     if noisy and model.fleet.noises.holds_known:
         deviation += " Known deviations of rows are not in it."
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
-    emit(facts, said, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
+    drawn = [sample] if answers.held else []
+    emit(facts, said, *drawn, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
 
 
 def told_of_factors(low: float, high: float) -> list[str]:

@@ -69,7 +69,8 @@ class InFiles:
         if what["agent"] is not None:
             check_column("", what["agent"], len(found), found.points)
         empty = f"{found.empty:,} cells of fields hold nothing, and are no observations"
-        return Taken(list(found.names), found, found.dropped, (empty,) if found.empty else ())
+        notes = (*found.notes, *([empty] if found.empty else []))
+        return Taken(list(found.names), found, found.dropped, notes)
 
 
 def check_column(where: str, column: str | None, agents: int, rows: int) -> None:

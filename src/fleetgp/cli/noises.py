@@ -31,13 +31,19 @@ class Noisy:
     noise: NOISE = None
     robust: ROBUST = False
 
-    def check(self, columns: Sequence[str], *, chunked: bool) -> None:
-        """One clear error before anything is read. columns: all others."""
+    @property
+    def given(self) -> bool:
+        return self.deviation is not None or self.noise is not None or self.robust
+
+    def check(self, columns: Sequence[str], *, several: bool, chunked: bool) -> None:
+        """One clear error before anything is read. columns: all others.  several: targets."""
+        if several and self.given:
+            raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
         if self.noise is not None:
             one_of("--noise", self.noise, (AGENTS,))
         if self.deviation in columns:
             raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
-        if chunked and (self.deviation is not None or self.noise is not None or self.robust):
+        if chunked and self.given:
             raise InputError(
                 "--deviation, --noise and --robust are for one file that is read as a whole, got files that are read "
                 "in chunks: join them, or leave these out"
@@ -45,6 +51,8 @@ class Noisy:
 
     def made(self, names: Sequence[str]) -> dict[str, Any]:
         """As a fleet takes it. names: the agents'."""
+        if not self.given:
+            return {}
         return {"noise": None if self.noise is None else list(names), "robust": self.robust}
 
 

@@ -40,7 +40,13 @@ SAMPLE = Annotated[
 ]
 MEMORY = Annotated[float | None, typer.Option(help="Files: bytes of observations that may be loaded. (default: 1e9)")]
 INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
-TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
+TARGETS = Annotated[
+    list[str],
+    typer.Option(
+        "--target",
+        help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
+    ),
+]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
 AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
 AGENTS = Annotated[
@@ -136,9 +142,9 @@ NEIGHBOURS_ASKED = Annotated[
 
 # ---- what files do not say of themselves -------------------------------------------------------------------
 
-DATE = Annotated[str | None, typer.Option(help="NetCDF: which day of several, YYYY-MM-DD.")]
-BOX = Annotated[list[float] | None, typer.Option(help="NetCDF: west, south, east, north, in degrees.")]
-STRIDE = Annotated[int | None, typer.Option(help="NetCDF: every so many-th row and column.", min=1)]
+DATE = Annotated[str | None, typer.Option(help="NetCDF, Zarr: which day of several, YYYY-MM-DD.")]
+BOX = Annotated[list[float] | None, typer.Option(help="NetCDF, Zarr: west, south, east, north, in degrees.")]
+STRIDE = Annotated[int | None, typer.Option(help="NetCDF, Zarr: every so many-th row and column.", min=1)]
 SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; tab, for example. (default: ,)")]
 DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
 ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]

@@ -21,9 +21,11 @@ FARTHEST = 90.0
 
 
 def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
-    """One reduction for scaled inputs, two for kilometres, none as they are given."""
+    """One reduction for scaled inputs and for the sphere, two for kilometres, none as they are given."""
     if rule.name == "as-given":
         return AS_GIVEN
+    if rule.name == "sphere":
+        return _sphere(reduction, shards, rule)
     return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
 
 
@@ -63,6 +65,22 @@ def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) 
     return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
 
 
+def _sphere(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+    """Nothing has to be agreed on but that all are on it: whoever is not, all know."""
+    dimension = dimension_of(shards)
+    north, south = reduction.maximum(
+        np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
+    ).tolist()
+    if max(north, south) > 90.0:
+        raise InputError(f'coordinates="sphere": {_swapped(north, south)}')
+    as_is = (0.0,) * dimension, (1.0,) * dimension
+    return Coordinates("sphere", *as_is, rule.longitude, latitude=rule.latitude)
+
+
+def _swapped(north: float, south: float) -> str:
+    return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
+
+
 def _directions(one: Summary, rule: CoordinateRule) -> Array:
     """(count, and the sums of cosines and sines of longitude and of latitudes), as if all were at the centre."""
     longitude, latitude = np.radians(one.centre[rule.longitude]), one.centre[rule.latitude]
@@ -80,7 +98,7 @@ def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
 def _error(east: float, width: float, north: float, south: float) -> str:
     """Why there is no local projection for data that reach so far; empty if there is one."""
     if max(north, south) > 90.0:
-        return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
+        return _swapped(north, south)
     if width > 180.0:
         return (
             f"expected longitudes of each agent in one piece, got some {width:g} degrees apart: if they cross 180 "

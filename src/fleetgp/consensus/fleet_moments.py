@@ -1,4 +1,5 @@
-"""The moments of all data of a fleet, at every agent: a box, and sums over the data on it, each in one reduction.
+"""The moments of all data of a fleet, at every agent or at a central node: a box, and sums over the data on it, each
+in one reduction.
 
 No observation and no input is sent. What moments tell of them is in docs/privacy.md.
 """
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.reductions import of_fleet
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of, moments_of, summaries_of
@@ -48,11 +50,13 @@ class Frame:
 Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
-def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tuple[Frame, tuple[int, ...] | None]:
+def agree_on_frame(
+    network: Network, shards: Sequence[Shard], plan: Plan, *, central: bool = False
+) -> tuple[Frame, tuple[int, ...] | None]:
     """In one reduction: the fleet's frame, and the sizes of its grid, None where there is none.
 
-    The root makes the plan, for all: a power or a logarithm may differ in its last bit between processors, and sums on
-    grids of different sizes do not add up.
+    The root, or the central node, makes the plan, for all: a power or a logarithm may differ in its last bit between
+    processors, and sums on grids of different sizes do not add up.
     """
     dimension = dimension_of(shards)
     own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
@@ -63,22 +67,24 @@ def agree_on_frame(network: Network, shards: Sequence[Shard], plan: Plan) -> tup
 
     told = (3 * dimension + 3,)
     with network.phase("box"):
-        found = network.reduce(np.array(own)[:, None], "statistics", FRAMES, finish=planned, told=told)
-    assert found is not None, "all agents are told"
+        found = of_fleet(network, central=central).merged(np.array(own)[:, None], FRAMES, finish=planned, told=told)
     frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
     return frame, None if 0 in sizes else sizes
 
 
-def reduce_moments(network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> FleetMoments:
+def reduce_moments(
+    network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...], *, central: bool = False
+) -> FleetMoments:
     """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
     with network.phase("moments"):
         rows = np.stack([found.packed for found in moments_of(shards, box, sizes)])
-        total = network.reduce(rows, "moments")
-    assert total is not None, "all agents are told"
+        total = of_fleet(network, central=central).whole(rows, "moments")
     return FleetMoments.unpacked(box, sizes, total)
 
 
-def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array, *, spare: int = 1) -> FleetMoments:
+def agree_on_moments(
+    network: Network, shards: Sequence[Shard], theta: Array, *, spare: int = 1, central: bool = False
+) -> FleetMoments:
     """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
 
@@ -86,10 +92,10 @@ def agree_on_moments(network: Network, shards: Sequence[Shard], theta: Array, *,
         count = spare * frame.count
         return sizes_for_all([frame.box.half / theta[:-2]], [ratio], count) if np.isfinite(ratio) else None
 
-    frame, sizes = agree_on_frame(network, shards, plan)
+    frame, sizes = agree_on_frame(network, shards, plan, central=central)
     if sizes is None:
         raise too_many(theta)
-    return reduce_moments(network, shards, frame.box, sizes)
+    return reduce_moments(network, shards, frame.box, sizes, central=central)
 
 
 def outer_corners(low: Array, high: Array) -> Array:

@@ -15,8 +15,8 @@ def pooled(shards: Sequence[Shard]) -> Shard:
     return np.concatenate([x for x, _ in shards]), np.concatenate([y for _, y in shards])
 
 
-def pool_at_server(network: Network, shards: Sequence[Shard]) -> Shard:
+def gather_data(network: Network, shards: Sequence[Shard]) -> list[Shard]:
     """Every agent's data at the central node, in the order of the agents."""
     with network.phase("pool"):
         sent = network.gather({"inputs": [x for x, _ in shards], "observations": [y for _, y in shards]})
-    return pooled(list(zip(sent["inputs"], sent["observations"], strict=True)))
+    return list(zip(sent["inputs"], sent["observations"], strict=True))

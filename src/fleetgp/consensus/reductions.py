@@ -54,6 +54,10 @@ class Reduction(abc.ABC):
         finish, told: what is made of the total, in one place for all, and the shape of a row of it.
         """
 
+    def whole(self, x: Array, kind: str) -> Array:
+        """The sum of rows (A, n) -> (n,) where the whole is worked on: at every agent, or at the central node alone."""
+        return self.merged(x, SUM)
+
     def total(self, x: Array) -> Array:
         return self._elementwise(x, SUM)
 
@@ -77,6 +81,9 @@ class ByTree(Reduction):
         assert found is not None, "all agents are told"
         return found
 
+    def whole(self, x: Array, kind: str) -> Array:
+        return ByTree(self.network, kind).merged(x, SUM)
+
 
 class ByServer(Reduction):
     """A gather and its answer: for the centralized baselines."""
@@ -90,6 +97,14 @@ class ByServer(Reduction):
         everyone = self.network.gather({"statistics": x})["statistics"]
         total = _finished(np.asarray(reduce(merge.function, everyone)), finish)
         return np.asarray(self.network.scatter(total, "statistics")[0])
+
+    def whole(self, x: Array, kind: str) -> Array:
+        return np.asarray(reduce(SUM.function, self.network.gather({kind: x})[kind]))
+
+
+def of_fleet(network: Network, *, central: bool) -> Reduction:
+    """Along the tree, or over the central node."""
+    return ByServer(network) if central else ByTree(network)
 
 
 class OfRoot(Reduction):

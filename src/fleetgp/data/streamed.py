@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetgp.data.partition import Shard
 from fleetgp.data.summary import Summary
+from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
@@ -17,6 +18,8 @@ from fleetgp.linalg.threads import side_by_side
 if TYPE_CHECKING:
     from fleetgp.data.coordinates import Coordinates
     from fleetgp.data.scaling import Scaling
+#: Rows of each agent that are kept for a first look.
+FIRST = 2000
 
 
 class Streamed(Sequence[Shard]):
@@ -32,6 +35,10 @@ class Streamed(Sequence[Shard]):
     @abstractmethod
     def load(self) -> list[Shard]:
         """All rows, or those of a sample; one clear error where they are too many."""
+
+    @abstractmethod
+    def first_rows(self) -> list[Shard]:
+        """Up to `FIRST` rows of every agent, drawn at random."""
 
     @abstractmethod
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
@@ -83,6 +90,14 @@ def moments_of(shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> lis
     if isinstance(shards, Streamed):
         return shards.moments(box, sizes)
     return side_by_side(lambda shard: FleetMoments.of(ChebyshevSums(*shard, box), sizes), list(shards))
+
+
+def load_instead(shards: Streamed, why: Exception) -> None:
+    """Load all rows, where moments of them will not do; one clear error for both where they are too many."""
+    try:
+        shards.load()
+    except InputError as error:
+        raise InputError(f"moments of the data will not do ({why}), and their rows are too many: {error}") from why
 
 
 def as_they_are(shards: Shards) -> Sequence[Shard]:

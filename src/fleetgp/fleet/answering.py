@@ -79,7 +79,8 @@ class HostedAnswers:
         conditioned = self._at(row.decentralized, view, theta)
         agreed = Agreed()
         if len(queries):
-            key, moments = agreement_key(row, options), self.source.moments
+            key = agreement_key(row, options)
+            moments = None if source.central == row.decentralized else source.moments  # who has them?
             with retold(units=told_units(source, view), names=source.names):
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}

@@ -15,14 +15,15 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group
+from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group, train_group_together
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
 from fleetgp.fleet.passes import MergedPasses
 from fleetgp.fleet.source import Source
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
-from fleetgp.io.file_shards import FileShards
+from fleetgp.io.file_shards import Elsewhere, FileShards
 from fleetgp.io.passes import listener_of_passes
 from fleetgp.linalg.threads import cores
 from fleetgp.network import Ledger
@@ -45,11 +46,14 @@ class OnCluster:
     """The agents of a fleet at the workers of a cluster.
 
     workers: how many; None: as many as there are cores, and no more than agents.  address: see `Session`.
+    before: what keeps the cluster open on which the files were read.
     The cluster is joined, and the workers started, when there is work for the first time.
     """
 
-    def __init__(self, graph: Topology, workers: int | None, address: str | None) -> None:
-        self._graph, self._workers, self._address = graph, workers, address
+    def __init__(
+        self, graph: Topology, workers: int | None, address: str | None, before: Elsewhere | None = None
+    ) -> None:
+        self._graph, self._workers, self._address, self._before = graph, workers, address, before
         self._opened: Opened | None = None
 
     @property
@@ -67,7 +71,8 @@ class OnCluster:
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        _check(method, shards)
+        if isinstance(shards, Streamed):
+            refuse_rows(method)
         hosting = self.opened.crew.hosting
         given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
         task = self.opened.crew.task(graph, train_group, given)
@@ -79,13 +84,32 @@ class OnCluster:
                 report(*merged_report(method, told, hosting))
         return merged_fit(method, task.results, hosting)
 
+    def train_together(
+        self,
+        method: TrainingMethod,
+        outputs: Sequence[Sequence[Shard]],
+        graph: Topology,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report,
+    ) -> tuple[Fit, ...]:
+        if isinstance(outputs[0], Streamed):
+            refuse_rows(method)
+        hosting = self.opened.crew.hosting
+        held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
+        task = self.opened.crew.task(graph, train_group_together, [(data, method, kernel, options) for data in held])
+        for told in task:
+            report(*merged_report(method, told, hosting))
+        return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
+
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersOnCluster(self, source, options, grows=conditioner is not None)
 
     def calibrate(
         self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
     ) -> Calibration:
-        _check(method, source.shards)
+        if isinstance(source.shards, Streamed):
+            refuse_rows(method)
         crew = self.opened.crew
         held = zip(crew.hosting, self.opened.data.of(source.shards, crew.hosting), strict=True)
         given = [(data, _of_group(source, group), method, options, holding) for group, data in held]
@@ -104,6 +128,8 @@ class OnCluster:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+        if self._before is not None:
+            self._before.close()
 
 
 class Opened:
@@ -127,21 +153,35 @@ def _close(crew: Crew, session: Session) -> None:
     session.close()
 
 
+#: Agents whose data are put into a cluster's store together: few calls for a large fleet, and a small one for new rows.
+TOGETHER = 256
+
+
 class Data:
     """The agents' data in the store of the cluster, each put there once: workers take theirs from it, or read files."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Shard, Any]] = {}
+        self._kept: dict[tuple[int, ...], tuple[list[Shard], Any]] = {}  # by agents that are together
 
     def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[Held]:
         """What every group's worker gets."""
         if isinstance(shards, FileShards):
             return [shards.group(group) for group in hosting]
-        for agent, shard in enumerate(shards):
-            kept = self._kept.get(agent)
-            if kept is None or kept[0][0] is not shard[0] or kept[0][1] is not shard[1]:
-                self._kept[agent] = shard, ray.put(shard)
-        return [[self._kept[agent][1] for agent in group] for group in hosting]
+        return [
+            [self._put(tuple(group[k : k + TOGETHER]), shards) for k in range(0, len(group), TOGETHER)]
+            for group in hosting
+        ]
+
+    def _put(self, agents: tuple[int, ...], shards: Sequence[Shard]) -> Any:
+        """The data of some agents; a reference to the store."""
+        own = [shards[agent] for agent in agents]
+        kept, reference = self._kept.get(agents, ([], None))
+        if not kept or any(
+            a is not b for one, other in zip(kept, own, strict=True) for a, b in zip(one, other, strict=True)
+        ):
+            reference = ray.put(own)
+            self._kept[agents] = own, reference
+        return reference
 
 
 _NAMES = itertools.count()
@@ -158,7 +198,8 @@ class AnswersOnCluster:
         weakref.finalize(self, _forget, self._name, backend)
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        _check(question.method, self._source.shards)
+        if isinstance(self._source.shards, Streamed):
+            refuse_rows(question.method)
         return self._follow(question)
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -195,14 +236,3 @@ def _of_group(source: Source, group: Sequence[int]) -> Source:
 def _forget(name: list[int], backend: OnCluster) -> None:
     if name:
         backend.forget(name.pop())
-
-
-def _check(method: TrainingMethod | PredictionMethod, shards: Sequence[Shard]) -> None:
-    """One clear error for a method that workers do not have, for such data."""
-    if not method.decentralized:
-        raise InputError(
-            f"{method.name} needs a central node, and the workers of a cluster have none: choose a dec- method, or "
-            'backend="in-process"'
-        )
-    if isinstance(shards, Streamed):
-        refuse_rows(method)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.answering import Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
@@ -113,9 +113,12 @@ class ConditionedFleet:
         return self._told(self._answers.blocks(question), asker or 0)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
-        """With who asked; errors with the names of the inputs."""
+        """With who asked, and of which sample the data are; errors with the names of the inputs."""
+        facts: dict[str, Any] = {"asked": asker}
+        if len(self.source.held):
+            facts |= {"drawn": np.array(counts_of(self.source.shards)), "held": self.source.held}
         with retold(names=self.source.names):
-            yield from ((number, replace(found, asked=asker)) for number, found in blocks)
+            yield from ((number, replace(found, **facts)) for number, found in blocks)
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"

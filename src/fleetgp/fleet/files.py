@@ -21,7 +21,7 @@ from fleetgp.io.columns import Columns
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Reading
 from fleetgp.io.passes import passes_told_to
-from fleetgp.io.survey import Scan, Survey
+from fleetgp.io.survey import Scan
 from fleetgp.io.tables import Missing
 from fleetgp.progress import Listener, listening
 
@@ -68,8 +68,11 @@ def from_files(
 
     files: a pattern ("data/*.parquet"), a path, or a list of them.
     inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
-        Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970.
-    missing, fill, reading: as in `fleetgp.io.read_observations`. Cells of a NetCDF or Zarr field that hold nothing are
+        Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are also
+        what other names stand for, as in `fleetgp.io.load_sst`; a sea-surface temperature in Kelvin becomes degrees
+        Celsius, by the same rules. `fleet.shards.notes` tells what was done.
+    missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
+        Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.shards.dropped` and `fleet.shards.empty` count what was left out.
     sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
         many. dec-full-gp still takes all of them.
@@ -122,19 +125,20 @@ def read_files(
         source = _for_workers(source)
     check_backend(backend, len(paths), workers, address)
     with listening(progress) as listener, passes_told_to(listener):
-        shards = FileShards(source, _surveyed(source, backend, workers, address), int(memory))
+        shards = _surveyed(source, int(memory), backend, workers, address)
     for told in shards.told:
         warnings.warn(told, FleetGPWarning, stacklevel=3)
     return shards
 
 
-def _surveyed(source: Source, backend: BackendName, workers: int | None, address: str | None) -> Survey:
+def _surveyed(source: Source, limit: int, backend: BackendName, workers: int | None, address: str | None) -> FileShards:
     """After the first pass, here or at the workers."""
     if backend == "in-process":
-        return source.survey()
+        return FileShards(source, source.survey(), limit)
     from fleetgp.fleet.surveys import survey_on_cluster
 
-    return survey_on_cluster(source, workers, address)
+    known, elsewhere = survey_on_cluster(source, workers, address)
+    return FileShards(source, known, limit, elsewhere)
 
 
 def _for_workers(source: Source) -> Source:

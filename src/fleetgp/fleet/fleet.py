@@ -53,7 +53,9 @@ class Fleet(Closing, Choosing):
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
         `fit.mean`. Its own uncertainty is not in the variances of predictions.
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
-        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres.
+        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
+        plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
+        length-scale for both: "iso-matern32(lon, lat)".
     kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
         numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters. "auto",
         or a list: the best of these, by how well each predicts blocks of rows that the agents hide from it, chosen by
@@ -101,13 +103,13 @@ class Fleet(Closing, Choosing):
         check_whole("seed", seed, least=0)
         pairs, known = parted(shards)
         seen, self.inputs = check_shards(pairs, inputs)
-        self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen))
         self.noise, self.robust = noise, as_flag(robust, "robust")
         self.noises = noises_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
         self.shards = all_hidden(seen, self.noises, own_groups(noise, len(seen), self.noises), known)
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
-        self.choose_from(kernel, self.inputs or self.dimension, theta)
+        self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
+        self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
@@ -233,7 +235,7 @@ class Fleet(Closing, Choosing):
         except (KeyboardInterrupt, WorkerLostError) as interrupt:
             interrupt.add_note(keep_unfinished(self, progress.furthest))
             raise
-        fit = of_sample(fit, self.shards)
+        fit = of_sample(fit, self.shards, self.fit)
         self.adopt(fit)
         progress.ended(fit)
         return fit

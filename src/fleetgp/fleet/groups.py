@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ray
@@ -14,23 +15,26 @@ from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.passes import Ticks
 from fleetgp.fleet.source import Source
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.io.file_shards import SummedFiles
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
 from fleetgp.prediction import Calibration, Conditioner, Holding, PredictionMethod, PredictionOptions
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
 
-#: Where a group's data are: references to the store of the cluster, one an agent; or files.
+#: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
 Held = list[Any] | SummedFiles
 
 
 def _taken(data: Held) -> Sequence[Shard]:
-    """The group's data; files stay where they are."""
-    return data if isinstance(data, SummedFiles) else tuple(ray.get(data, timeout=FETCH))
+    """The group's data; files stay where they are, but for the rows that were drawn of them."""
+    if isinstance(data, SummedFiles):
+        return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
+    return tuple(chain(*ray.get(data, timeout=FETCH)))
 
 
 def train_group(
@@ -45,6 +49,20 @@ def train_group(
     """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
     with passes_told_to(Ticks(tell)):
         return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+
+
+def train_group_together(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Sequence[Held],
+    method: TrainingMethod,
+    kernel: Kernel,
+    options: TrainingOptions,
+) -> tuple[Fit, ...]:
+    """The group's part of a training of several outputs. data: of each."""
+    outputs = [_taken(one) for one in data]
+    return train_together(method, outputs, network, kernel, options, lambda *report: tell(report))
 
 
 def calibrate_group(

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName, Scaling
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import as_they_are, dimension_of, visible_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import same_shards
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
+from fleetgp.training import Fit, training_method
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+
+
+NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Source:
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
     scaling, coordinates: those of the training; None if the agents have yet to agree on them.
     mean, normalize, rule: how, then.
-    moments: those of all data, if every agent has them from the training.
+    held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
+    moments: those of all data, if every agent has them from the training, or the central node has (`central`).
     """
 
     shards: Sequence[Shard]
@@ -46,6 +51,8 @@ class Source:
     normalize: bool = False
     coordinates: Coordinates | None = AS_GIVEN
     rule: CoordinateRule = field(default_factory=CoordinateRule)
+    central: bool = False
+    held: IntArray = field(default_factory=lambda: NONE)
 
     @property
     def seen(self) -> Sequence[Shard]:
@@ -63,7 +70,7 @@ class Source:
             same_shards(self.shards, other.shards)
             and np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
-            and self.moments is other.moments
+            and (self.moments is other.moments and self.central == other.central)
             and self._model == other._model
         )
 
@@ -71,6 +78,16 @@ class Source:
     def _model(self) -> tuple[object, ...]:
         agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
         return (self.inputs, self.kernel, self.seed, *agreed)
+
+
+def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
+    """(M,) how many observations each agent has, where its rows in memory are a sample of them; empty if they are all.
+
+    The rows of a model that was read are what it was trained on, and what came later. Files tell themselves.
+    """
+    if fit is None or not len(fit.held) or isinstance(shards, Streamed):
+        return NONE
+    return np.asarray(fit.held + np.array(counts_of(shards)) - fit.drawn)
 
 
 def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
@@ -88,8 +105,10 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     agreed = fleet.normalize or fleet.mean != "zero"
     scaling = fit.scaling if fit is not None else None if agreed else Scaling()
     coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
-    moments = fit.moments if fit is not None and same_shards(fleet.shards, trained) else None
+    known = fit if fit is not None and same_shards(fleet.shards, trained) else None
+    moments = None if known is None else known.moments
     data = as_they_are(fleet.shards)
+    central = fit is not None and not training_method(fit.method).decentralized
     return Source(
         data,
         fleet.inputs,
@@ -103,4 +122,6 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         fleet.normalize,
         coordinates,
         fleet.coordinates,
+        central,
+        held_by(data, fit),
     )

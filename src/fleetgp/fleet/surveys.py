@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from fleetgp.data.sketch import Sample
 from fleetgp.errors import WorkerLostError
 from fleetgp.io.file_shards import Source
 from fleetgp.io.passes import FirstPass
@@ -18,25 +21,48 @@ from fleetgp.network.ray.crew import LOSSES
 from fleetgp.network.ray.session import Session
 
 
-def survey_on_cluster(source: Source, workers: int | None, address: str | None) -> Survey:
-    """What `Source.survey` finds. A file whose process is lost is read again. workers, address: as of a `Fleet`."""
+def survey_on_cluster(source: Source, workers: int | None, address: str | None) -> tuple[Survey, InStore]:
+    """What `Source.survey` finds, but for the rows that it draws, which stay on the cluster.
+
+    A file whose process is lost is read again. workers, address: as of a `Fleet`. The cluster is left open.
+    """
     with FirstPass(source.files) as told:
         session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
         try:
-            found = _surveys(source, session.room_for(workers, len(source.files)))
-            return source.joined(told.followed(source.files, found))
-        finally:
+            drawn: list[Any] = []
+            found = _surveys(source, session.room_for(workers, len(source.files)), drawn)
+            return source.joined(told.followed(source.files, found)), InStore(session, drawn)
+        except BaseException:
             session.close()
+            raise
 
 
-def survey_file(source: Source, number: int) -> Survey:
-    """In a process of the cluster."""
-    return source.survey_of(source.files[number], source.owners[number])
+class InStore:
+    """What was drawn of each file, in the store of the cluster, for as long as that is the one it was drawn on."""
+
+    def __init__(self, session: Session, drawn: list[Any]) -> None:
+        self._drawn, self._job = drawn, _job()
+        self.close = weakref.finalize(self, session.close)
+
+    def of(self, agents: Sequence[int]) -> tuple[Any, ...]:
+        return tuple(self._drawn[agent] for agent in agents) if _job() == self._job else ()
 
 
-def _surveys(source: Source, workers: int) -> Iterator[Survey]:
+def _job() -> str:
+    """Of this process on the cluster that it is connected to: another one after each connection."""
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address} {context.get_job_id()}"
+
+
+def survey_file(source: Source, number: int) -> tuple[Survey, dict[str, Sample]]:
+    """In a process of the cluster: all that is known of a file, and apart from it the rows that were drawn."""
+    found = source.survey_of(source.files[number], source.owners[number])
+    return replace(found, samples={}), found.samples
+
+
+def _surveys(source: Source, workers: int, drawn: list[Any]) -> Iterator[Survey]:
     """Of all files, in their order, each as soon as it and all before it are there."""
-    task, given = ray.remote(num_cpus=1, max_retries=LOSSES)(survey_file), ray.put(source)
+    task, given = ray.remote(num_cpus=1, num_returns=2, max_retries=LOSSES)(survey_file), ray.put(source)
     waiting: deque[Any] = deque()
     busy: list[Any] = []
     try:
@@ -45,8 +71,10 @@ def _surveys(source: Source, workers: int) -> Iterator[Survey]:
                 _, busy = ray.wait(busy)
             while waiting and waiting[0] not in busy:
                 yield _got(waiting.popleft())
-            busy.append(task.remote(given, number))
-            waiting.append(busy[-1])
+            told, rows = task.remote(given, number)
+            busy.append(told)
+            waiting.append(told)
+            drawn.append(rows)
         while waiting:
             yield _got(waiting.popleft())
     finally:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fleetgp.consensus.scaling import MeanName
+from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError
+from fleetgp.fleet.source import held_by
 from fleetgp.fleet.thetas import check_starts
+from fleetgp.gp.choices import Kernels
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.known import Known
@@ -24,8 +28,36 @@ if TYPE_CHECKING:
 ByName = Mapping[str, Any] | None
 
 
+class Trainable(Protocol):
+    """What a training has to know of a fleet, or of several outputs of one."""
+
+    @property
+    def shards(self) -> Sequence[Shard]: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def kernels(self) -> Kernels: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def normalize(self) -> bool: ...
+
+    @property
+    def mean(self) -> MeanName: ...
+
+    @property
+    def coordinates(self) -> CoordinateRule: ...
+
+
 def options_of(
-    fleet: Fleet,
+    fleet: Trainable,
     method: TrainingMethod,
     theta0: object,
     seed: int | None,
@@ -49,12 +81,17 @@ def options_of(
     return options
 
 
-def of_sample(fit: Fit, shards: Sequence[Shard]) -> Fit:
-    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it."""
-    if not isinstance(shards, Streamed) or not shards.sampled or fit.moments is not None:
+def of_sample(fit: Fit, shards: Sequence[Shard], before: Fit | None) -> Fit:
+    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
+
+    before: what the fleet was trained to.
+    """
+    held = held_by(shards, before)
+    if isinstance(shards, Streamed) and shards.sampled and fit.moments is None:
+        held = np.array(counts_of(shards))
+    if not len(held):
         return fit
-    drawn = np.array([len(y) for _, y in shards])
-    return replace(fit, drawn=drawn, held=np.array(counts_of(shards)))
+    return replace(fit, drawn=np.array([len(y) for _, y in shards]), held=held)
 
 
 def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:

@@ -136,19 +136,18 @@ class CompositeCovariance:
     """Covariances between points, (.., N, N'), and their derivatives by all logarithms but those of the noise."""
 
     def __init__(self, kernel: Composite, left: Array, right: Array, h: Hyperparameters) -> None:
-        self._kernel, self._left, self._right = kernel, left, right
-        self._own, self._variances = kernel.split(h)
-        self._values = [one.value(left, right, p) for one, p in zip(kernel.leaves, self._own, strict=True)]
+        self._kernel = kernel
+        own, self._variances = kernel.split(h)
+        found = [one.at(left, right, p) for one, p in zip(kernel.leaves, own, strict=True)]
+        self._values, self._slopes = [value for value, _ in found], [slopes for _, slopes in found]
         self.matrix = kernel.summed(self._values, self._variances)
 
     def derivatives(self) -> Iterator[Array]:
         """One after the other, (.., N, N') each."""
-        for j, (one, p) in enumerate(zip(self._kernel.leaves, self._own, strict=True)):
-            if not len(p):
-                continue
-            beside = self._kernel.beside(j, self._values, self._variances)
-            for change in one.derivatives(self._left, self._right, p, self._values[j]):
-                yield beside * change
+        for j, one in enumerate(self._kernel.leaves):
+            if one.units():
+                beside = self._kernel.beside(j, self._values, self._variances)
+                yield from (beside * change for change in self._slopes[j]())
         for variance, term in zip(self._variances, self._kernel.terms, strict=True):
             yield 2.0 * variance * math.prod(self._values[j] for j in term)
 

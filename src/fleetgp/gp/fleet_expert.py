@@ -29,6 +29,11 @@ INSTEAD = "train with dec-fact-gp and predict with dec-nn-grbcm"
 PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
 
 
+def has_moments(kernel: Kernel, engine: str) -> bool:
+    """Whether data with this kernel have moments that will do, and no other engine is asked for."""
+    return isinstance(kernel, SquaredExponential) and engine in ("auto", "moments")
+
+
 def refuse_rough(kernel: Kernel, engine: str) -> None:
     """One clear error for a kernel that has no moments, or an engine that needs the data."""
     if kernel.noises.given:

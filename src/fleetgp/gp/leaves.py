@@ -7,7 +7,7 @@ by the logarithms of p. Stationary ones have phi(x, x) = 1.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,10 @@ from fleetgp.gp.kernels import KERNELS, PURE
 
 #: Where trainings start: the shape of a rational quadratic, and the length-scale of a periodic kernel, in no units.
 SHAPE, SMOOTHNESS = 1.0, 1.0
+
+
+#: Arrays (.., N, N'), one for each hyperparameter.
+Derivatives = Callable[[], Iterator[Array]]
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,8 @@ class Leaf(abc.ABC):
         """Of its hyperparameters, as in `Kernel.units`."""
 
     @abc.abstractmethod
-    def value(self, left: Array, right: Array, p: Array) -> Array:
-        """phi, (.., N, N')."""
-
-    @abc.abstractmethod
-    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
-        """d phi / d log p, one after the other, (.., N, N') each. value: phi."""
+    def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
+        """phi, (.., N, N'), and d phi / d log p, one after the other, when they are asked for."""
 
     def diagonal(self, points: Array, p: Array) -> Array:
         """phi(x, x), (.., N)."""
@@ -60,17 +60,24 @@ def _difference(left: Array, right: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class Scaled(Leaf):
-    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs."""
+    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs.
+
+    named: of those that are alike the inputs that a user knows, where more make one place; none for all of them.
+    """
 
     profile: str
     alike: bool = False
+    named: tuple[int, ...] = ()
 
     def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         if self.alike and len(self.axes) > 1:
-            return ("l" if len(self.axes) == len(inputs) else f"l_{'_'.join(inputs[d] for d in self.axes)}",)
+            known = self.named or self.axes
+            return ("l" if len(known) == len(inputs) else f"l_{'_'.join(inputs[d] for d in known)}",)
         return tuple(f"l_{inputs[d]}" for d in self.axes)
 
     def units(self) -> tuple[int, ...]:
+        if self.named:
+            return self.named[:1]
         return (self.axes[0] if len(self.axes) == 1 else PURE,) if self.alike else self.axes
 
     def near(self) -> dict[int, int]:
@@ -80,8 +87,10 @@ class Scaled(Leaf):
         scales = span * reach[list(self.axes)]
         return [float(scales.max())] if self.alike else scales.tolist()
 
-    def value(self, left: Array, right: Array, p: Array) -> Array:
-        return KERNELS[self.profile].profile_and_slope(self.distance(left, right, p))[0]
+    def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
+        s = self.distance(left, right, p)
+        value, slope = KERNELS[self.profile].profile_and_slope(s)
+        return value, lambda: self.along(left, right, p, s, slope)
 
     def distance(self, left: Array, right: Array, p: Array) -> Array:
         """s."""
@@ -90,10 +99,6 @@ class Scaled(Leaf):
     def square(self, left: Array, right: Array, p: Array, k: int) -> Array:
         """The part of s along one of its inputs."""
         return np.asarray((_difference(left, right, self.axes[k]) / p[0 if self.alike else k]) ** 2)
-
-    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
-        s = self.distance(left, right, p)
-        yield from self.along(left, right, p, s, KERNELS[self.profile].profile_and_slope(s)[1])
 
     def along(self, left: Array, right: Array, p: Array, s: Array, slope: Array) -> Iterator[Array]:
         """By the length-scales. slope: -phi'(s)."""
@@ -122,13 +127,16 @@ class RationalQuadratic(Scaled):
     def start(self, reach: Array, span: float) -> list[float]:
         return [*super().start(reach, span), SHAPE]
 
-    def value(self, left: Array, right: Array, p: Array) -> Array:
-        return np.asarray(np.exp(-p[-1] * np.log1p(self.distance(left, right, p) / p[-1])))
-
-    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
+    def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
         s, alpha = self.distance(left, right, p), p[-1]
-        yield from self.along(left, right, p, s, value / (1.0 + s / alpha))
-        yield alpha * value * (s / (alpha + s) - np.log1p(s / alpha))
+        logarithm = np.log1p(s / alpha)
+        value = np.exp(-alpha * logarithm)
+
+        def derivatives() -> Iterator[Array]:
+            yield from self.along(left, right, p, s, value / (1.0 + s / alpha))
+            yield alpha * value * (s / (alpha + s) - logarithm)
+
+        return value, derivatives
 
 
 @dataclass(frozen=True)
@@ -150,16 +158,17 @@ class Periodic(Leaf):
     def _turns(self, left: Array, right: Array, p: Array, k: int) -> Array:
         return np.asarray(np.pi * _difference(left, right, self.axes[k]) / p[len(self.axes) + k])
 
-    def value(self, left: Array, right: Array, p: Array) -> Array:
-        parts = [2.0 * (np.sin(self._turns(left, right, p, k)) / p[k]) ** 2 for k in range(len(self.axes))]
-        return np.asarray(np.exp(-sum(parts)))
+    def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
+        turns = [self._turns(left, right, p, k) for k in range(len(self.axes))]
+        parts = [2.0 * (np.sin(turn) / scale) ** 2 for turn, scale in zip(turns, p, strict=False)]
+        value = np.asarray(np.exp(-sum(parts)))
 
-    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
-        for k in range(len(self.axes)):
-            yield 4.0 * value * (np.sin(self._turns(left, right, p, k)) / p[k]) ** 2
-        for k in range(len(self.axes)):
-            turns = self._turns(left, right, p, k)
-            yield 2.0 * value * np.sin(2.0 * turns) * turns / p[k] ** 2
+        def derivatives() -> Iterator[Array]:
+            yield from (2.0 * value * part for part in parts)
+            for turn, scale in zip(turns, p, strict=False):
+                yield 2.0 * value * np.sin(2.0 * turn) * turn / scale**2
+
+        return value, derivatives
 
 
 @dataclass(frozen=True)
@@ -178,12 +187,9 @@ class Linear(Leaf):
     def start(self, reach: Array, span: float) -> list[float]:
         return []
 
-    def value(self, left: Array, right: Array, p: Array) -> Array:
+    def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
         axes = list(self.axes)
-        return np.asarray(left[..., axes] @ np.swapaxes(right[..., axes], -1, -2))
-
-    def derivatives(self, left: Array, right: Array, p: Array, value: Array) -> Iterator[Array]:
-        yield from ()
+        return np.asarray(left[..., axes] @ np.swapaxes(right[..., axes], -1, -2)), lambda: iter(())
 
     def diagonal(self, points: Array, p: Array) -> Array:
         return np.asarray((points[..., list(self.axes)] ** 2).sum(axis=-1))

@@ -8,11 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, listed
 from fleetgp.given import as_numbers, check_finite
+from fleetgp.graph.hops import hops_from
 
 
 @runtime_checkable
@@ -44,7 +45,8 @@ class Graph:
     def __init__(self, agents: int, edges: Iterable[Sequence[int]], *, connected: bool = True) -> None:
         if agents < 1:
             raise GraphError(f"expected a graph of at least one agent, got {agents}")
-        pairs = np.array([tuple(edge) for edge in edges], dtype=np.int64).reshape(-1, 2)
+        listed_edges = edges if isinstance(edges, np.ndarray) else [tuple(edge) for edge in edges]
+        pairs = np.array(listed_edges, dtype=np.int64).reshape(-1, 2)
         if pairs.size and (pairs.min() < 0 or pairs.max() >= agents):
             wrong = pairs[((pairs < 0) | (pairs >= agents)).any(axis=1)][0].tolist()
             raise GraphError(f"expected edges between agents 0 .. {agents - 1}, got {wrong}")
@@ -100,26 +102,25 @@ class Graph:
         """
         if self.agents == 1:
             return 0
-        far = int(np.argmax(self._distances(int(np.argmax(self.degrees)))))
-        from_far = self._distances(far)
+        far = int(np.argmax(self.distances(int(np.argmax(self.degrees)))))
+        from_far = self.distances(far)
         other = int(np.argmax(from_far))
         lower = int(from_far[other])
-        middle = from_far + self._distances(other)
-        on_path = np.flatnonzero((middle == lower) & (from_far == lower // 2))
-        levels = self._distances(int(on_path[0]))
+        middle = from_far + self.distances(other)
+        # Of those halfway between the two, the first, the last or one in the middle: a grid's middle is its centre.
+        halfway = np.flatnonzero((middle == lower) & (from_far == lower // 2))
+        roots = {int(halfway[k]) for k in (0, len(halfway) // 2, -1)}
+        levels = min((self.distances(root) for root in sorted(roots)), key=np.max)
         for level in range(int(levels.max()), 0, -1):
             if lower >= 2 * level:
                 return lower
             for node in np.flatnonzero(levels == level):
-                lower = max(lower, int(self._distances(int(node)).max()))
+                lower = max(lower, int(self.distances(int(node)).max()))
         return lower
 
-    def _distances(self, source: int) -> IntArray:
-        order, parents = breadth_first_order(self.sparse_adjacency, source, directed=False)
-        distances = np.zeros(self.agents, dtype=np.int64)
-        for node in order[1:]:
-            distances[node] = distances[parents[node]] + 1
-        return distances
+    def distances(self, source: int) -> IntArray:
+        """(M,) hops from one agent to every other that it can reach; M for those it cannot."""
+        return hops_from(source, self.sparse_adjacency)
 
     @cached_property
     def algebraic_connectivity(self) -> float:
@@ -180,9 +181,9 @@ class Graph:
     def grid(cls, agents: int) -> Graph:
         """A rectangle as square as M allows; a last row may be short."""
         columns = int(np.ceil(np.sqrt(agents)))
-        right = [(i, i + 1) for i in range(agents - 1) if (i + 1) % columns]
-        down = [(i, i + columns) for i in range(agents - columns)]
-        return cls(agents, right + down)
+        ids = np.arange(agents)
+        right, down = ids[:-1][(ids[:-1] + 1) % columns > 0], ids[: max(agents - columns, 0)]
+        return cls(agents, np.concatenate([np.stack([right, right + 1], 1), np.stack([down, down + columns], 1)]))
 
     @classmethod
     def geometric(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.sparse.csgraph import dijkstra
 
 from fleetgp.arrays import IntArray
 from fleetgp.graph.graph import Graph
@@ -110,7 +109,7 @@ class Tree:
 @lru_cache(maxsize=64)
 def _tree(graph: Graph) -> Tree:
     root = centre(graph)
-    depths = distances(graph, root)
+    depths = graph.distances(root)
     receivers, senders = graph.directed.T
     nearer = depths[senders] < depths[receivers]
     parents = np.full(graph.agents, root, dtype=np.int64)
@@ -133,7 +132,7 @@ def centre(graph: Graph) -> int:
     known = np.full(graph.agents, -1, dtype=np.int64)
     start = int(np.argmax(graph.degrees))
     for number in range(SEARCHES):
-        distance = distances(graph, start)
+        distance = graph.distances(start)
         known[start] = farthest = distance.max()
         least = np.maximum(least, np.maximum(distance, farthest - distance))
         least[start] = farthest
@@ -147,8 +146,3 @@ def centre(graph: Graph) -> int:
         start = far if number % 2 == 0 and known[far] < 0 else int(unknown[0])
     seen = np.flatnonzero(known >= 0)
     return int(seen[np.argmin(known[seen])])
-
-
-def distances(graph: Graph, source: int) -> IntArray:
-    """(M,) hops from one agent to every other."""
-    return np.asarray(dijkstra(graph.sparse_adjacency, unweighted=True, indices=source), dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.suspicions import is_any_of
 from fleetgp.errors import InputError
-from fleetgp.io.columns import Columns
+from fleetgp.io.columns import Columns, Part
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import Reading, check_fields, csv_errors, csv_names, csv_options, pandas_for
 from fleetgp.io.tables import check_names, numeric
@@ -31,7 +31,7 @@ class Chunk:
     """Some rows. numbers: (n, D + 1), the target last; NaN where there is none.  labels: (n,), who made them.
 
     before: how many rows of the file come before these.  empty: cells of a field that hold nothing, and are no rows.
-    units: of the columns, where the file tells them.
+    units: of the columns, where the file tells them.  notes: what was done to the values.
     """
 
     numbers: Array
@@ -39,6 +39,7 @@ class Chunk:
     before: int
     empty: int = 0
     units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
@@ -49,7 +50,7 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
     found = reader(file, columns, rows)
     while True:
         try:
-            values, empty, units = next(found)
+            part = next(found)
         except StopIteration:
             return
         except InputError as error:
@@ -58,10 +59,11 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
             kind = file.suffix[1:].upper()
             raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
         numbers = np.column_stack(
-            [numeric(values[name], name, file, columns.reading, read) for name in columns.numbers]
+            [numeric(part.values[name], name, file, columns.reading, read) for name in columns.numbers]
         )
         numbers[is_any_of(numbers, columns.fill)] = np.nan
-        yield Chunk(numbers, values[columns.agent] if columns.agent else None, read, empty, units)
+        labels = part.values[columns.agent] if columns.agent else None
+        yield Chunk(numbers, labels, read, part.empty, part.units, part.notes)
         read += len(numbers)
 
 
@@ -86,17 +88,10 @@ def _check(file: Path, reading: Reading) -> None:
         raise InputError(f"{file}: there is no such file")
     if file.is_dir() != (kind == ".zarr"):
         raise InputError(f"{file}: expected a {'folder, as Zarr is one' if kind == '.zarr' else 'file, got a folder'}")
-    for option in ("date", "box", "stride"):
-        if getattr(reading, option) is not None:
-            raise InputError(f"{file}: {option} (--{option}) is for one NetCDF file, read as a whole: leave it out")
     reading.check(file)
 
 
-#: What a reader gives: values by column, cells that hold nothing, and units.
-Found = Iterator[tuple[dict[str, Any], int, tuple[str, ...]]]
-
-
-def _csv(file: Path, columns: Columns, rows: int) -> Found:
+def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
     how = columns.reading
     options = csv_options(how)
     with csv_errors(file, how):
@@ -117,10 +112,10 @@ def _csv(file: Path, columns: Columns, rows: int) -> Found:
             if table is None:
                 return
             check_fields(table, have, file, how)
-            yield {name: table[name].to_numpy() for name in columns.all}, 0, ()
+            yield Part({name: table[name].to_numpy() for name in columns.all})
 
 
-def _parquet(file: Path, columns: Columns, rows: int) -> Found:
+def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
@@ -130,4 +125,4 @@ def _parquet(file: Path, columns: Columns, rows: int) -> Found:
     with ParquetFile(file, **options) as table:
         check_names(file, columns.all, table.schema_arrow.names, columns.reading)
         for batch in table.iter_batches(batch_size=rows, columns=list(columns.all), use_threads=False):
-            yield {name: np.asarray(batch.column(name).to_pandas()) for name in columns.all}, 0, ()
+            yield Part({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleetgp.io.formats import Reading
 
@@ -11,7 +12,7 @@ from fleetgp.io.formats import Reading
 class Columns:
     """By their names. fill: values that stand for nothing.  judged: whether a value may look like one.
 
-    reading: what a CSV file does not say of itself.
+    reading: what a file does not say of itself.
     """
 
     inputs: tuple[str, ...]
@@ -28,3 +29,16 @@ class Columns:
     @property
     def all(self) -> tuple[str, ...]:
         return *self.numbers, *([self.agent] if self.agent else [])
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a reader gives. values: by column.  empty: cells that hold nothing.  units: of the columns.
+
+    notes: what was done to the values.
+    """
+
+    values: dict[str, Any]
+    empty: int = 0
+    units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, InputError, NetworkError
 from fleetgp.given import check_whole
-from fleetgp.io.sst import check_box, xarray
+from fleetgp.io.selection import check_box
+from fleetgp.io.sst import xarray
 from fleetgp.progress import Listener, Progress, listening
 
 if sys.platform != "win32":

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from fleetgp.arrays import Array
 from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.sketch import Sample
+from fleetgp.data.streamed import FIRST, Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import told_of_copies
 from fleetgp.data.view import AS_GIVEN, View
@@ -56,7 +57,8 @@ class Source:
         """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
         if self.cache is None:
             return None
-        facts = {"version": __version__, "file": str(file.resolve()), "size": size_of(file), "scan": asdict(self.scan)}
+        facts = {"version": __version__, "pieces": 2, "file": str(file.resolve())}  # pieces: of what is kept
+        facts |= {"size": size_of(file), "scan": asdict(self.scan)}
         return Kept(self.cache, {**facts, **settings})
 
     @property
@@ -98,7 +100,7 @@ class Source:
                     f"{file}: expected the units {_listed(total.units)} of the files before it, "
                     f"got {_listed(found.units)}: convert them"
                 )
-            total = found if total is None else total.plus(found, self.scan.sample)
+            total = found if total is None else total.plus(found, self.scan.drawn)
         assert total is not None, "there is a file"
         columns = self.scan.columns
         total.tally.refuse(columns.numbers, "all files together", fills=columns.judged)
@@ -144,23 +146,34 @@ class Source:
         return {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
+class Elsewhere(Protocol):
+    """Where the rows are that a first pass on a cluster has drawn: they never come to this process."""
+
+    def of(self, agents: Sequence[int]) -> tuple[Any, ...]:
+        """What leads to those of some agents, for the process that hosts them; nothing if they are gone."""
+
+    def close(self) -> None:
+        """They are needed no more. Safe to call twice."""
+
+
 class FileShards(Streamed):
     """The agents' data in files.
 
     points: how many observations there are.  dropped: rows that could not be used.  empty: cells of fields without a
-    value.  limit: as many bytes of observations may be loaded.
+    value.  notes: what was done to the values.  limit: as many bytes of observations may be loaded.
     """
 
-    def __init__(self, source: Source, known: Survey, limit: int) -> None:
-        self.source, self.limit = source, limit
+    def __init__(self, source: Source, known: Survey, limit: int, elsewhere: Elsewhere | None = None) -> None:
+        self.source, self.limit, self.elsewhere = source, limit, elsewhere
         self.names = tuple(known.named)
         self.summaries = [known.summaries[name] for name in self.names]
         self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
-        self.sampled = bool(source.scan.sample)
+        self.notes, self.sampled = known.notes, bool(source.scan.sample)
         self._known = known
         self._loaded: list[Shard] | None = None
         if self.sampled:
-            self._check_limit(sum(len(one.rows) for one in known.samples.values()), "give a smaller sample")
+            drawn = sum(min(len(one.rows), source.scan.sample) for one in known.samples.values())
+            self._check_limit(drawn, "give a smaller sample")
 
     @property
     def told(self) -> list[str]:
@@ -175,18 +188,22 @@ class FileShards(Streamed):
     def load(self) -> list[Shard]:
         if self._loaded is None:
             if self.sampled:
-                rows = {name: one.rows for name, one in self._known.samples.items()}
+                rows = {name: one.rows[: self.source.scan.sample] for name, one in self._known.samples.items()}
             else:
                 self._check_limit(
                     self.points,
-                    "train and predict with dec-full-gp, which reads files in chunks, or on a random sample of each "
-                    "agent's rows (sample=100_000, on the command line --sample 100000)",
+                    "train and predict with dec-full-gp or full-gp and the squared exponential, which read files in "
+                    "chunks, or on a random sample of each agent's rows (sample=100_000, on the command line "
+                    "--sample 100000)",
                 )
                 rows = self.source.load(self.points)
             self._loaded = [(rows[name][:, :-1].copy(), rows[name][:, -1].copy()) for name in self.names]
             for array in (array for shard in self._loaded for array in shard):
                 array.setflags(write=False)
         return self._loaded
+
+    def first_rows(self) -> list[Shard]:
+        return ViewedFiles(self, AS_GIVEN).first_rows()
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         return ViewedFiles(self, AS_GIVEN).moments(box, sizes)
@@ -201,7 +218,13 @@ class FileShards(Streamed):
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
         assert self.source.apart, "a file may hold rows of agents that are hosted elsewhere"
         known = {self.names[agent]: self.summaries[agent] for agent in agents}
-        return SummedFiles(self.source.of(agents), known)
+        elsewhere = () if self.elsewhere is None else self.elsewhere.of(agents)
+        return SummedFiles(self.source.of(agents), known, elsewhere=elsewhere)
+
+    @property
+    def drawn(self) -> dict[str, Sample]:
+        """By agent, the rows that the first pass has drawn; none where they are elsewhere."""
+        return self._known.samples
 
     def _check_limit(self, rows: int, instead: str) -> None:
         size = 8 * rows * len(self.source.scan.columns.numbers)
@@ -217,15 +240,35 @@ class SummedFiles(Streamed):
     """Data in files as sums over them, without any row.
 
     known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
+    drawn: some of their rows; none if they are to be drawn anew.  elsewhere: what leads to them.
     """
 
-    def __init__(self, source: Source, known: dict[str, Summary], view: View = AS_GIVEN) -> None:
+    def __init__(
+        self,
+        source: Source,
+        known: dict[str, Summary],
+        view: View = AS_GIVEN,
+        *,
+        drawn: dict[str, Sample] | None = None,
+        elsewhere: Sequence[Any] = (),
+    ) -> None:
         self._source, self._known, self.view = source, known, view
+        self._drawn, self.elsewhere = drawn, elsewhere
         self.names = tuple(known)
         self.summaries = [view.summary(one) for one in known.values()]
 
     def load(self) -> list[Shard]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
+
+    def first_rows(self) -> list[Shard]:
+        drawn = self._drawn or self._source.survey().samples
+        rows = [drawn[name].rows[:FIRST] for name in self.names]
+        return [self.view.rows(own[:, :-1].copy(), own[:, -1].copy()) for own in rows]
+
+    def having(self, drawn: Iterable[dict[str, Sample]]) -> SummedFiles:
+        """With the rows that the first pass has drawn of each file."""
+        whole = {name: sample for own in drawn for name, sample in own.items()}
+        return SummedFiles(self._source, self._known, self.view, drawn=whole)
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         count = sum(one.count for one in self.summaries)
@@ -233,18 +276,19 @@ class SummedFiles(Streamed):
         return [found[name] for name in self.names]
 
     def rescaled(self, scaling: Scaling) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self.view.rescaled(scaling))
+        return SummedFiles(self._source, self._known, self.view.rescaled(scaling), drawn=self._drawn)
 
     def moved(self, coordinates: Coordinates) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self.view.moved(coordinates))
+        return SummedFiles(self._source, self._known, self.view.moved(coordinates), drawn=self._drawn)
 
 
 class ViewedFiles(SummedFiles):
     """The same data as the model sees them, and their rows where somebody asks for them."""
 
     def __init__(self, files: FileShards, view: View) -> None:
-        super().__init__(files.source, dict(zip(files.names, files.summaries, strict=True)), view)
-        self._files = files
+        known = dict(zip(files.names, files.summaries, strict=True))
+        super().__init__(files.source, known, view, drawn=files.drawn)
+        self._files, self.sampled = files, files.sampled
         self._loaded: list[Shard] | None = None
 
     def load(self) -> list[Shard]:

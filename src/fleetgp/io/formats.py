@@ -25,7 +25,8 @@ UNPACKED, RATIO = 1 << 30, 100
 #: The description of an array in an NPZ file has a few hundred bytes.
 LONGEST_HEADER = 1 << 16
 
-_OPTIONS = {"date": ".nc", "box": ".nc", "stride": ".nc", "sep": ".csv", "decimal": ".csv", "encoding": ".csv"}
+_FIELDS, _TEXT = (".nc", ".zarr"), (".csv",)
+_OPTIONS = {"date": _FIELDS, "box": _FIELDS, "stride": _FIELDS, "sep": _TEXT, "decimal": _TEXT, "encoding": _TEXT}
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
 
@@ -35,7 +36,7 @@ Which = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file does not say of itself. date, box, stride: of a NetCDF field, as in `load_sst`.
+    """What a file does not say of itself. date, box, stride: of a field in NetCDF or Zarr, as in `load_sst`.
 
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
@@ -51,9 +52,10 @@ class Reading:
     settable: bool = True
 
     def check(self, file: Path) -> None:
-        for option, kind in _OPTIONS.items():
-            if getattr(self, option) is not None and file.suffix.lower() != kind:
-                raise InputError(f"{file}: {option} (--{option}) is for files that end in {kind}: leave it out")
+        for option, kinds in _OPTIONS.items():
+            if getattr(self, option) is not None and file.suffix.lower() not in kinds:
+                told = " or ".join(kinds)
+                raise InputError(f"{file}: {option} (--{option}) is for files that end in {told}: leave it out")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.partition import is_present
-from fleetgp.data.sketch import Copies, Sample, row_keys
+from fleetgp.data.sketch import Copies, Keys, Sample, row_keys
+from fleetgp.data.streamed import FIRST
 from fleetgp.data.summary import Summary
 from fleetgp.data.tally import Tally
 from fleetgp.errors import InputError
@@ -29,7 +30,7 @@ T = TypeVar("T")
 class Scan:
     """How files are read. rows: at most so many at once.  drop: leave out rows that cannot be used, or refuse them.
 
-    sample: how many rows of each agent are drawn, 0 for none; by the seed.
+    sample: how many rows of each agent are loaded where rows are needed, 0 for all; drawn by the seed.
     """
 
     columns: Columns
@@ -38,14 +39,20 @@ class Scan:
     sample: int
     seed: int
 
+    @property
+    def drawn(self) -> int:
+        """Rows of each agent that are kept: those of the sample, and for a first look, of which one has the other."""
+        return max(self.sample, FIRST)
+
 
 @dataclass(frozen=True)
 class Survey:
     """What is known of a file, or of several: all of it adds up.
 
-    named: all agents that are named, in their order.  summaries, samples: of those that have rows.
+    named: all agents that are named, in their order.  summaries, samples: of those that have rows; the samples may be
+        kept elsewhere.
     rows: how many there are, dropped ones included.  empty: cells of fields that hold nothing.
-    units: of the columns, where files tell them.
+    units: of the columns, where files tell them.  notes: what was done to the values.
     """
 
     named: tuple[str, ...]
@@ -57,6 +64,7 @@ class Survey:
     tally: Tally
     copies: Copies
     units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def plus(self, other: Survey, sample: int) -> Survey:
         return Survey(
@@ -69,6 +77,7 @@ class Survey:
             self.tally.plus(other.tally),
             self.copies.plus(other.copies),
             self.units or other.units,
+            tuple(dict.fromkeys([*self.notes, *other.notes])),
         )
 
     @property
@@ -88,6 +97,7 @@ class Survey:
             "tally": {name: array.tolist() for name, array in self.tally.arrays.items()},
             "copies": [self.copies.hashes.tolist(), self.copies.times.tolist()],
             "units": self.units,
+            "notes": self.notes,
         }
 
     @classmethod
@@ -108,6 +118,7 @@ class Survey:
             Tally.from_arrays({name: np.array(values, dtype=float) for name, values in piece["tally"].items()}),
             Copies(np.array(hashes, dtype=np.uint64), np.array(times, dtype=float)),
             tuple(piece["units"]),
+            tuple(piece["notes"]),
         )
 
 
@@ -120,7 +131,7 @@ def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None
         if first is None and (codes < 0).any():
             first = chunk.before + int((codes < 0).argmax())
         part = _of_chunk(file, names, codes, chunk, scan)
-        found = part if found is None else found.plus(part, scan.sample)
+        found = part if found is None else found.plus(part, scan.drawn)
         if heard is not None:
             heard(len(chunk.numbers))
     if found is None or not (found.summaries or scan.columns.agent):
@@ -144,10 +155,9 @@ def _of_chunk(file: Path, names: Sequence[str], codes: IntArray, chunk: Chunk, s
     if large.size:
         row = chunk.before + int(large[0]) + 1
         raise InputError(f"{file}: expected values of at most 1e100, got a larger one in row {row}: use other units")
-    parts, samples = _parts(names, codes), {}
-    if scan.sample:
-        keys = row_keys(str(file), chunk.before, len(numbers), scan.seed)
-        samples = {name: Sample.of(numbers[rows], keys[rows], scan.sample) for name, rows in parts.items()}
+    parts = _parts(names, codes)
+    keys = row_keys(str(file.resolve()), chunk.before, len(numbers), scan.seed)
+    samples = {name: _drawn(numbers, keys, rows, scan.drawn) for name, rows in parts.items()}
     return Survey(
         tuple(names),
         {name: Summary.of((numbers[rows, :-1], numbers[rows, -1])) for name, rows in parts.items()},
@@ -158,7 +168,14 @@ def _of_chunk(file: Path, names: Sequence[str], codes: IntArray, chunk: Chunk, s
         Tally.of(numbers),
         Copies.of(numbers[sound]),
         chunk.units,
+        chunk.notes,
     )
+
+
+def _drawn(numbers: Array, keys: Keys, rows: IntArray, most: int) -> Sample:
+    if len(rows) > most:
+        rows = rows[np.argpartition(keys[rows], most)[:most]]
+    return Sample.of(numbers[rows], keys[rows], most)
 
 
 def _owners(file: Path, own: str, chunk: Chunk) -> tuple[list[str], IntArray]:

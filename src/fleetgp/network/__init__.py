@@ -1,6 +1,7 @@
 """Networks: how agents exchange values, and the ledger of what they sent."""
 
 from fleetgp.network.base import Network
+from fleetgp.network.clock import Clock
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import FRAMING, KINDS, SERVER, Ledger, Traffic
@@ -15,6 +16,7 @@ __all__ = [
     "SERVER",
     "SUM",
     "Cargo",
+    "Clock",
     "InProcess",
     "Incoming",
     "Ledger",

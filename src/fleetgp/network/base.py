@@ -11,7 +11,7 @@ only non-local lines of any algorithm:
 - `collect`: everyone's value at every agent, or at one, along the same tree: the fewest bytes;
 - `flood`: everyone's value at every agent, over all edges, after `diameter` rounds of relaying: the fewest rounds;
 - `gather` and `scatter`: to and from a central node; for the centralized baselines only, and refused by
-  every peer-to-peer network.
+  every peer-to-peer network; `at_centre` is no message, but what the node has decided.
 
 A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger. How it ends is in
 `lifetime`.
@@ -28,6 +28,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, Topology, Tree, require_connected
+from fleetgp.network.clock import Clock
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
 from fleetgp.network.lifetime import Lifetime
@@ -44,6 +45,7 @@ class Network(Lifetime):
         self.topology = topology
         self.hosted = tuple(sorted(hosted))
         self.round = 0
+        self.clock = Clock()  # of time limits
         self._phase = "setup"
         receivers, senders = topology.union.directed.T
         agents = np.arange(topology.agents)
@@ -231,6 +233,10 @@ class Network(Lifetime):
         """The central node's answer, in the round of the gather: the same value to all, (...) -> (A, ...)."""
         raise NetworkError("scatter needs a central node, and this network has none: use a dec- method")
 
+    def at_centre(self, x: Array) -> Array:
+        """What the central node has for x: no message, where it is one node. For what it decides by itself."""
+        raise NetworkError("this network has no central node: use a dec- method")
+
     # ---- transport, by subclass -----------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -253,8 +259,7 @@ class Network(Lifetime):
 
     def _check_own(self, task: Reducing) -> None:
         """Nobody sends what its neighbours would refuse."""
-        for i, agent in enumerate(self.hosted):
-            task.merge.check(agent, task.x[i] if task.present is None else task.x[i][task.present[i]])
+        task.merge.check(self.hosted, task.x, task.present)
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = {check_kind(kind): [_numbers(v) for v in x] for kind, x in parts.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -50,11 +49,6 @@ class Incoming:
             outgoing=edge_positions(union, senders, receivers),
         )
 
-    @cached_property
-    def reverse(self) -> IntArray:
-        """(E,) where every agent is hosted: the position of each edge's reverse among these edges."""
-        return np.searchsorted(self.slots, self.outgoing)
-
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
         """operation over each agent's edges, (E, ...) -> (A, ...); `empty` where there are none.
 
@@ -88,11 +82,6 @@ class Cargo:
         """For a part that was (A, n, ...) before its first two axes were joined: masks (E, n), to and from a sender."""
         edges, columns = np.nonzero(outgoing)
         return cls(incoming, edges, incoming.receivers[edges] * outgoing.shape[1] + columns, np.nonzero(arriving)[0])
-
-    @cached_property
-    def by_arrival(self) -> IntArray:
-        """(L',) where every agent is hosted: the row that arrives, in the order of `arriving`."""
-        return self.rows[np.argsort(self.incoming.reverse[self.edges], kind="stable")]
 
 
 def edge_positions(union: Graph, receivers: IntArray, senders: IntArray) -> IntArray:

@@ -15,7 +15,7 @@ from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
 from fleetgp.network.peer_checks import content, is_sound
 from fleetgp.network.pricing import price_relays
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, told_of
 from fleetgp.network.tree_frames import CollectionWalk, ReductionWalk
 from fleetgp.network.wire import Frame, Part, phase_number
 
@@ -96,15 +96,14 @@ class FrameNetwork(Network):
         return {kind: self._everyones(known[0], kind) for kind in items}
 
     def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
-        walk = ReductionWalk(task, tree, Way.of(self.topology.union, tree, task.to), self.hosted)
+        walk = ReductionWalk(task, tree, self.hosted)
         walk.run(schedule, self._step)
         return walk.reduced()
 
     def _collect(
         self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
     ) -> dict[str, list[Array]]:
-        told = tree.below(tree.root).tolist() if to is None else tree.way_to(to)
-        walk = CollectionWalk(items, tree, told, self.hosted, self._check_relayed)
+        walk = CollectionWalk(items, tree, told_of(tree, to), self.hosted, self._check_relayed)
         walk.run(schedule, self._step)
         fullest = max(walk.known.values(), key=len)  # of the hosted agents that were told, all have heard everything
         return {kind: self._everyones(fullest, kind) for kind in items}

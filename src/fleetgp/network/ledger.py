@@ -68,8 +68,7 @@ class Ledger:
     """
 
     def __init__(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
-        self.senders: IntArray = np.asarray(list(senders), dtype=np.int64)
-        self.receivers: IntArray = np.asarray(list(receivers), dtype=np.int64)
+        self.senders, self.receivers = _as_ids(senders), _as_ids(receivers)
         self._rounds: dict[str, int] = defaultdict(int)
         self._tables: dict[tuple[str, str], IntArray] = {}
 
@@ -219,3 +218,7 @@ class Ledger:
             f"Ledger(rounds={self.rounds}, messages={self.messages}, scalars={self.scalars}, bytes={self.bytes}, "
             f"kinds={', '.join(self.kinds) or 'none'})"
         )
+
+
+def _as_ids(agents: Iterable[int]) -> IntArray:
+    return np.array(agents if isinstance(agents, np.ndarray) else list(agents), dtype=np.int64)

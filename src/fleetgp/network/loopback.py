@@ -1,4 +1,4 @@
-"""Any split of the agents over threads, with real frames between them. For tests."""
+"""Any split of the agents over threads: with real frames between all agents, or packets between groups. For tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from fleetgp.errors import Cancelled, InputError
 from fleetgp.graph import Topology
+from fleetgp.network.base import Network
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
+from fleetgp.network.grouped import GroupedNetwork
 from fleetgp.network.ledger import Ledger
 from fleetgp.network.mailbox import Mailbox
 from fleetgp.network.wire import Frame, encode
@@ -21,6 +23,7 @@ Result = TypeVar("Result")
 class Loopback:
     """A fleet whose agents are hosted in groups, one thread per group.
 
+    grouped: whether a group sends packets, as on a cluster; else every agent sends its own frames, as robots do.
     timeout: seconds after which a group that waits for a frame gives up. It is there for deadlocks alone, and long:
     on a busy machine a single round may take minutes.
 
@@ -31,14 +34,20 @@ class Loopback:
     [[1.0], [2.0, 1.0]]
     """
 
-    def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], *, timeout: float = 300.0) -> None:
+    def __init__(
+        self, topology: Topology, hosting: Sequence[Sequence[int]], *, grouped: bool = False, timeout: float = 300.0
+    ) -> None:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
             raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
         mailboxes = [Mailbox() for _ in hosting]
-        self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
+        self.networks: Sequence[Network]
+        if grouped:
+            self.networks = [LoopbackGroup(topology, hosting, k, mailboxes, timeout) for k in range(len(hosting))]
+        else:
+            self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
 
-    def run(self, function: Callable[[LoopbackNetwork], Result]) -> list[Result]:
+    def run(self, function: Callable[[Network], Result]) -> list[Result]:
         """function(network) in every group's thread; the results in the hosting's order.
 
         If one group fails, the others are cancelled; the first failure is raised.
@@ -46,7 +55,7 @@ class Loopback:
         failures: list[BaseException] = []
         lock = threading.Lock()
 
-        def guarded(network: LoopbackNetwork) -> Result:
+        def guarded(network: Network) -> Result:
             try:
                 return function(network)
             except BaseException as error:
@@ -96,3 +105,27 @@ class LoopbackNetwork(FrameNetwork):
 
     def _wake(self) -> None:
         self._own.wake()
+
+
+class LoopbackGroup(GroupedNetwork):
+    """One group's end: packets are encoded, put into the other group's mailbox, and decoded there."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        hosting: Sequence[Sequence[int]],
+        own: int,
+        mailboxes: list[Mailbox],
+        timeout: float,
+    ) -> None:
+        super().__init__(topology, hosting, own)
+        self._mailboxes, self._timeout = mailboxes, timeout
+
+    def _send(self, group: int, frame: Frame) -> None:
+        self._mailboxes[group].put(encode(frame))
+
+    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+        return self._from_mailbox(self._mailboxes[self.own], groups, number, self._timeout)
+
+    def _wake(self) -> None:
+        self._mailboxes[self.own].wake()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import NonsenseError
 from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.network.wire import Part
@@ -55,6 +55,15 @@ def content(parts: Sequence[Part], kind: str, sender: int, shape: tuple[int, ...
     if not is_sound(kind, arrived):
         raise NonsenseError(sender, f"{kind} that are not finite, or out of range")
     return arrived
+
+
+def check_rows(kind: str, senders: Sequence[int] | IntArray, rows: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """The same for the rows of several senders, (K, ..), that came together."""
+    if rows.shape != shape:
+        raise NonsenseError(int(senders[0]), f"expected {kind} of shape {shape}, got an array of shape {rows.shape}")
+    if not is_sound(kind, rows):
+        wrong = next(k for k, row in enumerate(rows) if not is_sound(kind, row))
+        raise NonsenseError(int(senders[wrong]), f"{kind} that are not finite, or out of range")
 
 
 def check_from_peers(values: Sequence[Array], sound: Callable[[int, Array], bool], expected: str) -> None:

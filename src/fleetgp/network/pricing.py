@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import FRAMING, Ledger
+from fleetgp.network.ragged import prices_of, shapes_of
 from fleetgp.network.reduction import Reducing, Way
 from fleetgp.network.tree_parts import WHO, bit_bytes, list_type
 from fleetgp.network.wire import HEADER_BYTES, Part, part_bytes
@@ -47,22 +48,37 @@ def price_relays(ledger: Ledger, phase: str, edges: IntArray, messages: Iterable
         price_headers(ledger, phase, edge)
 
 
-def price_reduction(ledger: Ledger, phase: str, task: Reducing, way: Way, counts: IntArray | None) -> None:
-    """A reduction along the tree, all its messages at once. counts: (M, n) how many are present below each agent."""
-    agents, told, row = way.agents, way.told, task.x.shape[2:]
+def price_reduction(
+    ledger: Ledger,
+    phase: str,
+    task: Reducing,
+    way: Way,
+    told: BoolArray,
+    counts: tuple[IntArray, IntArray] | None,
+    agents: int,
+) -> None:
+    """What the hosted agents send in a reduction along the tree, all at once. told: which of their children are.
+
+    counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
+    agents: the size of the fleet.
+    """
+    row, down, others = task.x.shape[2:], way.down[told], way.down[~told]
     if counts is None:
-        price_rows(ledger, phase, task.kind, way.upward[agents], task.pieces(row), row)
-        price_rows(ledger, phase, task.kind, way.downward[told], task.pieces(task.told), task.told)
-        price_headers(ledger, phase, way.downward[way.others])
+        price_rows(ledger, phase, task.kind, way.up, task.pieces(row), row)
+        price_rows(ledger, phase, task.kind, down, task.pieces(task.told), task.told)
+        price_headers(ledger, phase, others)
         return
-    price_present(ledger, phase, task, way, (way.upward[agents], row), counts[agents], way.below[agents])
-    total, everyone = np.repeat(counts[way.root][None], len(told), axis=0), np.full(len(told), len(counts))
-    price_present(ledger, phase, task, way, (way.downward[told], task.told), total, everyone)
-    if len(way.others):
-        edges, words = way.downward[way.others], -(-task.rows // 8)
-        if not counts[way.root].all():
-            ledger.record(phase, WHO, edges, words, part_bytes(1, words, 1))
-        price_headers(ledger, phase, edges)
+    below, total = counts
+    price_present(ledger, phase, task, agents, (way.up, row), below, way.below)
+    everyone = np.full(len(down), agents)
+    price_present(
+        ledger, phase, task, agents, (down, task.told), np.broadcast_to(total, (len(down), len(total))), everyone
+    )
+    if len(others):
+        words = -(-task.rows // 8)
+        if not total.all():
+            ledger.record(phase, WHO, others, words, part_bytes(1, words, 1))
+        price_headers(ledger, phase, others)
 
 
 def price_rows(
@@ -79,14 +95,14 @@ def price_present(
     ledger: Ledger,
     phase: str,
     task: Reducing,
-    way: Way,
+    agents: int,
     sent: tuple[IntArray, tuple[int, ...]],
     present: IntArray,
     possible: IntArray,
 ) -> None:
-    """Edges and the shape of rows over them, of which present (E, n) says how many agents are in each, of how many."""
+    """Edges and the shape of rows over them, of which present (E, n) says how many of the possible are in each."""
     edges, row = sent
-    integer = list_type(len(way.upward)).itemsize
+    integer = list_type(agents).itemsize
     for piece in task.pieces(row):
         some = np.flatnonzero(present[:, piece].any(axis=1))
         here, rows = present[some, piece], piece.stop - piece.start
@@ -107,6 +123,4 @@ def price_headers(ledger: Ledger, phase: str, edges: slice | IntArray) -> None:
 
 def price_values(values: Sequence[Array]) -> tuple[IntArray, IntArray]:
     """The scalars in each value, and its bytes as a part of a message."""
-    scalars = np.array([value.size for value in values], dtype=np.int64)
-    sizes = [part_bytes(value.ndim, value.size, value.itemsize) for value in values]
-    return scalars, np.array(sizes, dtype=np.int64)
+    return prices_of(shapes_of(values))

@@ -8,7 +8,7 @@ the graph is another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -36,10 +36,15 @@ class Merge:
     identity: float | Array
     finite: bool = False
 
-    def check(self, sender: int, rows: Array) -> None:
-        """A NonsenseError that names the agent whose rows cannot be merged."""
-        if self.finite and not np.isfinite(rows).all():
-            raise NonsenseError(sender, "expected finite numbers, got others")
+    def check(self, senders: Sequence[int] | IntArray, rows: Array, present: BoolArray | None) -> None:
+        """A NonsenseError that names the first agent whose rows, of (K, n, ..), cannot be merged. present: (K, n)."""
+        if not self.finite or np.isfinite(rows).all():
+            return
+        sound = np.asarray(np.isfinite(rows).all(axis=tuple(range(2, rows.ndim))))
+        if present is not None:
+            sound |= ~present
+        if not sound.all():
+            raise NonsenseError(int(senders[int(np.argmin(sound.all(axis=1)))]), "expected finite numbers, got others")
 
 
 SUM = Merge(np.add, 0.0, finite=True)
@@ -166,34 +171,41 @@ def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
     return hears
 
 
+def told_of(tree: Tree, to: int | None) -> list[int]:
+    """The agents to whom a result comes down, and on the way to them; all but the root if nobody is named."""
+    return [agent for agent in range(len(tree.parents)) if agent != tree.root] if to is None else tree.way_to(to)
+
+
 @dataclass(frozen=True)
 class Way:
-    """Who sends what to whom in a reduction, and where that stands in the ledger.
+    """What the hosted agents send in a reduction, and where that stands in the ledger.
 
-    upward, downward: (M,) the positions of the edges to an agent's parent, and from it.
-    below: (M,) how many agents an agent's messages upward speak of.
-    agents: all but the root.  told: those to whom the result comes down, and on the way to them.  others: the rest.
+    senders: (K,) those with a parent, by their places among the hosted.  up: (K,) the positions of the edges to it.
+    below: (K,) how many agents their messages upward speak of.
+    children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 
-    root: int
-    upward: IntArray
-    downward: IntArray
+    senders: IntArray
+    up: IntArray
     below: IntArray
-    agents: IntArray
-    told: IntArray
-    others: IntArray
+    children: IntArray
+    down: IntArray
 
     @classmethod
-    def of(cls, union: Graph, tree: Tree, to: int | None) -> Way:
+    def of(cls, union: Graph, tree: Tree, hosted: IntArray) -> Way:
         ids = np.arange(union.agents)
-        agents = ids[ids != tree.root]
-        told = agents if to is None else np.array(sorted(tree.way_to(to)), dtype=np.int64)
+        mine = np.zeros(union.agents, dtype=bool)
+        mine[hosted] = True
+        senders = np.flatnonzero(hosted != tree.root)
+        children = ids[mine[tree.parents] & (ids != tree.root)]
         return cls(
-            tree.root,
-            edge_positions(union, tree.parents, ids),
-            edge_positions(union, ids, tree.parents),
-            tree.sums_below(np.ones(union.agents, dtype=np.int64)),
-            agents,
-            told,
-            np.setdiff1d(agents, told),
+            senders,
+            edge_positions(union, tree.parents[hosted[senders]], hosted[senders]),
+            tree.sums_below(np.ones(union.agents, dtype=np.int64))[hosted[senders]],
+            children,
+            edge_positions(union, children, tree.parents[children]),
         )
+
+    def told(self, tree: Tree, to: int | None) -> BoolArray:
+        """(L,) which children are told the result; the others only that it is over."""
+        return np.isin(self.children, told_of(tree, to)) if to is not None else np.ones(len(self.children), dtype=bool)

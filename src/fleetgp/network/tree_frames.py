@@ -13,7 +13,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Tree
 from fleetgp.network.edges import Edge
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, told_of
 from fleetgp.network.tree_parts import absent_from_parts, absent_to_parts, from_parts, to_parts
 from fleetgp.network.wire import Part
 
@@ -87,9 +87,9 @@ class Result:
 
 
 class ReductionWalk(Walk):
-    def __init__(self, task: Reducing, tree: Tree, way: Way, hosted: Sequence[int]) -> None:
+    def __init__(self, task: Reducing, tree: Tree, hosted: Sequence[int]) -> None:
         super().__init__(tree, hosted)
-        self.task, self.told = task, set(way.told.tolist())
+        self.task, self.told = task, set(told_of(tree, task.to))
         self.agents = len(tree.parents)
         self._everyone = np.arange(self.agents)
         self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.told)
@@ -116,7 +116,7 @@ class ReductionWalk(Walk):
         shape = (where.stop - where.start, *self.task.x.shape[2:])
         possible = None if self.task.present is None else self.tree.below(agent)
         rows, who = from_parts(parts, self.task.kind, agent, shape, possible, self.agents)
-        self.task.merge.check(agent, rows)
+        self.task.merge.check([agent], rows[None], None if who is None else np.asarray(who.any(axis=0))[None])
         if who is not None:
             rows[~who.any(axis=0)] = self.task.merge.identity
         self._rows[int(self.tree.parents[agent])].heard[piece, agent] = rows, who

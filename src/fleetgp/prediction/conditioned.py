@@ -90,7 +90,7 @@ class Conditioned:
     def _weighed(self, i: int) -> Shard:
         """A hosted agent's data, with the weights of outliers at its theta."""
         inputs, observations = self.shards[i]
-        expert = self._expert(inputs, observations, i, moments=False)
+        expert = self._expert(inputs, observations, None, moments=False)
         return reweighed(expert, self.thetas[i]).inputs, observations
 
     def prior(self, queries: Array) -> Array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.fleet import FleetMoments
@@ -119,7 +121,7 @@ def _answer(task: Task, conditioned: Conditioned) -> Answer:
         nothing = np.zeros((len(task.network.hosted), 0))
         return Answer(nothing, nothing, task.everyone)
     if task.agreed.moments is not None:
-        return _alone(task, conditioned, task.agreed.moments)
+        return _by_moments(task, conditioned, task.agreed.moments)
     if task.method.rule == "full-gp":
         return _exact(task, conditioned)
     if task.method.rule == "npae":
@@ -141,12 +143,17 @@ def _exact(task: Task, conditioned: Conditioned) -> Answer:
     return Answer(told[:, 0], told[:, 1], task.everyone, engine=engine, jitter=known.jitter)
 
 
-def _alone(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answer:
-    """The exact GP of all data, at every agent, which has its moments: nothing is sent."""
+def _by_moments(task: Task, conditioned: Conditioned, moments: FleetMoments) -> Answer:
+    """The exact GP of all data at every agent, which has their moments: nothing is sent. Or at a central node."""
     hosted = len(conditioned.shards)
     mean, variance = conditioned.exact(moments, task.queries)
     variance = np.maximum(variance, SMALLEST * task.prior[0])
-    means, variances = (np.tile(found, (hosted, 1)) for found in (mean, variance))
+    if task.method.decentralized:
+        means, variances = (np.tile(found, (hosted, 1)) for found in (mean, variance))
+    else:
+        with task.network.phase("pool"):
+            told = task.network.scatter(np.stack([mean, variance]), "predictions")
+        means, variances = told[:, 0], told[:, 1]
     return Answer(means, variances, task.everyone, engine=("moments",) * hosted)
 
 
@@ -178,7 +185,15 @@ def _prediction(
         ledger=task.network.ledger,
         explained=_explained(task, found),
         factors=factors,
+        **_sampled(task, conditioned.shards),
     )
+
+
+def _sampled(task: Task, shards: Sequence[Shard]) -> dict[str, Any]:
+    """What is said of an answer from a sample of what is in files; moments are of all of it."""
+    if not isinstance(shards, Streamed) or not shards.sampled or task.agreed.moments is not None:
+        return {}
+    return {"drawn": np.array([len(y) for _, y in shards]), "held": np.array(counts_of(shards))}
 
 
 def _explained(task: Task, found: Answer) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -40,6 +40,8 @@ class Prediction:
         the method itself, without a factor.
     factors: (A, T) what a calibration (`Fleet.calibrate`) has multiplied the standard deviations by; 1 without one.
     asked: position of the agent whose answer `mean` and `variance` are.
+    drawn, held: (A,) where the answer is of a random sample of each agent's own observations (`Fleet.from_files` with
+        sample): how many these are, and how many are in the files; empty if it is of all of them.
     """
 
     method: str
@@ -56,6 +58,8 @@ class Prediction:
     explained: Array
     factors: Array
     asked: int = 0
+    drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def mean(self) -> Array:

@@ -29,7 +29,7 @@ class Reach:
         self._models = [Hyperparameters.from_theta(theta) for theta in thetas]
         self._sizes = [len(x) for x in inputs]
         self._kernel = kernel
-        self._falls = kernel in KERNELS.values()
+        self._falls = type(kernel) in map(type, KERNELS.values())  # also one that came from another process
         self._scales = [kernel.scales(h, inputs[0].shape[1])[0] for h in self._models]
         self._trees = [cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
 

@@ -31,6 +31,7 @@ class Answers:
 
     uninformed: (T,) where the answer is no better than the prior.
     factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
+    drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
     rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
@@ -47,6 +48,8 @@ class Answers:
     bytes: int
     jitter: float
     factors: tuple[float, float]
+    drawn: int
+    held: int
     kept: Kept
 
 
@@ -145,6 +148,8 @@ def _piece(found: Prediction, sent: int) -> dict[str, Any]:
         "bytes": sent,
         "jitter": found.jitter,
         "factors": [float(found.factor.min(initial=np.inf)), float(found.factor.max(initial=0.0))],
+        "drawn": int(found.drawn.sum()),
+        "held": int(found.held.sum()),
     }
 
 
@@ -170,5 +175,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
             min((piece["factors"][0] for piece in pieces), default=1.0),
             max((piece["factors"][1] for piece in pieces), default=1.0),
         ),
+        max((piece["drawn"] for piece in pieces), default=0),
+        max((piece["held"] for piece in pieces), default=0),
         kept,
     )

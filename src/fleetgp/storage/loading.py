@@ -29,7 +29,7 @@ from fleetgp.storage.means import read_coordinates, read_mean, read_scaling
 from fleetgp.storage.model import Model
 from fleetgp.storage.remembered import load_moments
 from fleetgp.storage.tensors import Shape, load_arrays, read_inside
-from fleetgp.training import Fit
+from fleetgp.training import Fit, training_method
 from fleetgp.training.fit import Start
 from fleetgp.training.known import Known
 
@@ -80,7 +80,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[tuple[Any, ...]]
     if "moments" in facts:
-        shards, moments = load_moments(folder, facts["moments"], names, len(inputs))
+        method = training_method(typed(facts["training"], "method", str)).name
+        shards, moments = load_moments(folder, facts["moments"], names, len(inputs), method)
     else:
         shards, moments = _read_shards(facts, folder, len(inputs)), None
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
@@ -147,7 +148,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
     if facts["status"] not in get_args(Status):
         raise unknown_name("status", facts["status"], get_args(Status))
     return Fit(
-        method=facts["method"],
+        method=training_method(typed(facts, "method", str)).name,
         thetas=arrays["thetas"],
         history=arrays["history"],
         rounds=int(facts["rounds"]),
@@ -162,7 +163,9 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         ),
         scaling=read_scaling(facts["scaling"], fleet.dimension),
         mean=read_mean(facts.get("mean"), fleet.dimension),
-        coordinates=read_coordinates(facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension),
+        coordinates=read_coordinates(
+            facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension, fleet.coordinates.name
+        ),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none

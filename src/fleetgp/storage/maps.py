@@ -20,7 +20,8 @@ from fleetgp.data.summary import corners
 from fleetgp.errors import InputError
 from fleetgp.files import whole
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.io.sst import LATITUDES, LONGITUDES, xarray
+from fleetgp.io.selection import LATITUDES, LONGITUDES
+from fleetgp.io.sst import xarray
 from fleetgp.storage.answers import Answers
 from fleetgp.storage.model import Model
 
@@ -72,7 +73,7 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
     coordinates, kernel, dimension = _coordinates(model), model.fleet.kernel, len(model.inputs)
     places = coordinates.places(np.concatenate([x for x, _ in model.fleet.seen]))
     theta = np.array(list(model.theta.values())) / np.exp(coordinates.shift(kernel.units(dimension)))
-    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), dimension)
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
 

@@ -21,29 +21,32 @@ from fleetgp.storage.tensors import Shape, load_arrays, save_arrays
 
 
 class Remembered(Streamed):
-    """The agents of a fleet whose rows are in files elsewhere."""
+    """The agents of a fleet whose rows are in files elsewhere. method: the one that it was trained with."""
 
-    def __init__(self, names: tuple[str, ...], summaries: Sequence[Summary]) -> None:
-        self.names, self.summaries = names, summaries
+    def __init__(self, names: tuple[str, ...], summaries: Sequence[Summary], method: str) -> None:
+        self.names, self.summaries, self._method = names, summaries, method
 
     def load(self) -> NoReturn:
+        raise self._gone("its rows")
+
+    def first_rows(self) -> NoReturn:
         raise self._gone("its rows")
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> NoReturn:
         raise self._gone("other moments than it has")
 
     def rescaled(self, scaling: Scaling) -> Remembered:
-        return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries])
+        return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries], self._method)
 
     def moved(self, coordinates: Coordinates) -> Remembered:
-        return Remembered(self.names, [coordinates.summary(one) for one in self.summaries])
+        return Remembered(self.names, [coordinates.summary(one) for one in self.summaries], self._method)
 
     def _gone(self, what: str) -> InputError:
         count = sum(one.count for one in self.summaries)
         return InputError(
             f"the model knows its {count:,} observations by their moments alone, and {what} are needed: predict with "
-            "dec-full-gp and the theta that it was trained to (on the command line --method dec-full-gp), or read the "
-            "files again"
+            f"{self._method} and the theta that it was trained to (on the command line --method {self._method}), or "
+            "read the files again"
         )
 
 
@@ -58,9 +61,9 @@ def save_moments(folder: Path, moments: FleetMoments, summaries: Sequence[Summar
 
 
 def load_moments(
-    folder: Path, facts: Mapping[str, Any], names: tuple[str, ...], dimension: int
+    folder: Path, facts: Mapping[str, Any], names: tuple[str, ...], dimension: int, method: str
 ) -> tuple[Remembered, FleetMoments]:
-    """What `save_moments` wrote, checked."""
+    """What `save_moments` wrote, checked. method: whose moments they are."""
     sizes = tuple(int(size) for size in facts["sizes"])
     if len(sizes) != dimension or min(sizes) < 1 or not fits(sizes):
         raise ValueError(f"moments: expected the sizes of a grid along {dimension} inputs, got {sizes}")
@@ -72,4 +75,4 @@ def load_moments(
     if arrays["summaries"].shape[1] not in Summary.widths(dimension):  # older folders have the short ones
         raise ValueError(f"moments: expected summaries of {dimension} inputs, got rows of other lengths")
     summaries = [Summary.unpacked(row, dimension) for row in arrays["summaries"]]
-    return Remembered(names, summaries), FleetMoments.unpacked(Box(*arrays["box"]), sizes, arrays["moments"])
+    return Remembered(names, summaries, method), FleetMoments.unpacked(Box(*arrays["box"]), sizes, arrays["moments"])

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,29 @@ from fleetgp.version import __version__
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
-    target = Path(folder).resolve()  # of a link, the folder it leads to
-    check_target(target, overwrite)
+    check_target(Path(folder).resolve(), overwrite)
+    return _built(Path(folder), lambda place: _write(model, place))
+
+
+def save_models(models: Sequence[Model], folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a folder with a model for each target, under its name: all of them, or nothing."""
+    check_targets(folder, [model.target for model in models], overwrite)
+
+    def write(place: Path) -> None:
+        for model in models:
+            _write(model, place / model.target)
+
+    return _built(Path(folder), write)
+
+
+def _built(folder: Path, write: Callable[[Path], None]) -> Path:
+    """What is written beside the folder and takes its place when it is whole."""
+    target = folder.resolve()  # of a link, the folder it leads to
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     retired = building / "retired"  # inside what is cleared away in any case
     try:
-        _write(model, building / "model")
+        write(building / "model")
         if target.exists():
             target.rename(retired)
         (building / "model").rename(target)
@@ -80,6 +96,21 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
         raise InputError(
             f"{target}: it holds other files too ({', '.join(strange)}): move them, or choose another name"
         )
+
+
+def check_targets(folder: str | Path, targets: Sequence[str], overwrite: bool) -> None:
+    """One clear error where models of several targets may not be written; what is replaced are such models alone."""
+    place = Path(folder)
+    for name in targets:
+        if Path(name).name != name or name in (AGENTS, *FILES):
+            raise InputError(f"expected targets whose names can be those of folders, got {name!r}: rename the column")
+    if not place.is_dir() or (place / DESCRIPTION).exists():
+        check_target(place, overwrite=False)
+        return
+    for entry in sorted(place.iterdir()):
+        if not (entry / DESCRIPTION).is_file():
+            raise InputError(f"{place}: it holds other things than models ({entry.name}): choose another name")
+        check_target(entry, overwrite)
 
 
 def _write(model: Model, folder: Path) -> None:

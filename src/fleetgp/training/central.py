@@ -13,7 +13,6 @@ from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.curvature import Curvature
-from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
@@ -54,8 +53,10 @@ class Pooled:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
-    def __call__(self, x: Array) -> Values:
-        return self.objective(np.tile(x, (len(self.objective.experts), 1)))
+    def __call__(self, x: Array) -> tuple[Values, Array, Array]:
+        """Of the experts here; and everyone's likelihoods (M,) and gradients (M, P), at the central node."""
+        values = self.objective(np.tile(x, (len(self.objective.experts), 1)))
+        return values, values.nll, values.gradient
 
 
 class Shared(Pooled):
@@ -65,11 +66,12 @@ class Shared(Pooled):
         super().__init__(objective)
         self.network = network
 
-    def __call__(self, x: Array) -> Values:
-        self.network.scatter(x, "hyperparameters")
-        values = super().__call__(x)
-        self.network.gather({"hyperparameters": np.column_stack([values.nll, values.gradient])})
-        return values
+    def __call__(self, x: Array) -> tuple[Values, Array, Array]:
+        told = self.network.scatter(x, "hyperparameters")
+        values, nll, gradient = super().__call__(told[0])
+        sent = self.network.gather({"hyperparameters": np.column_stack([nll, gradient])})
+        everyone = np.stack(sent["hyperparameters"])
+        return values, np.ascontiguousarray(everyone[:, 0]), np.ascontiguousarray(everyone[:, 1:])
 
 
 class Search:
@@ -82,12 +84,13 @@ class Search:
         likelihoods: Pooled,
         state: CentralState,
         most: int,
-        deadline: Deadline,
+        late: Callable[[], bool],
         record: Callable[[int, CentralState], None],
     ) -> None:
-        self.likelihoods, self.most, self.deadline, self.record = likelihoods, most, deadline, record
+        self.likelihoods, self.most, self.late, self.record = likelihoods, most, late, record
         self.best = state
         self.total, self.slope = np.inf, np.zeros_like(state.local.x[0])  # of the best
+        self.size = np.inf  # of its likelihoods, whatever their signs
         self.evaluations = 0
         self.ended: Status | None = None  # by the caller's limits
         self.start = state.local.x[0]
@@ -100,7 +103,7 @@ class Search:
     def __call__(self, x: Array) -> tuple[float, Array]:
         if np.array_equal(x, self.start):
             return self._first
-        if self.ended is None and self.deadline.passed:
+        if self.ended is None and self.late():
             self.ended = "time limit"
         elif self.ended is None and self.evaluations == self.most:
             self.ended = "round limit"
@@ -120,10 +123,10 @@ class Search:
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
         self.evaluations += 1
-        values = self.likelihoods(x)
-        total, slope = float(values.nll.sum()), values.gradient.sum(axis=0)
+        values, nlls, gradients = self.likelihoods(x)
+        total, slope = float(nlls.sum()), gradients.sum(axis=0)
         if total < self.total:
-            self.total, self.slope = total, slope
+            self.total, self.slope, self.size = total, slope, float(np.abs(nlls).sum())
             local = replace(self.best.local, x=np.tile(x, (len(values.nll), 1)), values=values)
             self.best = CentralState(local)
         self.record(self.evaluations, self.best)
@@ -143,12 +146,13 @@ class CentralMinimizer:
     """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
 
     A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.
+    late(): whether the time is up.
     """
 
-    def __init__(self, likelihoods: Pooled, bounds: Bounds, deadline: Deadline = NEVER) -> None:
+    def __init__(self, likelihoods: Pooled, bounds: Bounds, late: Callable[[], bool] = lambda: False) -> None:
         self.likelihoods = likelihoods
         self.bounds = bounds
-        self.deadline = deadline
+        self.late = late
 
     def begin(self, x: Array) -> CentralState:
         return CentralState(unevaluated(x))
@@ -156,7 +160,7 @@ class CentralMinimizer:
     def run(
         self, state: CentralState, *, rounds: int, tol: float, record: Callable[[int, CentralState], None]
     ) -> Outcome[CentralState]:
-        search = Search(self.likelihoods, state, rounds, self.deadline, record)
+        search = Search(self.likelihoods, state, rounds, self.late, record)
         reach = self.bounds.within(search.start, REACH)
         bounds = np.stack([reach.lower, reach.upper], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
@@ -178,9 +182,7 @@ class CentralMinimizer:
         beyond |= (found.x >= near.upper) & np.isinf(self.bounds.upper)
         if not np.isfinite(search.total) or beyond.any():
             return "diverged"
-        size = np.abs(search.best.local.values.nll).sum()
-        if left <= max(tol, ROUNDING_GRADIENT * size):
-            return "converged"
         free = self.bounds.cut(search.best.local.x[0], search.slope) / search.scale
         gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
-        return "converged" if 0.0 <= gain <= ROUNDING * size else "round limit"
+        small = left <= max(tol, ROUNDING_GRADIENT * search.size) or 0.0 <= gain <= ROUNDING * search.size
+        return "converged" if small else "round limit"

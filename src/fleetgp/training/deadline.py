@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fleetgp.network import Clock, Network
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """at: on this machine's clock that never goes back; None for never."""
+    """at: on a clock; None for never."""
 
     at: float | None = None
+    clock: Clock = field(default_factory=Clock)
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
-        """So many seconds from now.
+    def after(cls, seconds: float | None, clock: Clock) -> Deadline:
+        """So many seconds from the beginning of this work.
 
-        >>> Deadline.after(0.0).passed, Deadline.after(3600.0).passed, Deadline.after(None).passed
-        (True, False, False)
+        >>> [Deadline.after(seconds, Clock()).passed for seconds in (0.0, 3600.0, None)]
+        [True, False, False]
         """
-        return cls(None if seconds is None else time.monotonic() + seconds)
+        return cls(None if seconds is None else clock.began + seconds, clock)
 
     @property
     def given(self) -> bool:
@@ -28,7 +32,11 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        return self.at is not None and time.monotonic() >= self.at
+        return self.at is not None and self.clock.passed(self.at)
+
+    def passed_at_centre(self, network: Network) -> bool:
+        """On the clock of the central node, which alone counts where there is one."""
+        return self.given and bool(network.at_centre(np.array([float(self.passed)]))[0])
 
 
 NEVER = Deadline()

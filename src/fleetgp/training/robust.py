@@ -20,7 +20,7 @@ from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.outliers import outliers, reweighed
 from fleetgp.linalg.threads import side_by_side
-from fleetgp.training.mean import MeanFit, Training, settle
+from fleetgp.training.mean import Settled, Training, settle
 
 #: So many times theta is trained with weights.
 TURNS = 5
@@ -33,7 +33,7 @@ class Reweighing(Training, Protocol):
         """Go on from where it is, with the weights for its theta."""
 
 
-def settle_robustly(training: Reweighing, mean: MeanName) -> MeanFit | None:
+def settle_robustly(training: Reweighing, mean: MeanName) -> Settled | None:
     """With weights, and with the mean function, if there is one; a training that did not converge is left as it is."""
     found = settle(training, mean)
     for _ in range(TURNS):

@@ -54,6 +54,11 @@ class ServerAdmm(Admm[ServerState]):
         state = ServerState(local, np.zeros_like(x), x, rho, np.ones(x.shape[1]), np.full(x.shape[1], np.nan))
         return self.gathered(self._retuned(state), np.full(len(x), np.inf))[0]
 
+    @property
+    def late(self) -> bool:
+        """Whether the time is up, on the central node's clock."""
+        return self.deadline.passed_at_centre(self.network)
+
     def rounds(self, tol: float) -> ServerRounds:
         return ServerRounds(self, tol)
 
@@ -106,7 +111,7 @@ class ServerRounds:
 
     def step(self, running: Running[ServerState]) -> tuple[Running[ServerState], Verdict | None]:
         state, left = self.admm.gathered(*self.admm.answered(running.state))
-        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.deadline.passed)
+        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.late)
 
     def ends(self, running: Running[ServerState], verdict: Verdict) -> bool:
         return verdict.status != "round limit"

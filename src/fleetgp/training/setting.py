@@ -6,13 +6,13 @@ All that the fleet has to agree on for it is agreed here: scaling, samples, star
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
-from fleetgp.consensus.pool import pool_at_server
+from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
@@ -40,8 +40,8 @@ class Setting:
     """bounds, starts: of log theta, (S, P) within them, for the scaled observations.
 
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
-    not bound it.  units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on
-    first.  data_at: the data that each expert has, with another mean function.
+    not bound it.  shift: what to add to log theta for that in the units of the data, (P,).  levels: of samples of the
+    data to be trained on first.  data_at: the data that each expert has, with another mean function.
     noises: how many hyperparameters are of the noise.
     """
 
@@ -54,7 +54,7 @@ class Setting:
     floor: float
     objective: Objective
     starts: Array
-    units: IntArray
+    shift: Array
     levels: int = 0
     deadline: Deadline = NEVER
     data_at: Callable[[Scaling], Sequence[Shard]] | None = None
@@ -72,16 +72,26 @@ class Setting:
     def thetas(self, x: Array) -> Array:
         """theta in the units of the data from x = log theta; a diverged one may be infinite, which its status says."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(np.exp(x + self.scaling.shift(self.units)))
+            return np.asarray(np.exp(x + self.shift))
+
+    def corrected(self, step: Sequence[float]) -> Setting:
+        """With so much more of the mean function."""
+        assert self.data_at is not None, "the data are here"
+        scaling = self.scaling.corrected(step)
+        pairs = zip(self.objective.experts, self.data_at(scaling), strict=True)
+        experts = [expert.reobserved(expert.inputs, y) for expert, (_, y) in pairs]
+        return replace(self, scaling=scaling, objective=self.objective.of(experts))
 
 
 def prepare(
     method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, options: TrainingOptions
 ) -> Setting:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
-    deadline = Deadline.after(options.seconds)
+    deadline = Deadline.after(options.seconds, network.clock)
     reduction = _reduction(method, network)
     scaling = Scaling()
+    if method.meet == "pool":
+        shards = gather_data(network, shards)
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
@@ -90,9 +100,9 @@ def prepare(
     given = _data(method, shards, network, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
-    units = kernel.units(dimension_of(shards))
+    shift = scaling.shift(kernel.units(dimension_of(shards)))  # the scale stays, whatever the mean function
     known = options.known_of(kernel.names(dimension_of(shards)))
-    prior = known.prior.shifted(-scaling.shift(units))  # the scale stays, whatever the mean function
+    prior = known.prior.shifted(-shift)
     data = scaling.apply(given, kernel)
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
@@ -100,8 +110,8 @@ def prepare(
     def data_at(scaling: Scaling) -> Sequence[Shard]:
         return scaling.apply(given, kernel)
 
-    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, scaling, known)
-    found = known, bounds, floor, objective, starts, units, levels, deadline, data_at, kernel.noise_count
+    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
+    found = known, bounds, floor, objective, starts, shift, levels, deadline, data_at, kernel.noise_count
     return Setting(method, network, reduction, scaling, *found)
 
 
@@ -109,7 +119,7 @@ def minimizer(setting: Setting) -> CentralMinimizer:
     """For full-gp, fact-gp and g-fact-gp."""
     pooled = setting.method.meet == "pool"
     likelihoods = Pooled(setting.objective) if pooled else Shared(setting.objective, setting.network)
-    return CentralMinimizer(likelihoods, setting.bounds, setting.deadline)
+    return CentralMinimizer(likelihoods, setting.bounds, lambda: setting.deadline.passed_at_centre(setting.network))
 
 
 def stepwise(
@@ -140,7 +150,7 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
 def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
     """The data each expert will hold."""
     if method.meet == "pool":
-        return [pool_at_server(network, shards)]
+        return [pooled(shards)]
     if method.augmented:
         with network.phase("augment"):
             samples = communication_data(network, shards, seed, central=not method.decentralized)
@@ -154,7 +164,7 @@ def _starts_and_bounds(
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
-    scaling: Scaling,
+    shift: Array,
     known: Known,
 ) -> tuple[Array, Bounds, float, int]:
     """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; and on how many levels
@@ -170,7 +180,6 @@ def _starts_and_bounds(
             seen = visible_of(data, kernel.noises)
             found = agree_on_magnitudes(reduction, seen, widths=options.starts is None, deviation=asks)
         deviation = found.deviation if asks else 1.0
-    shift = scaling.shift(kernel.units(data[0][0].shape[1]))
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
     if options.starts is not None:
         return bounds.clipped(options.starts - shift), bounds, floor, levels

@@ -12,11 +12,11 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of, visible_of
-from fleetgp.gp.expert import Expert
+from fleetgp.data.streamed import Streamed, dimension_of, load_instead, visible_of
+from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import retold
+from fleetgp.gp.fleet_expert import has_moments
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
@@ -71,17 +71,38 @@ def _train(
 ) -> Fit:
     """The same in the coordinates of the model."""
     if method.meet == "moments":
-        whole = WholeTraining(method, shards, network, kernel, options, report)
-        whole.run()
-        mean = settle(whole, options.mean)
-        return replace(_fit(whole.setting, whole.begun, whole.runs[whole.best], mean), moments=whole.moments)
+        return _by_moments(method, shards, network, kernel, options, report)
+    if method.meet == "pool" and isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+        try:
+            return _by_moments(method, shards, network, kernel, options, report)
+        except NumericalError as why:
+            load_instead(shards, why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
+    settled = settle_robustly(training, options.mean) if kernel.noises.robust else settle(training, options.mean)
+    found = training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
     if not kernel.noises.robust:
-        return training.fit(settle(training, options.mean))
-    found = training.fit(settle_robustly(training, options.mean))
+        return found
     engine = options.engine, options.neighbours
     return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
+
+
+def _by_moments(
+    method: TrainingMethod,
+    shards: Sequence[Shard],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None,
+) -> Fit:
+    """All data by their moments: no row is sent, nor loaded."""
+    whole = WholeTraining(method, shards, network, kernel, options, report)
+    whole.run()
+    settled = settle(whole, options.mean)
+    mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
+    found = _fit(whole.setting, whole.runs, whole.chosen, mean)
+    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(network.hosted)))
+    return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
 class LocalTraining:
@@ -96,10 +117,6 @@ class LocalTraining:
         self.setting, self._options, self._report, self._interlude = setting, options, report, interlude
         self._runs: Sequence[Run[Any]] = ()  # from all starts
         self._sample: IntArray = np.zeros(0, dtype=np.int64)
-
-    @property
-    def scaling(self) -> Scaling:
-        return self.setting.scaling
 
     @property
     def status(self) -> Status:
@@ -153,27 +170,31 @@ class LocalTraining:
         with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
             return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
 
-    def take_up(self, scaling: Scaling) -> None:
-        setting, experts = self.setting, self.setting.objective.experts
-        assert setting.data_at is not None, "the data are here"
-        pairs = zip(experts, setting.data_at(scaling), strict=True)
-        self._go_on(replace(setting, scaling=scaling), [e.reobserved(e.inputs, y) for e, (_, y) in pairs])
+    def take_up(self, step: Sequence[float]) -> None:
+        self._go_on(self.setting.corrected(step))
 
     def reweigh(self) -> None:
-        self._go_on(self.setting, reweighed_experts(self.setting.objective.experts, self._run.history[-1]))
+        objective = self.setting.objective
+        experts = reweighed_experts(objective.experts, self._run.history[-1])
+        self._go_on(replace(self.setting, objective=objective.of(experts)))
 
-    def _go_on(self, setting: Setting, experts: Sequence[Expert]) -> None:
-        self.setting = replace(setting, objective=setting.objective.of(experts))
+    def _go_on(self, setting: Setting) -> None:
+        self.setting = setting
         with self.setting.network.phase("training"):
             self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
 
     def fit(self, mean: MeanFit | None) -> Fit:
+        found = self.ended(mean)
+        estimates = _estimates(self.setting, self._run.outcome.state.local)
+        return replace(found, approximation=np.broadcast_to(estimates, len(found.thetas)))
+
+    def ended(self, mean: MeanFit | None) -> Fit:
+        """The result, but for what its likelihoods may be wrong by."""
         return replace(_fit(self.setting, self._runs, self._run, mean), sample=self._sample)
 
 
 def _sizes(setting: Setting) -> IntArray:
-    sizes = [expert.size for expert in setting.objective.experts]
-    return np.broadcast_to(np.array(sizes), len(setting.network.hosted))
+    return np.broadcast_to(setting.objective.sizes, len(setting.network.hosted))
 
 
 def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
@@ -187,14 +208,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
             setting.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
-    # Theta is at its best for a mean function that is not.
-    unsettled = mean is not None and not mean.settled and outcome.status == "converged"
     return Fit(
         method=setting.method.name,
         thetas=history[-1],
         history=history,
         rounds=outcome.rounds,
-        status="round limit" if unsettled else outcome.status,
+        status=with_mean(outcome.status, mean),
         residual=float(outcome.residual),
         nll=float(chosen.likelihood.sum()),
         jitter=np.broadcast_to(chosen.jitter, hosted),
@@ -209,9 +228,13 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         used=_sizes(setting),
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
         noises=setting.noises,
     )
+
+
+def with_mean(status: Status, mean: MeanFit | None) -> Status:
+    """How a training ended: theta may be at its best for a mean function that is not."""
+    return "round limit" if mean is not None and not mean.settled and status == "converged" else status
 
 
 def _estimates(setting: Setting, local: Local) -> Array:

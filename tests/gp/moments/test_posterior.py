@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetgp.gp.basis import Box
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import Expert
+from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.moments.certificate import EPS
 from fleetgp.gp.moments.engine import MEAN_ULPS, MomentsEngine
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.sums import ChebyshevSums
 from tests.gp.moments.problems import SE, exact_mean, places
 
 
@@ -43,6 +47,23 @@ def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None
     assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
     for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
         assert MomentsEngine(x, y, 0).condition(np.array(extreme)) is None
+
+
+@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here")
+def test_rounding_of_the_mean_of_a_billion_rows_is_far_below_its_deviation() -> None:
+    """The mean of every row 2^22 times is that of all rows once with a noise smaller by 2^-11: the dense one has it."""
+    rng = np.random.default_rng(0)
+    times, scales, box = 2**22, np.array([1.2, 0.5]), Box(np.ones(2), np.full(2, 1.1))
+    x, queries = rng.uniform(0.0, 2.0, (240, 2)), rng.uniform(0.0, 2.0, (50, 2))
+    y = np.cos(x @ [2.0, 3.0]) + 0.1 * rng.standard_normal(len(x))
+    once = FleetMoments.of(ChebyshevSums(x, y, box), (121, 161))
+    many = FleetMoments(box, times * once.sums, times * once.responses, times * once.squares)
+    posterior = FleetExpert(many).condition(np.array([*scales, 1.3, 0.1]))
+    mean, variance = posterior.mean_and_variance(queries)
+    exact = exact_mean(x, y, queries, np.array([*scales, 1.3, 0.1 / np.sqrt(times)]))
+    assert many.count > 10**9
+    wrong = np.abs(mean - exact) / np.sqrt(variance)
+    assert wrong.max() < 0.02
 
 
 @pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here")

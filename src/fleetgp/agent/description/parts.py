@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
+from fleetgp.data.sphere import noisy_kernels, seen_by
 from fleetgp.gp.choices import Kernels, as_kernels
-from fleetgp.gp.composite import with_noise
 from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction import PREDICTION_METHODS
@@ -34,6 +34,16 @@ Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+def _single(target: object) -> object:
+    """One target: a running fleet has one model."""
+    if isinstance(target, list):
+        raise ValueError(
+            f"expected one column, got {len(target)}: a running fleet has one target. Fit several together by "
+            "`fleetgp fit --target a b`, or describe a fleet for each"
+        )
+    return target
 
 
 class _Part(BaseModel):
@@ -123,7 +133,7 @@ class FleetPart(_Part):
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
-    target: str
+    target: Annotated[str, BeforeValidator(_single)]
     kernel: str = "se"
     normalize: bool = True
     mean: MeanName = "zero"
@@ -149,4 +159,6 @@ class FleetPart(_Part):
     @property
     def kernels(self) -> Kernels:
         """The one, or those to choose from, or one clear error."""
-        return tuple(with_noise(kernel, self.noises) for kernel in as_kernels(self.kernel, self.inputs))
+        rule = coordinate_rule(self.coordinates, self.inputs)
+        plain = as_kernels(self.kernel, self.inputs)
+        return noisy_kernels(seen_by(rule, plain, self.inputs, self.mean), self.noises, rule)

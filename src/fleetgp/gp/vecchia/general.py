@@ -12,6 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.composite import Composite
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.vecchia.layout import layout
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import SMALLEST, NotPositiveDefiniteError, halves
 from fleetgp.linalg.cholesky import JITTERS
@@ -51,14 +52,14 @@ class General:
         loops = compiled_module("fleetgp.gp.vecchia.compiled_general")
         if loops is not None:
             data = self.inputs, self.values, self.noise, self.slopes
-            loops.conditionals(*loops.layout(self.kernel), self.h.theta, *data, rows, near, found)
+            loops.conditionals(layout(self.kernel, self.h), *data, rows, near, found)
 
     def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
         """As `means`, likewise."""
         loops = compiled_module("fleetgp.gp.vecchia.compiled_general")
         if loops is not None:
             data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
-            loops.means(*loops.layout(self.kernel), self.h.theta, *data, near, found, weights)
+            loops.means(layout(self.kernel, self.h), *data, near, found, weights)
 
     def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
         """(n, 2 + P) of the points `rows` with neighbours near (n, m), and the largest jitter, over the variances.

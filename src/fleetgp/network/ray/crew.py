@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import ray
@@ -11,6 +13,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from fleetgp.errors import Cancelled, NetworkError, WorkerLostError
 from fleetgp.graph import Topology
+from fleetgp.network.ray.clock import Readings
 from fleetgp.network.ray.host import Ended, Function, Place, started
 
 #: Seconds that a worker may take to start, or to answer whether it lives.
@@ -77,6 +80,8 @@ class Task:
         self._told: list[list[Any]] = [[] for _ in crew.hosts]
         self._ended: list[Ended | None] = [None] * len(crew.hosts)
         self._left = LOSSES
+        self._lives = [0] * len(crew.hosts)  # hosts that were lost, of each number
+        self._began: float | None = None
 
     @property
     def hosting(self) -> tuple[tuple[int, ...], ...]:
@@ -98,7 +103,7 @@ class Task:
         try:
             lost = self._take_places(everyone)
             self._replace(lost)
-            self._set_to_work(everyone - lost)
+            self._set_to_work(everyone - lost, {})
             while any(ended is None for ended in self._ended):
                 self._listen()
                 while all(self._told):
@@ -130,7 +135,7 @@ class Task:
         crew = self._crew
         calls = {}
         for k in numbers:
-            facts = crew.hosting, k, tuple(crew.hosts), crew.timeout, self._heard[k]
+            facts = crew.hosting, k, tuple(crew.hosts), crew.timeout, tuple(self._lives), self._heard[k]
             calls[k] = crew.hosts[k].begin.remote(Place(self._epoch, self._topology, *facts), shared)
         answers, lost = _answers(calls, START)
         if homeless := lost - crew.known:
@@ -141,9 +146,12 @@ class Task:
         crew.known |= set(answers)
         return lost
 
-    def _set_to_work(self, numbers: set[int]) -> None:
+    def _set_to_work(self, numbers: set[int], past: Mapping[int, Readings]) -> None:
+        """past: what others know of the clocks of lost workers. The task's own time begins with the first at work."""
+        self._began = self._began or time.time()
         for k in numbers:
-            self._crew.hosts[k].work.remote(self._epoch, self._function, *self._arguments[k])
+            clock = self._began, past.get(k, Readings())
+            self._crew.hosts[k].work.remote(self._epoch, *clock, self._function, *self._arguments[k])
 
     def _replace(self, lost: set[int]) -> None:
         """New workers in the places of lost ones compute again what those had, from what the others sent them."""
@@ -154,16 +162,19 @@ class Task:
                 raise WorkerLostError(f"more than {LOSSES} workers were lost in one task: is their memory enough?")
             for k in lost:
                 self._crew.replace(k)
+                self._lives[k] += 1
             others = set(range(len(hosts))) - lost
             shared = hosts[min(others)].shared.remote(self._epoch) if others else None
             again = self._take_places(lost, shared)
+            past: dict[int, Readings] = {}
             for k in lost - again:
-                calls = {j: hosts[j].replace.remote(self._epoch, k, hosts[k]) for j in others}
+                calls = {j: hosts[j].replace.remote(self._epoch, k, self._lives[k], hosts[k]) for j in others}
                 answers, more = _answers(calls, SILENCE)
                 again, others = again | more, others - more
-                if not all(answers.values()):
+                if None in answers.values():
                     raise WorkerLostError("a worker was lost, and the others have sent too much to send it all again")
-            self._set_to_work(lost - again)
+                past[k] = reduce(Readings.joined, answers.values(), Readings())
+            self._set_to_work(lost - again, past)
             lost = again
 
 

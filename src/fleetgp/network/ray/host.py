@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Topology
-from fleetgp.network.ray.network import Post, RayNetwork
+from fleetgp.network.ray.clock import Readings
+from fleetgp.network.ray.network import Post, RayNetwork, Send
 
 #: How many things a task may tell before anybody asks for them, and for how many seconds it then waits.
 AHEAD, UNHEARD = 200, 3600.0
@@ -38,7 +39,10 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Place:
-    """A host's place in a task. hosting: the groups of agents.  number: this host's.  peers: all hosts' handles."""
+    """A host's place in a task. hosting: the groups of agents.  number: this host's.  peers: all hosts' handles.
+
+    lives: of each number, how many hosts were lost in its place.
+    """
 
     epoch: int
     topology: Topology
@@ -46,6 +50,7 @@ class Place:
     number: int
     peers: Sequence[Any]
     timeout: float
+    lives: Sequence[int]
     heard: int = 0  # things that a lost host has told: they are not told again
 
 
@@ -99,13 +104,20 @@ class Story:
 
 @dataclass(frozen=True)
 class Current:
-    """The task that a host has its place in. shared: what all agents held alike when it began."""
+    """The task that a host has its place in. shared: what all agents held alike when it began.
+
+    lives: of each number, how many hosts were lost in its place: packets of those are dropped.
+    clocks: of each other host, how its clock was read, as far as it has said.
+    """
 
     epoch: int
     network: RayNetwork
     post: Post
     story: Story
     shared: dict[Any, Any]
+    lives: list[int]
+    clocks: dict[int, Readings] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Host:
@@ -115,17 +127,18 @@ class Host:
         threadpool_limits(1)  # a worker is one core's
         self._memory = Memory()
         self._current: Current | None = None
+        self._name = 0, 0
 
     @ray.method(concurrency_group="changes")
     def begin(self, place: Place, shared: dict[Any, Any] | None = None) -> None:
         """Take a place in a task. shared: what the other hosts hold already; None if this one holds it too."""
         if shared is not None:
             self._memory.shared = shared
-        host_of = {agent: number for number, group in enumerate(place.hosting) for agent in group}
-        post = Post({number: _sending(peer, place.epoch) for number, peer in enumerate(place.peers)})
-        network = RayNetwork(place.topology, place.hosting[place.number], host_of, post, place.timeout)
+        self._name = place.number, place.lives[place.number]
+        post = Post({number: self._sending(peer, place.epoch) for number, peer in enumerate(place.peers)})
+        network = RayNetwork(place.topology, place.hosting, place.number, post, place.timeout)
         held = {key: dict(value) for key, value in self._memory.shared.items()}
-        self._current = Current(place.epoch, network, post, Story(place.heard), held)
+        self._current = Current(place.epoch, network, post, Story(place.heard), held, list(place.lives))
 
     def _at(self, epoch: int) -> Current | None:
         """The task, if it is this one."""
@@ -133,11 +146,12 @@ class Host:
         return current if current is not None and current.epoch == epoch else None
 
     @ray.method(concurrency_group="work")
-    def work(self, epoch: int, function: Function, *arguments: Any) -> None:
-        """The task itself. How it ends is told to whoever asks."""
+    def work(self, epoch: int, began: float, past: Readings, function: Function, *arguments: Any) -> None:
+        """The task itself. How it ends is told to whoever asks. began, past: see `HostClock`."""
         current = self._at(epoch)
         if current is None:  # it was ended before its turn came
             return
+        current.network.clock.set(began, past)
         try:
             with current.network as network:
                 ended = Ended(function(network, self._memory, current.story.tell, *arguments))
@@ -146,10 +160,14 @@ class Host:
         current.story.end(ended)
 
     @ray.method(concurrency_group="mail")
-    def deliver(self, epoch: int, frames: list[bytes]) -> None:
-        """Frames from another host."""
+    def deliver(self, epoch: int, sender: tuple[int, int], packet: bytes, readings: Readings) -> None:
+        """From another host: its number, and how many were lost in its place before."""
         if current := self._at(epoch):
-            current.network.receive(frames)
+            number, life = sender
+            with current.lock:
+                if life == current.lives[number]:
+                    current.clocks[number] = current.clocks.get(number, Readings()).joined(readings)
+                    current.network.receive(packet)
 
     @ray.method(concurrency_group="questions")
     def told(self, epoch: int, heard: int) -> tuple[list[Any], Ended | None]:
@@ -159,10 +177,22 @@ class Host:
         raise NetworkError(f"expected a question about the task that this worker has, got one about task {epoch}")
 
     @ray.method(concurrency_group="changes")
-    def replace(self, epoch: int, number: int, peer: Any) -> bool:
-        """Another host took the place of one that was lost: it gets the frames of this task from the beginning."""
+    def replace(self, epoch: int, number: int, life: int, peer: Any) -> Readings | None:
+        """Another host took the place of one that was lost: it gets the packets of this task from the beginning.
+
+        What the lost one has said of its clock; None if the packets were not kept.
+        """
         current = self._at(epoch)
-        return current is not None and current.post.replace(number, _sending(peer, epoch))
+        if current is None:
+            return None
+        with current.lock:
+            current.lives[number] = life
+            said = current.clocks.get(number, Readings())
+        return said if current.post.replace(number, self._sending(peer, epoch)) else None
+
+    def _sending(self, peer: Any, epoch: int) -> Send:
+        name = self._name
+        return lambda packet, readings: peer.deliver.remote(epoch, name, packet, readings)
 
     @ray.method(concurrency_group="changes")
     def shared(self, epoch: int) -> dict[Any, Any]:
@@ -182,10 +212,6 @@ class Host:
         """What was kept under a name is needed no more."""
         self._memory.shared.pop(key, None)
         self._memory.own.pop(key, None)
-
-
-def _sending(peer: Any, epoch: int) -> Callable[[list[bytes]], None]:
-    return lambda frames: peer.deliver.remote(epoch, frames)
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""One group's end of a network over Ray: frames go to the hosts of the receivers, in one call a round and host."""
+"""One group's end of a network over Ray: a packet is one call of another group's host."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from fleetgp.graph import Topology
-from fleetgp.network.edges import Edge
-from fleetgp.network.frames import FrameNetwork
+from fleetgp.network.grouped import GroupedNetwork
 from fleetgp.network.mailbox import Mailbox
+from fleetgp.network.ray.clock import HostClock, Readings
 from fleetgp.network.wire import Frame, encode
 
 #: Bytes that a host keeps of what it has sent in a task; beyond, nothing is kept, and a lost host is not replaced.
 KEPT_BYTES = 1 << 30
 
-#: Gives frames to another host, without waiting for it.
-Send = Callable[[list[bytes]], None]
+#: Gives a packet to another host, with how its sender's clock was read so far, without waiting for it.
+Send = Callable[[bytes, Readings], None]
 
 
 class Post:
@@ -24,18 +24,18 @@ class Post:
 
     def __init__(self, sends: Mapping[int, Send]) -> None:
         self._sends = dict(sends)
-        self._kept: dict[int, list[list[bytes]]] | None = defaultdict(list)
+        self._kept: dict[int, list[tuple[bytes, Readings]]] | None = defaultdict(list)
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def send(self, host: int, frames: list[bytes]) -> None:
+    def send(self, host: int, packet: bytes, readings: Readings) -> None:
         with self._lock:
-            self._bytes += sum(map(len, frames))
+            self._bytes += len(packet)
             if self._bytes > KEPT_BYTES:
                 self._kept = None
             if self._kept is not None:
-                self._kept[host].append(frames)
-            self._sends[host](frames)
+                self._kept[host].append((packet, readings))
+            self._sends[host](packet, readings)
 
     def replace(self, host: int, send: Send) -> bool:
         """Another one in the place of a host, which gets all that the lost one got; False if that was not kept."""
@@ -43,45 +43,35 @@ class Post:
             if self._kept is None:
                 return False
             self._sends[host] = send
-            for frames in self._kept[host]:
-                send(frames)
+            for packet, readings in self._kept[host]:
+                send(packet, readings)
             return True
 
 
-class RayNetwork(FrameNetwork):
+class RayNetwork(GroupedNetwork):
     """Hosts a group of agents; the others are at other hosts.
 
-    host_of: the number of every agent's host.  timeout: seconds after which a host that waits for a frame gives up.
+    timeout: seconds after which a host that waits for a packet gives up.
     A host that is lost begins again from the first round, and sends again what it sent before: that is dropped.
     """
 
     def __init__(
-        self, topology: Topology, hosted: Sequence[int], host_of: Mapping[int, int], post: Post, timeout: float
+        self, topology: Topology, hosting: Sequence[Sequence[int]], own: int, post: Post, timeout: float
     ) -> None:
-        super().__init__(topology, hosted)
-        self._host_of, self._post, self._timeout = host_of, post, timeout
+        super().__init__(topology, hosting, own)
+        self._post, self._timeout = post, timeout
         self._mailbox = Mailbox()
+        self.clock: HostClock = HostClock()
 
-    def receive(self, frames: Sequence[bytes]) -> None:
-        """Frames from another host; from any thread."""
-        for frame in frames:
-            self._mailbox.put(frame)
+    def receive(self, packet: bytes) -> None:
+        """From another host; from any thread."""
+        self._mailbox.put(packet)
 
-    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
-        leaving: dict[int, list[bytes]] = defaultdict(list)
-        received = {(frame.sender, frame.receiver): frame for frame in frames if frame.receiver in self._position}
-        for frame in frames:
-            if frame.receiver not in self._position:
-                leaving[self._host_of[frame.receiver]].append(encode(frame))
-        for host, encoded in leaving.items():
-            self._post.send(host, encoded)
-        others = [edge for edge in expected if edge not in received]
-        received |= self._mailbox.take(others, round, self._timeout, self._wait_for)
-        return {edge: received[edge] for edge in expected}
+    def _send(self, group: int, frame: Frame) -> None:
+        self._post.send(group, encode(frame), self.clock.readings)
 
-    def _wait_for(self, senders: frozenset[int]) -> None:
-        self.waiting_for = senders
-        self._check_open()
+    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+        return self._from_mailbox(self._mailbox, groups, number, self._timeout)
 
     def _wake(self) -> None:
         self._mailbox.wake()

@@ -77,8 +77,9 @@ def _connect(address: str | None, workers: int) -> None:
         except (OSError, RuntimeError, ValueError) as error:
             first = str(error).strip().partition("\n")[0]
             raise NetworkError(
-                f"expected a Ray cluster at {address}, got none ({first}): start one with `ray start --head`, or leave "
-                "the address out"
+                f"expected a Ray cluster at {address} that lets this process in, got none ({first}): start one with "
+                "`ray start --head`, or leave the address out. One that is there may ask for a token: set "
+                "RAY_AUTH_MODE=token where it is started and here"
             ) from error
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of what is started here, nobody is told

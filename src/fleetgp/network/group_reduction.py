@@ -1,0 +1,167 @@
+"""A reduction along the tree for a group of agents: what it merges, wave by wave, and what goes to other groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.errors import NonsenseError
+from fleetgp.network.group_tree import GroupTree
+from fleetgp.network.peer_checks import check_rows
+from fleetgp.network.reduction import Reduced, Reducing, Way
+from fleetgp.network.tree_parts import WHO
+
+#: What groups tell each other: a kind of content and an array.
+Told = tuple[str, NDArray[Any]]
+Heard = tuple[NDArray[Any], ...]
+
+
+class GroupReduction:
+    """Rows stand in the slots of the group's tree, `steps`. hosting: all groups."""
+
+    def __init__(self, task: Reducing, steps: GroupTree, hosting: Sequence[Sequence[int]]) -> None:
+        self._task, self._steps, self._hosting = task, steps, hosting
+        self._agents = len(steps.tree.parents)
+        self._rows = np.empty((steps.slots, *task.x.shape[1:]))
+        self._rows[: len(task.x)] = task.x
+        self._counts: IntArray | None = None  # (slots, n) how many are present below
+        self._who: BoolArray | None = None  # (M, n) where the result is told
+        if task.present is not None:
+            self._counts = np.zeros((steps.slots, task.rows), dtype=np.int64)
+            self._counts[: len(task.x)] = task.present
+        self._value: Array | None = None
+        self._total: IntArray | None = None  # (n,) how many are present in the fleet
+        way = None if task.to is None else steps.way_to(_group_of(hosting, task.to))
+        self._told = {group for group in range(len(hosting)) if way is None or group in way}
+
+    # ---- up -------------------------------------------------------------------------------------------
+
+    def take(self, wave: int, heard: dict[int, Heard]) -> None:
+        """What other groups told in the wave before."""
+        task, own = self._task, len(self._task.x)
+        for group, (rows, *counts) in heard.items():
+            slots = self._steps.waves[wave].hears[group]
+            children = self._steps.children[slots - own]
+            check_rows(task.kind, children, rows, (len(slots), task.x[0].size))
+            present = None
+            if self._counts is not None:
+                self._counts[slots] = _counted(counts, children, task.rows)
+                present = self._counts[slots] > 0
+            self._rows[slots] = rows.reshape(len(slots), *task.x.shape[1:])
+            task.merge.check(children, self._rows[slots], present)
+
+    def merge(self, wave: int) -> None:
+        """All that is ready, level by level, all agents of a level at once: as every agent would, child by child."""
+        for below, above in self._steps.waves[wave].turns:
+            self._rows[above] = self._task.merge.function(self._rows[above], self._rows[below])
+            if self._counts is not None:
+                self._counts[above] += self._counts[below]
+
+    def told_up(self, wave: int, group: int) -> list[Told]:
+        slots = self._steps.waves[wave].tells[group]
+        told: list[Told] = [(self._task.kind, self._rows[slots].reshape(len(slots), self._task.x[0].size))]
+        if self._counts is not None:
+            told.append((WHO, self._counts[slots].ravel().astype(np.uint32)))
+        return told
+
+    # ---- at the root, and down ------------------------------------------------------------------------
+
+    def own_who(self) -> list[Told]:
+        assert self._task.present is not None
+        return packed(self._task.present)
+
+    def gather_who(self, heard: dict[int, Heard]) -> None:
+        """At the root's group: who is present, from all groups."""
+        assert self._task.present is not None
+        who = np.zeros((self._agents, self._task.rows), dtype=bool)
+        who[list(self._hosting[self._steps.own])] = self._task.present
+        for group, told in heard.items():
+            ids = list(self._hosting[group])
+            who[ids] = unpacked(told, (len(ids), self._task.rows), ids[0])
+        self._who = who
+
+    def finish(self) -> None:
+        """At the root's group: what goes down."""
+        root = self._hosting[self._steps.own].index(self._steps.tree.root)
+        self._value = self._task.finished(self._rows[root], self._who)
+        if self._counts is not None:
+            self._total = self._counts[root]
+
+    def told_down(self, group: int) -> list[Told]:
+        told: list[Told] = []
+        if self._total is not None:
+            told.append((WHO, self._total.astype(np.uint32)))
+        if group in self._told:
+            assert self._value is not None
+            told.append((self._task.kind, self._value.reshape(-1)))
+            if self._who is not None:
+                told += packed(self._who)
+        return told
+
+    def take_down(self, heard: Heard) -> None:
+        task, parts = self._task, list(heard)
+        sender = self._hosting[self._steps.above[self._steps.own]][0]
+        if self._counts is not None:
+            self._total = _counted(parts[:1], [sender], task.rows)[0]
+            del parts[0]
+        if self._steps.own in self._told:
+            shape = (task.rows, *task.told)
+            check_rows(task.kind, [sender], parts[0][None], (1, int(np.prod(shape))))
+            self._value = parts.pop(0).reshape(shape)
+            if self._counts is not None:
+                self._who = unpacked(tuple(parts), (self._agents, task.rows), sender)
+
+    # ---- what it comes to -----------------------------------------------------------------------------
+
+    def counts(self, way: Way) -> tuple[IntArray, IntArray] | None:
+        """(K, n) how many are present below each sender, and (n,) in the fleet."""
+        if self._counts is None or self._total is None:
+            return None
+        return self._counts[way.senders], self._total
+
+    def reduced(self) -> Reduced:
+        task = self._task
+        absent = np.zeros(task.rows, dtype=bool) if self._total is None else np.asarray(self._total == 0)
+        told = task.to is None or task.to in self._hosting[self._steps.own]
+        return Reduced(self._value if told else None, self._who if told else None, absent)
+
+
+def _group_of(hosting: Sequence[Sequence[int]], agent: int) -> int:
+    return next(number for number, group in enumerate(hosting) if agent in group)
+
+
+def _counted(words: Sequence[NDArray[Any]], senders: Sequence[int] | IntArray, rows: int) -> IntArray:
+    """(K, n) how many are present below each sender."""
+    if len(words) != 1 or words[0].dtype != np.uint32 or words[0].shape != (len(senders) * rows,):
+        raise NonsenseError(int(senders[0]), f"expected how many are present in each of {rows} rows, got no such list")
+    return words[0].astype(np.int64).reshape(len(senders), rows)
+
+
+def packed(who: BoolArray) -> list[Told]:
+    """Who (K, n) is present where: as bits, or as the places of those who are, whichever is shorter.
+
+    >>> (kind, words), = packed(np.eye(2, dtype=bool))
+    >>> kind, words.dtype.name, unpacked((words,), (2, 2), 0).astype(int).tolist()
+    ('participants', 'uint8', [[1, 0], [0, 1]])
+    """
+    count = np.count_nonzero(who)
+    if who.size < 2**32 and 32 * count < who.size:
+        return [(WHO, np.flatnonzero(who).astype(np.uint32))]
+    return [(WHO, np.packbits(who))]
+
+
+def unpacked(told: Heard, shape: tuple[int, int], sender: int) -> BoolArray:
+    """The same back, or a NonsenseError that names the sender."""
+    who = np.zeros(shape[0] * shape[1], dtype=bool)
+    words: NDArray[Any] = told[0] if told else np.zeros(0)
+    if words.dtype == np.uint8 and len(words) == -(-len(who) // 8):
+        who[:] = np.unpackbits(words, count=len(who))
+    elif words.dtype == np.uint32 and (not len(words) or words.max() < len(who)):
+        who[words] = True
+    else:
+        raise NonsenseError(sender, f"expected who is present in {shape[1]} rows, got no such list")
+    return who.reshape(shape)
