@@ -22,6 +22,11 @@ CELLS = Annotated[
 MOST = Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")]
 
 
+CALIBRATE = Annotated[
+    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
+]
+
+
 def calibrate(
     *,
     model: options.MODEL,

@@ -1,11 +1,22 @@
-"""What `fit` says of the kernels that were compared."""
+"""The kernel of `fit` as it is typed, and what is said of those that were compared."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from rich.table import Table
 
 from fleetgp.cli.output import plain_table
 from fleetgp.training import Fit
+
+KERNEL = Annotated[
+    str,
+    typer.Option(
+        help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
+        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.'
+    ),
+]
 
 
 def told_of_kernels(fit: Fit) -> list[str | Table]:
