@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NumericalError
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert, evaluate
@@ -114,6 +114,14 @@ class SharedObjective(Objective):
     def settle(self, log_thetas: Array) -> None:
         for k, one in enumerate(self.outputs):
             one.settle(log_thetas[:, self.sharing.places(k)])
+
+    @property
+    def silent(self) -> BoolArray:
+        """(A, W) what says nothing about an agent's data of any output."""
+        found = np.ones((len(self.experts), self.sharing.width), dtype=bool)
+        for k, one in enumerate(self.outputs):
+            found[:, self.sharing.places(k)] &= one.silent
+        return found
 
     @property
     def sizes(self) -> IntArray:

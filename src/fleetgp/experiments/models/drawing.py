@@ -17,6 +17,7 @@ from fleetgp.experiments.models.means import means
 from fleetgp.experiments.models.noises import robust, sensors
 from fleetgp.experiments.models.panels import STYLE
 from fleetgp.experiments.models.scenes import Drawn, Size
+from fleetgp.experiments.models.targets import targets
 
 #: What draws the figure of a section of the page.
 SECTIONS: dict[str, Callable[[Size], Drawn]] = {
@@ -29,6 +30,7 @@ SECTIONS: dict[str, Callable[[Size], Drawn]] = {
     "calibration": calibration,
     "sensors": sensors,
     "robust": robust,
+    "targets": targets,
 }
 
 
