@@ -106,15 +106,13 @@ def test_several_outputs_share_the_workers(cluster: None) -> None:
     how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
     here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
     with there:
-        for method in ("dec-fact-gp", "dec-apx-gp"):
+        for method in ("dec-fact-gp", "dec-apx-gp", "fact-gp", "full-gp"):
             found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
             for target in ("t", "s"):
                 assert_same(found[target], expected[target])
         answers, expected_answers = there.predict(QUERIES), here.predict(QUERIES)
         for target in ("t", "s"):
             assert_same(answers[target], expected_answers[target])
-        with pytest.raises(InputError, match="fact-gp needs a central node"):
-            there.train("fact-gp")
 
 
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:

@@ -217,7 +217,7 @@ ASKED = "expected one length-scale for lon, lat wherever a kernel looks at them,
         ({"kernel": "auto"}, ASKED),
         ({"mean": "linear"}, 'expected mean="zero" or "constant"'),
         ({"inputs": ["x", "y"], "kernel": "iso-se"}, "one input called lon or longitude"),
-        ({"inputs": ["lat", "lon"]}, "expected latitudes from -90 to 90, got some from"),
+        ({"inputs": ["lat", "lon"]}, "expected latitudes from -90 to 90, got 1"),
     ],
 )
 def test_one_clear_error(options: dict[str, Any], told: str) -> None:

@@ -11,18 +11,20 @@ import numpy as np
 
 import fleetgp as fg
 from fleetgp.cli import options
+from fleetgp.cli.calibrate import CALIBRATE
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
 from fleetgp.cli.fitted import told_of_fit
+from fleetgp.cli.kernels import KERNEL
 from fleetgp.cli.means import Seen
 from fleetgp.cli.noises import Noisy
-from fleetgp.cli.targets import Several, check_places, named_columns, place_of, report, save
+from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
-from fleetgp.prediction import Holding
+from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.model import Model
 from fleetgp.training import training_method
@@ -32,7 +34,7 @@ def fit(
     *,
     files: options.OBSERVATIONS,
     inputs: options.INPUTS,
-    target: options.TARGETS,
+    target: TARGETS,
     out: options.MODEL_OUT,
     agent: options.AGENT_COLUMN = None,
     agents: options.AGENTS = None,
@@ -40,7 +42,7 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
-    kernel: options.KERNEL = "matern32",
+    kernel: KERNEL = "matern32",
     missing: options.MISSING = "refuse",
     fill: options.FILL = None,
     reading: options.FileReading,
@@ -48,7 +50,7 @@ def fit(
     seen: Seen,
     noisy: Noisy,
     start: options.START = None,
-    calibrate: options.CALIBRATE = None,
+    calibrate: CALIBRATE = None,
     how: options.Training,
     where: Cluster,
     seed: options.SEED = 0,
@@ -60,8 +62,8 @@ def fit(
     Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
     agent has all rows, which is the most accurate where they may be pooled. Agents stand on a path, cycle, ...
     in the order in which they first come in the file. A file of edges has two names a line, with a comma or blanks
-    between them, and no header; # begins a comment. Of several files each is an agent's, unless --agent says whose
-    rows are whose; they may be larger than memory for dec-full-gp, which reads them in chunks.
+    between them, and no header. Of several files each is an agent's, unless --agent says whose rows are whose; they
+    may be larger than memory for dec-full-gp, which reads them in chunks.
 
     [bold]Examples[/bold]
 
@@ -69,9 +71,7 @@ def fit(
 
     [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
 
-    [cyan]fleetgp fit obs.csv --inputs lon lat --target sst --agent boat --graph links.txt --out model/[/cyan]
-
-    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent boat --out sea/[/cyan]
+    [cyan]fleetgp fit soil.parquet --inputs x y --target moisture ph --agents 12 --partition kmeans --out soil/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
@@ -82,12 +82,14 @@ def fit(
     if noisy.noise is None:  # else the names of its hyperparameters are not known before the agents'
         chosen |= _begun(how, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
-    what: dict[str, Any] = {"inputs": inputs, "target": outputs.column, "agent": agent}
-    what |= {"missing": options.missing_of(missing), "fill": options.fills_of(fill), "reading": reading.reading}
-    chunked, shown = outputs.allowed(streaming.chunked(files, agents)), where.backend | {"progress": not output.quiet}
-    noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1, chunked=chunked)
-    whole = what | {"deviation": noisy.deviation}
-    data = streaming.read(files, what | shown, seed, training, out) if chunked else split.read(files[0], whole)
+    what = reading.what(missing, fill) | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
+    shown = where.backend | {"progress": not output.quiet}
+    if outputs.allowed(streaming.chunked(files, agents)):
+        noisy.refuse_chunks()
+        data = streaming.read(files, what | shown, seed, training, out)
+    else:
+        data = split.read(files[0], what | {"deviation": noisy.deviation})
     fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
     if noisy.noise is not None:
         chosen |= _begun(how, start, outputs, fleet.names)
@@ -99,7 +101,7 @@ def fit(
 def _check(out: Path, overwrite: bool, inputs: list[str], targets: list[str], hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
     if hold is not None:
-        Holding(hold)
+        options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
     if out.exists():
         check_places(_beside(out), targets, overwrite=True)

@@ -35,7 +35,7 @@ class Noisy:
     def given(self) -> bool:
         return self.deviation is not None or self.noise is not None or self.robust
 
-    def check(self, columns: Sequence[str], *, several: bool, chunked: bool) -> None:
+    def check(self, columns: Sequence[str], *, several: bool) -> None:
         """One clear error before anything is read. columns: all others.  several: targets."""
         if several and self.given:
             raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
@@ -43,7 +43,10 @@ class Noisy:
             one_of("--noise", self.noise, (AGENTS,))
         if self.deviation in columns:
             raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
-        if chunked and self.given:
+
+    def refuse_chunks(self) -> None:
+        """One clear error for files that are read in chunks."""
+        if self.given:
             raise InputError(
                 "--deviation, --noise and --robust are for one file that is read as a whole, got files that are read "
                 "in chunks: join them, or leave these out"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.table import Table
 
 import fleetgp as fg
@@ -22,6 +23,13 @@ from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
 from fleetgp.training.sharing import Sharing
 
+TARGETS = Annotated[
+    list[str],
+    typer.Option(
+        "--target",
+        help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
+    ),
+]
 #: A result for programs, and for people.
 Told = tuple[dict[str, Any], list[str | Table]]
 

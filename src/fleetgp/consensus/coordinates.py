@@ -66,19 +66,16 @@ def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) 
 
 
 def _sphere(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
-    """Nothing has to be agreed on but that all are on it: whoever is not, all know."""
+    """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
     dimension = dimension_of(shards)
-    north, south = reduction.maximum(
-        np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
-    ).tolist()
+    ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
+    north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
     if max(north, south) > 90.0:
-        raise InputError(f'coordinates="sphere": {_swapped(north, south)}')
+        raise InputError(
+            f'coordinates="sphere": expected latitudes from -90 to 90, got {north or -south:g}: are the inputs swapped?'
+        )
     as_is = (0.0,) * dimension, (1.0,) * dimension
     return Coordinates("sphere", *as_is, rule.longitude, latitude=rule.latitude)
-
-
-def _swapped(north: float, south: float) -> str:
-    return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
 
 
 def _directions(one: Summary, rule: CoordinateRule) -> Array:
@@ -98,7 +95,7 @@ def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
 def _error(east: float, width: float, north: float, south: float) -> str:
     """Why there is no local projection for data that reach so far; empty if there is one."""
     if max(north, south) > 90.0:
-        return _swapped(north, south)
+        return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
     if width > 180.0:
         return (
             f"expected longitudes of each agent in one piece, got some {width:g} degrees apart: if they cross 180 "

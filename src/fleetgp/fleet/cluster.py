@@ -93,8 +93,6 @@ class OnCluster:
         options: TrainingOptions,
         report: Report,
     ) -> tuple[Fit, ...]:
-        if isinstance(outputs[0], Streamed):
-            refuse_rows(method)
         hosting = self.opened.crew.hosting
         held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
         task = self.opened.crew.task(graph, train_group_together, [(data, method, kernel, options) for data in held])

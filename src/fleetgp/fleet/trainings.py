@@ -4,60 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetgp.consensus.scaling import MeanName
-from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.source import held_by
 from fleetgp.fleet.thetas import check_starts
-from fleetgp.gp.choices import Kernels
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.known import Known
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+    from fleetgp.fleet.outputs import Outputs
 
 
 #: By the names of hyperparameters.
 ByName = Mapping[str, Any] | None
 
 
-class Trainable(Protocol):
-    """What a training has to know of a fleet, or of several outputs of one."""
-
-    @property
-    def shards(self) -> Sequence[Shard]: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def kernels(self) -> Kernels: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def normalize(self) -> bool: ...
-
-    @property
-    def mean(self) -> MeanName: ...
-
-    @property
-    def coordinates(self) -> CoordinateRule: ...
-
-
 def options_of(
-    fleet: Trainable,
+    fleet: Fleet | Outputs,
     method: TrainingMethod,
     theta0: object,
     seed: int | None,

@@ -81,6 +81,8 @@ def _advice(far: float, label: str, fit: Fit) -> str:
         return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
     if label.startswith("l_") and far > 0.0:
         return f"The observations do not depend on the input of {label}. Leave that input out, or bound {label}"
+    if label.endswith("alpha") and far > 0.0:
+        return f"With a large {label} rq is se: take se, which has one hyperparameter less, or bound {label}"
     if label == "sigma_f" and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
     return f"Start elsewhere, with another theta0, or give {label} bounds"

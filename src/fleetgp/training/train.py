@@ -101,7 +101,7 @@ def _by_moments(
     settled = settle(whole, options.mean)
     mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
     found = _fit(whole.setting, whole.runs, whole.chosen, mean)
-    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(network.hosted)))
+    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(found.thetas)))
     return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
