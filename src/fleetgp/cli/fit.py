@@ -27,7 +27,7 @@ from fleetgp.io import read_edges, read_observations
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.model import Model
-from fleetgp.training import training_method
+from fleetgp.training import TrainingOptions, training_method
 
 
 def fit(
@@ -72,8 +72,7 @@ def fit(
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
-    _check(out, overwrite, inputs, target, calibrate)
-    fg.TrainingOptions(**chosen).refuse_foreign(training_method(training), options.as_typed)
+    _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
     outputs = Several.of(target, kernel, inputs)
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
         chosen |= _begun(how, start, outputs, outputs.names)
@@ -93,8 +92,17 @@ def fit(
     report({one.target: told_of_fit(one, data, place_of(one, models, out)) for one in models}, output.as_json)
 
 
-def _check(out: Path, overwrite: bool, inputs: list[str], targets: list[str], hold: str | None) -> None:
+def _check(
+    out: Path,
+    overwrite: bool,
+    inputs: list[str],
+    targets: list[str],
+    hold: str | None,
+    chosen: TrainingOptions,
+    training: str,
+) -> None:
     """One clear error for what can be known before anything is read."""
+    chosen.refuse_foreign(training_method(training), options.as_typed)
     if hold is not None:
         options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
