@@ -58,7 +58,7 @@ class Fleet(Closing, Choosing):
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
-        workers and what was started, and so does `with`. dec- methods only, with the answers of "in-process".
+        workers and what was started, and so does `with`. The answers are those of "in-process".
 
     All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
     must have the columns of agent 0's, and queries may have more.
