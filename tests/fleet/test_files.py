@@ -28,7 +28,7 @@ from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.io import file_source
+from fleetgp.io import file_shards, file_source
 from fleetgp.io.file_shards import FileShards
 from fleetgp.training import whole
 
@@ -198,7 +198,7 @@ def test_a_sample_tells_the_grid_so_that_one_pass_will_do(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = of_files(folder, normalize=True).train(method)
-    for module in (file_source, whole):
+    for module in (file_shards, whole):
         monkeypatch.setattr(module, "FIRST", 30)
     grids: list[tuple[int, ...]] = []
     gathered = file_source.Source.moments
