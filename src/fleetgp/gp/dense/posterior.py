@@ -46,6 +46,16 @@ class DensePosterior:
         prior = self.kernel.variance(queries, self.hyperparameters)
         return mean, np.maximum(prior - self._explained(cross), 0.0)
 
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
+        cross = self._cross(queries)
+        mean = self._alpha @ cross
+        half = self._factor.half_solve_in_place(cross)
+        covariance = self.kernel(queries, None, self.hyperparameters) - half.T @ half
+        covariance = 0.5 * (covariance + covariance.T)
+        np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0.0))
+        return mean, np.asarray(covariance)
+
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
         return self._explained(self._cross(queries))
