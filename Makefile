@@ -7,10 +7,11 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
+.PHONY: help demo figures test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
+	@echo "make figures  the figures of docs/models.md"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
@@ -28,6 +29,10 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/fleetgp demo
+
+# What docs/models.md shows: a figure and a few numbers for each choice of a model.
+figures: $(STAMP)
+	$(SINGLE) $(BIN)/python -m fleetgp.experiments.models
 
 test: lint types unit
 

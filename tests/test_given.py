@@ -157,10 +157,10 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
         (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5), "seed must be a whole number"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], noisy="no"), "noisy: expected True or False, got 'no'"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], agent=True), "agent must lie between 0 and 2, got True"),
-        (lambda: fg.partition(*x_and_y(), agents=2.0), "agents must be a whole number"),  # type: ignore[arg-type]
+        (lambda: fg.partition(*x_and_y(), agents=2.0), "agents must be a whole number"),  # type: ignore[call-overload]
         (lambda: fg.partition(*x_and_y(), agents=True), "agents must be a whole number"),
-        (lambda: fg.partition(*x_and_y(), agents=2, axis="lon"), "axis must name one of the 2 .* got 'lon'"),  # type: ignore[arg-type]
-        (lambda: fg.partition(*x_and_y(), agents=2, axis=1.0), "axis must name one of the 2"),  # type: ignore[arg-type]
+        (lambda: fg.partition(*x_and_y(), agents=2, axis="lon"), "axis must name one of the 2 .* got 'lon'"),  # type: ignore[call-overload]
+        (lambda: fg.partition(*x_and_y(), agents=2, axis=1.0), "axis must name one of the 2"),  # type: ignore[call-overload]
         (lambda: fg.partition(x_and_y()[0] * np.nan, x_and_y()[1], agents=2, by="kmeans"), "X has NaN"),
         (lambda: fg.partition(x_and_y()[0], x_and_y()[1] * np.inf, agents=2), "y has NaN or infinite"),
         (lambda: fleet().predict([[0, 0]], theta=[1, 1, 1e200, 1]), "between 1e-100 and 1e100, got sigma_f = 1e.200"),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fleetgp import io as io
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
-    from fleetgp.fleet import ConditionedFleet, Fleet
+    from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
+    from fleetgp.fleet import ConditionedFleet, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.network import InProcess, Ledger, Loopback, Network
@@ -50,6 +51,7 @@ __all__ = [
     "Network",
     "NetworkError",
     "NumericalError",
+    "Outputs",
     "Prediction",
     "Trainer",
     "TrainingInfo",
@@ -64,7 +66,8 @@ __all__ = [
 _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
-    "fleet": ("ConditionedFleet", "Fleet"),
+    "estimator": ("FleetGPRegressor",),  # not in __all__: it needs scikit-learn, which an import of all names may not
+    "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
     "storage.loading": ("load_model",),
@@ -92,4 +95,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_HOMES})
+    return sorted({*globals(), *__all__, *_HOMES, *_HOME_OF})

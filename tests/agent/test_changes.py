@@ -60,6 +60,33 @@ def test_it_answers_as_a_fleet_in_this_process(tmp_path: Path) -> None:
         assert not row.any()  # all of its rows are in
 
 
+def test_one_on_the_sphere_does_across_180_degrees(tmp_path: Path) -> None:
+    start, kernel = [200.0, 1.0, 0.3], "iso-matern32(lon, lat)"
+    _, shards = describe(tmp_path, 2, points=30, training="dec-fact-gp")
+    text = (tmp_path / "fleet.toml").read_text().replace("[2.0, 0.5, 1.0, 1.0]", str(start))
+    model = f'inputs = ["lon", "lat"]\nkernel = "{kernel}"\ncoordinates = "sphere"'
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("kernel"))
+    (tmp_path / "fleet.toml").write_text(text.replace('inputs = ["x", "y"]', model))
+    moved = [(5.0 * x + [175.0, 60.0], y) for x, y in shards]
+    moved = [(np.column_stack([(x[:, 0] + 180.0) % 360.0 - 180.0, x[:, 1]]), y) for x, y in moved]
+    assert min(x[:, 0].min() for x, _ in moved) < 0.0 < max(x[:, 0].max() for x, _ in moved)
+    for number, (x, y) in enumerate(moved):
+        np.savez(tmp_path / f"a{number}.npz", lon=x[:, 0], lat=x[:, 1], temperature=y)
+    description = read_description(tmp_path / "fleet.toml")
+    fleet = fg.Fleet(moved, inputs=["lon", "lat"], coordinates="sphere", kernel=kernel, normalize=description.normalize)
+    fit = fleet.train("dec-fact-gp", theta0=start)
+    queries = np.array([[180.0, 64.0], [-179.5, 65.0]])
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents))
+        trained = agents[0].memory.trained
+        assert trained is not None
+        assert trained.coordinates == fit.coordinates
+        for method in ("dec-rbcm", "dec-nn-grbcm"):
+            answer, expected = ask(description, "a1", queries.tolist(), method=method), fleet.predict(queries, method)
+            np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)
+            np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-4)
+
+
 def test_a_checkpoint_has_it_and_an_older_one_has_none(tmp_path: Path) -> None:
     description, _ = at_sea(tmp_path)
     path = tmp_path / "checkpoint.json"
@@ -80,7 +107,15 @@ def test_a_checkpoint_has_it_and_an_older_one_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("slope", [1.0]), ("centre", []), ("unit", [0.0, 1.0]), ("origin", [1.0]), ("longitude", 2), ("coordinates", "x")],
+    [
+        ("slope", [1.0]),
+        ("centre", []),
+        ("unit", [0.0, 1.0]),
+        ("origin", [1.0]),
+        ("longitude", 2),
+        ("latitude", 2),
+        ("coordinates", "x"),
+    ],
 )
 def test_one_that_cannot_be_is_refused(tmp_path: Path, name: str, value: Any) -> None:
     description, _ = at_sea(tmp_path)
@@ -100,6 +135,7 @@ def test_a_description_names_the_line_that_is_wrong(tmp_path: Path) -> None:
     for old, new, told in (
         ('mean = "linear"', 'mean = "cubic"', "line 4: mean"),
         ('inputs = ["lon", "lat"]', 'inputs = ["x", "lat"]', "line 5: coordinates"),
+        ('coordinates = "kilometres"', 'coordinates = "sphere"', "expected mean="),
     ):
         (tmp_path / "fleet.toml").write_text(text.replace(old, new))
         with pytest.raises(InputError, match=told):

@@ -115,6 +115,12 @@ def test_starts_and_names(tmp_path: Path) -> None:
         ('name = "bay"', "", 1, "name is missing"),
         ('name = "bay"', 'name = "bay"\nnmae = 3', 2, "nmae is unknown: is it misspelt"),
         ('target = "sst"', 'target = "lat"', 2, "inputs and target must be different columns"),
+        (
+            'target = "sst"',
+            'target = ["t", "s"]',
+            3,
+            "target: expected one column, got 2: a running fleet has one target",
+        ),
         ('method = "dec-apx-gp"', 'method = "apx-gp"', 6, "training.method must be one of dec-full-gp, dec-fact-gp"),
         ("  2.0, 0.5,", "  2.0,", 7, "training.theta0"),
         ("  2.0, 0.5,", "  2.0, -0.5,", 7, "training.theta0"),

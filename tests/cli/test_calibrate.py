@@ -45,5 +45,5 @@ def test_fit_shows_what_was_compared(folder: Path) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_is_read(folder: Path) -> None:
-    assert "unknown hold 'cells'" in wrong("fit", "none.csv", *FIT, "--out", "model", "--calibrate", "cells")
+    assert "unknown --calibrate 'cells'" in wrong("fit", "none.csv", *FIT, "--out", "model", "--calibrate", "cells")
     assert "there is no model.json" in wrong("calibrate", ".")

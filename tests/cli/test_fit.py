@@ -183,6 +183,18 @@ def test_an_interruption_before_the_first_estimate_says_that_nothing_was_written
     assert sorted(path.name for path in modelled.iterdir()) == ["m", "observations.csv", "points.csv"]
 
 
+def test_on_the_sphere_there_is_one_length_scale_in_kilometres(folder: Path) -> None:
+    how = ["--coordinates", "sphere", "--tol", "1e-3"]
+    said_so = "write iso-matern32(lon, lat)"
+    assert said_so in wrong("fit", "nothing.csv", *FIT, *how, "--out", "m"), "before anything is read"
+    kernel = ["--kernel", "iso-matern32(lon, lat)", "--bound", "l=1:900"]
+    found = " ".join(run("fit", "observations.csv", *FIT, *how, *kernel, "--out", "m").stdout.split())
+    assert "of kilometres" in found
+    assert list(load_model("m").theta) == ["l", "sigma_f", "sigma_eps"]
+    run("predict", "m", "points.csv", "--out", "a.csv")
+    run("map", "m", "--grid", "5x5", "--out", "m.nc")
+
+
 def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) -> None:
     how = ["--mean", "linear", "--coordinates", "kilometres", "--tol", "1e-3", "--out", "m"]
     found = " ".join(run("fit", "observations.csv", *FIT, *how).stdout.split())

@@ -55,4 +55,29 @@ def test_an_error_points_at_the_character(folder: Path, given: list[str], messag
 
 def test_what_does_not_fit_together_is_one_error(folder: Path) -> None:
     found = run("fit", "observations.csv", *FIT, "--bound", "noise=1:2", "--fix", "noise=3", "--out", "m", code=2)
-    assert "error: fixed: sigma_eps = 3 is outside of its bounds, 1 to 2: leave one of them out" in said(found)
+    assert "error: --fix: sigma_eps = 3 is outside of its bounds, 1 to 2: leave one of them out" in said(found)
+
+
+def test_every_hyperparameter_of_a_composed_kernel_is_told_with_its_unit(folder: Path) -> None:
+    kernel = ["--kernel", "rq(lon, lat) + linear(lat)", "--rounds", "1"]
+    lines = run("fit", "observations.csv", *FIT, *kernel, "--out", "m", "--quiet").stdout.splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("hyperparameter"))
+    rows = [line.split() for line in lines[start + 1 : start + 7]]
+    assert [(row[0], row[2:]) for row in rows] == [
+        ("l_lon", ["of", "lon"]),
+        ("l_lat", ["of", "lat"]),
+        ("alpha", []),
+        ("sigma_f1", ["of", "sst"]),
+        ("sigma_f2", ["of", "sst"]),
+        ("sigma_eps", ["of", "sst"]),
+    ]
+
+
+def test_auto_is_a_word_of_its_own(folder: Path) -> None:
+    for kernel, caret in (("Auto", 0), ("se * auto", 5)):
+        found = run("fit", "observations.csv", *FIT, "--kernel", kernel, "--out", "m", code=2)
+        line, _, below = found.stderr.splitlines()[-3:]
+        assert (line, below) == (
+            'error: kernel: expected "auto" alone, and in small letters, or a kernel',
+            " " * (2 + caret) + "^",
+        )

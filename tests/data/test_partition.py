@@ -21,7 +21,7 @@ def test_partition_keeps_every_point_once(n: int, agents: int, dimension: int, b
     rng = np.random.default_rng(n)
     X, y = rng.standard_normal((n, dimension)), np.arange(float(n))
     along = {"axis": dimension - 1} if by == "stripes" else {}
-    shards = fg.partition(X, y, agents=agents, by=by, **along)  # type: ignore[arg-type]
+    shards = fg.partition(X, y, agents=agents, by=by, **along)  # type: ignore[call-overload]
     assert sorted(np.concatenate([part for _, part in shards]).tolist()) == y.tolist()
     assert np.ptp([len(part) for _, part in shards]) <= 1
     for inputs, rows in shards:
@@ -42,7 +42,7 @@ def test_partition_keeps_every_point_once(n: int, agents: int, dimension: int, b
 )
 def test_bad_partitions(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fg.partition(np.zeros((4, 2)), np.zeros(4), **arguments)  # type: ignore[arg-type]
+        fg.partition(np.zeros((4, 2)), np.zeros(4), **arguments)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("by", ["stripes", "grid", "kmeans", "random"])
@@ -50,7 +50,7 @@ def test_bad_partitions(arguments: dict[str, object], message: str) -> None:
 def test_partitions_keep_every_point_once(by: str, agents: int) -> None:
     rng = np.random.default_rng(agents)
     x = rng.uniform(0, 1, (97, 2))
-    shards = partition(x, np.arange(97.0), agents=agents, by=by)  # type: ignore[arg-type]
+    shards = partition(x, np.arange(97.0), agents=agents, by=by)  # type: ignore[call-overload]
     assert len(shards) == agents
     assert sorted(np.concatenate([y for _, y in shards]).tolist()) == list(range(97))
     sizes = [len(y) for _, y in shards]

@@ -100,6 +100,21 @@ def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method:
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
 
 
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+def test_several_outputs_share_the_workers(cluster: None) -> None:
+    both = [(x, np.column_stack([y, np.where(x[:, 1] < 1.5, 3.0 * y + 1.0, np.nan)])) for x, y in shards()]
+    how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
+    here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
+    with there:
+        for method in ("dec-fact-gp", "dec-apx-gp", "fact-gp", "full-gp"):
+            found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
+            for target in ("t", "s"):
+                assert_same(found[target], expected[target])
+        answers, expected_answers = there.predict(QUERIES), here.predict(QUERIES)
+        for target in ("t", "s"):
+            assert_same(answers[target], expected_answers[target])
+
+
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
     """Agents that differ agree first; what was agreed on is not sent again; rows that come enter the posteriors."""
     more = shards()[1]
@@ -123,6 +138,20 @@ def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
             there.predict(QUERIES)
         blocks.close()  # type: ignore[attr-defined]
         assert_same(there.predict(QUERIES), here.predict(QUERIES))
+
+
+@pytest.mark.long
+def test_noise_that_differs_is_that_in_process(cluster: None) -> None:
+    """Known deviations, a noise for each agent, and weights: they travel with the rows."""
+    noisy = [
+        (x, np.where(np.arange(len(y)) == 3, 9.0, y), np.full(len(y), 0.02 * k)) for k, (x, y) in enumerate(shards())
+    ]
+    how: dict[str, Any] = {"noise": ["a", "b", "a"], "robust": True, "normalize": True}
+    with fg.Fleet(noisy[:3], "path", backend="ray", workers=2, **how) as there:
+        here = fg.Fleet(noisy[:3], "path", **how)
+        start = [*THETA, THETA[-1]]
+        assert_same(*(each.train(theta0=start, tol=1e-2) for each in (there, here)))
+        assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, noisy=True) for each in (there, here)))
 
 
 def test_an_error_of_one_agent_is_the_same_error(fleet: fg.Fleet) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.io import file_shards
+from fleetgp.io import file_source
+from fleetgp.io.file_shards import FileShards
 from fleetgp.progress import Progress
 from tests.cluster import assert_same
 
@@ -50,13 +51,13 @@ def test_all_is_as_in_process_and_only_workers_read(
     answer, other = (here.predict(QUERIES, "dec-full-gp", theta=theta) for theta in (None, SHORT))
     assert other.ledger.rounds_by_phase["moments"], "another pass"
     for name in ("survey", "rows_of"):
-        monkeypatch.setattr(file_shards, name, None)
+        monkeypatch.setattr(file_source, name, None)
     heard: list[Progress] = []
     with of_files(Path("."), backend="ray", workers=2, progress=heard.append) as there:
         assert [(told.task, told.round, told.unit) for told in heard[-1:]] == [("first pass", 400, "row")]
         one, its = here.shards, there.shards
-        assert isinstance(one, file_shards.FileShards)
-        assert isinstance(its, file_shards.FileShards)
+        assert isinstance(one, FileShards)
+        assert isinstance(its, FileShards)
         assert (its.names, its.points, its.told) == (one.names, one.points, one.told)
         assert all(np.array_equal(a.packed, b.packed) for a, b in zip(its.summaries, one.summaries, strict=True))
         heard.clear()
@@ -99,7 +100,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
         return survey(source, number)
 
     def fragile_group(network: Any, *given: Any) -> Any:
-        gathered = file_shards.gathered_moments
+        gathered = file_source.gathered_moments
         read: list[int] = []
 
         def gathered_or_die(*args: Any) -> Any:
@@ -109,7 +110,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
             return gathered(*args)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_shards, "gathered_moments", gathered_or_die)
+            patch.setattr(file_source, "gathered_moments", gathered_or_die)
             return train_group(network, *given)
 
     monkeypatch.setattr(surveys, "survey_file", fragile_survey)
@@ -137,7 +138,7 @@ def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     assert fit.sample.tolist() == [2000, 2000]
     with of_files(tmp_path, **line, backend="ray", workers=2) as there:
         shards = there.shards
-        assert isinstance(shards, file_shards.FileShards)
+        assert isinstance(shards, FileShards)
         assert isinstance(shards.elsewhere, surveys.InStore)
         assert not shards.drawn
         assert_same(there.train("dec-full-gp"), fit)
@@ -164,7 +165,7 @@ def test_what_is_read_is_kept_for_either(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = of_files(folder, backend="ray", cache=tmp_path / "cache")
-    monkeypatch.setattr(file_shards, "survey", None)
+    monkeypatch.setattr(file_source, "survey", None)
     assert repr(of_files(folder, cache=tmp_path / "cache")) == repr(there)
 
 

@@ -171,7 +171,7 @@ def test_far_places_are_told_of_or_refused() -> None:
     ("name", "inputs", "told"),
     [
         ("miles", NAMES, "coordinates"),
-        ("sphere", NAMES, "one length-scale for all three"),
+        ("sphere", NAMES, "expected one length-scale for lon, lat wherever a kernel looks at them"),
         ("kilometres", None, "inputs without names"),
         ("kilometres", ["x", "lat"], "got x, lat"),
         ("kilometres", ["lon", "longitude"], "got lon, longitude"),

@@ -28,7 +28,8 @@ from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.io import file_shards
+from fleetgp.io import file_shards, file_source
+from fleetgp.io.file_shards import FileShards
 from fleetgp.training import whole
 
 FIELD = fg.synthetic_field(400, seed=1)
@@ -62,8 +63,8 @@ def of_files(folder: Path, pattern: str = "s*.parquet", **options: Any) -> fg.Fl
     return fg.Fleet.from_files(str(folder / pattern), **{**WHAT, **options})
 
 
-def files_of(fleet: fg.Fleet) -> file_shards.FileShards:
-    assert isinstance(fleet.shards, file_shards.FileShards)
+def files_of(fleet: fg.Fleet) -> FileShards:
+    assert isinstance(fleet.shards, FileShards)
     return fleet.shards
 
 
@@ -200,13 +201,13 @@ def test_a_sample_tells_the_grid_so_that_one_pass_will_do(
     for module in (file_shards, whole):
         monkeypatch.setattr(module, "FIRST", 30)
     grids: list[tuple[int, ...]] = []
-    gathered = file_shards.Source.moments
+    gathered = file_source.Source.moments
 
-    def gather(self: file_shards.Source, box: Box, sizes: tuple[int, ...], *more: Any) -> Any:
+    def gather(self: file_source.Source, box: Box, sizes: tuple[int, ...], *more: Any) -> Any:
         grids.append(sizes)
         return gathered(self, box, sizes, *more)
 
-    monkeypatch.setattr(file_shards.Source, "moments", gather)
+    monkeypatch.setattr(file_source.Source, "moments", gather)
     found = of_files(folder, normalize=True).train(method)
     assert len(grids) == 1
     assert found.moments is not None
@@ -307,13 +308,13 @@ def read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
 
     def heard(name: str) -> None:
-        function = getattr(file_shards, name)
+        function = getattr(file_source, name)
 
         def hear(file: Path, *more: Any) -> Any:
             read.append(file.name)
             return function(file, *more)
 
-        monkeypatch.setattr(file_shards, name, hear)
+        monkeypatch.setattr(file_source, name, hear)
 
     heard("survey")
     heard("rows_of")
@@ -327,7 +328,7 @@ def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeyp
     lines = sound.splitlines()
     lines[100] = "1.0,2.0,?,agent 1"
     (tmp_path / "s1.csv").write_text("\n".join(lines))
-    monkeypatch.setattr(file_shards, "cores", lambda: 1)
+    monkeypatch.setattr(file_source, "cores", lambda: 1)
     read = read_names(monkeypatch)
     options: dict[str, Any] = {"cache": tmp_path / "cache", "rows": 30}
     with pytest.raises(InputError, match=r"s1\.csv: column 'y' .*got '\?' \(first: row 100\)"):
@@ -356,9 +357,9 @@ def test_a_run_that_is_interrupted_in_a_pass_goes_on_from_what_was_read(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first one, and in the one for moments."""
-    monkeypatch.setattr(file_shards, "cores", lambda: 1)
+    monkeypatch.setattr(file_source, "cores", lambda: 1)
     read = read_names(monkeypatch)
-    heard = {name: getattr(file_shards, name) for name in ("survey", "rows_of")}
+    heard = {name: getattr(file_source, name) for name in ("survey", "rows_of")}
 
     def interrupt_at(name: str, file_name: str) -> None:
         def hear(file: Path, *more: Any) -> Any:
@@ -366,14 +367,14 @@ def test_a_run_that_is_interrupted_in_a_pass_goes_on_from_what_was_read(
                 raise KeyboardInterrupt
             return heard[name](file, *more)
 
-        monkeypatch.setattr(file_shards, name, hear)
+        monkeypatch.setattr(file_source, name, hear)
 
     options: dict[str, Any] = {"cache": tmp_path / "cache"}
     interrupt_at("survey", "s1.parquet")
     with pytest.raises(KeyboardInterrupt):
         of_files(folder, **options)
     assert read == ["s0.parquet"]
-    monkeypatch.setattr(file_shards, "survey", heard["survey"])
+    monkeypatch.setattr(file_source, "survey", heard["survey"])
     read.clear()
     fleet = of_files(folder, **options)
     assert read == ["s1.parquet", "s2.parquet"]
@@ -382,7 +383,7 @@ def test_a_run_that_is_interrupted_in_a_pass_goes_on_from_what_was_read(
     with pytest.raises(KeyboardInterrupt):
         files_of(fleet).moments(BOX, (5, 5))
     assert read == ["s0.parquet", "s1.parquet"]
-    monkeypatch.setattr(file_shards, "rows_of", heard["rows_of"])
+    monkeypatch.setattr(file_source, "rows_of", heard["rows_of"])
     read.clear()
     files_of(of_files(folder, **options)).moments(BOX, (5, 5))
     assert read == ["s2.parquet"]

@@ -25,6 +25,10 @@ class Quadratics(Objective):
         zeros = np.zeros(len(rows))
         return Values(np.where(rows, nll, 0.0), np.where(rows[:, None], gradient, 0.0), zeros, zeros.astype(bool))
 
+    @property
+    def silent(self) -> BoolArray:
+        return np.zeros(self.centre.shape, dtype=bool)
+
     def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
         values = self(np.tile(log_theta, (len(self.centre), 1)), np.arange(len(self.centre)) == i)
         return float(values.nll[i]), values.gradient[i], 0.0

@@ -54,14 +54,16 @@ def test_what_else_may_have_run_away() -> None:
         fit = replace(fleet.train("dec-fact-gp", theta0=[1.0, 1.0, 0.1], rounds=1), status="diverged")
     options = TrainingOptions(kappa=0.01)  # which dec-fact-gp does not have: a fleet.toml may
 
-    def said(*ends: list[float], floor: float = 0.0) -> str:
+    def said(*ends: list[float], floor: float = 0.0, names: tuple[str, ...] = fleet.names) -> str:
         history = np.array([[[2.0, 3.0, 0.1]], *([end] for end in ends)])
-        return about_divergence(replace(fit, history=history, noise_floor=floor), options, fleet.names)
+        return about_divergence(replace(fit, history=history, noise_floor=floor), options, names)
 
     assert "no likelihood at theta = (l_1 = 2, sigma_f = 3, sigma_eps = 0.1)" in said()
     assert "no likelihood" in said([np.nan, np.inf, 0.0])
     assert "sigma_f went from 3 to 1e-05. The observations do not vary" in said([2.1, 1e-5, 0.1])
     assert "sigma_f went from 3 to 3e+09. Start elsewhere" in said([2.1, 3e9, 0.1], [np.inf, 3e9, 0.1])
+    rational = ("alpha", "sigma_f", "sigma_eps")
+    assert "alpha went from 2 to 2e+09. With a large alpha rq is se: take se" in said([2e9, 3.0, 0.1], names=rational)
     assert "Give a larger noise_floor" in said([2.1, 3.0, 1e-9], floor=1e-9)
 
 

@@ -117,7 +117,8 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                places, units = model.coordinates.places(queries), self._told_units(model)
+                places = self._description.noises.padded(model.coordinates.places(queries))
+                units = self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
                     how: dict[str, Any] = {"noisy": noisy, "to": position, "calibration": calibration_for(model, tasks)}
                     found = answer(conditioned, network, method, places, options, agreed=agreed, **how)

@@ -20,7 +20,7 @@ Which = Annotated[int, Field(ge=-1, lt=2**31)]
 
 @dataclass(frozen=True)
 class Change(Strict):
-    """slope, centre: of the mean function.  coordinates, origin, unit, longitude, distortion: of the inputs.
+    """slope, centre: of the mean function.  coordinates, origin, unit, longitude, distortion, latitude: of the inputs.
 
     All are empty in a model with a constant mean whose inputs are as given.
     """
@@ -32,24 +32,27 @@ class Change(Strict):
     unit: Units = ()
     longitude: Which = -1
     distortion: Value = 0.0
+    latitude: Which = -1
 
     @classmethod
     def of(cls, scaling: Scaling, coordinates: Coordinates) -> Change:
         c = coordinates
-        return cls(scaling.slope, scaling.centre, c.name, c.origin, c.unit, c.longitude, c.distortion)
+        return cls(scaling.slope, scaling.centre, c.name, c.origin, c.unit, c.longitude, c.distortion, c.latitude)
 
     def scaling(self, offset: float, scale: float) -> Scaling:
         return Scaling(offset, scale, self.slope, self.centre)
 
     @property
     def places(self) -> Coordinates:
-        return Coordinates(self.coordinates, self.origin, self.unit, self.longitude, self.distortion)
+        return Coordinates(self.coordinates, self.origin, self.unit, self.longitude, self.distortion, self.latitude)
 
     def check(self, dimension: int) -> None:
         """A ValueError where it cannot be of data with so many inputs."""
         sizes = [len(self.slope), len(self.centre), len(self.origin), len(self.unit)]
         sound = sizes[0] == sizes[1] and sizes[2] == sizes[3] and {*sizes} <= {0, dimension}
-        if not sound or self.longitude >= max(sizes[2], 0) or bool(sizes[2]) != (self.coordinates != "as-given"):
+        placed = max(self.longitude, self.latitude) < max(sizes[2], 0) or self.longitude == self.latitude == -1
+        known = self.coordinates != "sphere" or -1 < self.longitude != self.latitude > -1
+        if not sound or not placed or not known or bool(sizes[2]) != (self.coordinates != "as-given"):
             raise ValueError(f"expected a mean function and coordinates of {dimension} inputs, got others")
 
 
@@ -66,4 +69,5 @@ _NONE: dict[str, Any] = {
     "unit": [],
     "longitude": -1,
     "distortion": 0.0,
+    "latitude": -1,
 }

@@ -147,6 +147,7 @@ class TrainingTask:
             at_bounds=list(fit.at_bounds),
             bytes=fit.ledger.bytes,
             **({} if fit.mean is None else {"mean": asdict(fit.mean)}),
+            **({"outliers": int(fit.outliers[0])} if len(fit.outliers) else {}),
         )
         for told in (about_coordinates(fit.coordinates), about_mean(fit)):
             if told:

@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
+from fleetgp.cli.noises import noise_of
 from fleetgp.cli.output import count_of_agents, emit, warn
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import WorkerLostError
@@ -44,7 +45,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
-    told = told_of_outside(points, where, model.fleet.shards, model.inputs, *what)
+    told = told_of_outside(points, where, model.fleet.seen, model.inputs, *what)
     if told:
         warn(told)
 
@@ -83,13 +84,16 @@ def report_answers(
         "held": answers.held,
         "standard_deviation_of": "observation" if noisy else "field",
     }
-    noise = f"sigma_eps = {model.theta['sigma_eps']:.3g}"
+    label = noise_of(model, answers.agent)
+    noise = f"{label} = {model.theta[label]:.3g}"
     deviation = (
         f"The standard deviation is that of an observation ({noise} is in it)."
         if noisy
         else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
     )
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
+    if noisy and model.fleet.noises.holds_known:
+        deviation += " Known deviations of rows are not in it."
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
     drawn = [sample] if answers.held else []
     emit(facts, said, *drawn, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)

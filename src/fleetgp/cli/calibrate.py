@@ -22,6 +22,11 @@ CELLS = Annotated[
 MOST = Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")]
 
 
+CALIBRATE = Annotated[
+    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
+]
+
+
 def calibrate(
     *,
     model: options.MODEL,
@@ -69,9 +74,9 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
 
 def told_of(found: Calibration) -> list[str | Table]:
     """For people."""
-    title = f"Calibrated for {found.told}, intervals of {100 * found.level:g} %"
-    table = plain_table(title, "held out", "rows", "factor", "covered before", "with it")
+    title = f"[bold]Calibrated for {found.told}, intervals of {100 * found.level:g} %[/bold]"
+    table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in found.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
         table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
-    return [table]
+    return [title, table]

@@ -26,7 +26,7 @@ class Taken:
     """The agents' names and data, how many rows were left out, and what else was done to the values."""
 
     names: list[str]
-    shards: Shards
+    shards: Shards | Sequence[tuple[Any, ...]]
     dropped: int
     notes: tuple[str, ...]
 

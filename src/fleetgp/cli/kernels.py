@@ -1,11 +1,22 @@
-"""What `fit` says of the kernels that were compared."""
+"""The kernel of `fit` as it is typed, and what is said of those that were compared."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from rich.table import Table
 
 from fleetgp.cli.output import plain_table
 from fleetgp.training import Fit
+
+KERNEL = Annotated[
+    str,
+    typer.Option(
+        help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
+        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.'
+    ),
+]
 
 
 def told_of_kernels(fit: Fit) -> list[str | Table]:
@@ -13,8 +24,8 @@ def told_of_kernels(fit: Fit) -> list[str | Table]:
     if not fit.compared:
         return []
     rows = max(one.rows for one in fit.compared)
-    title = f"Kernels, by the log predictive density of {rows:,} rows that the agents held out in blocks"
-    table = plain_table(title, "kernel", "per row", "")
+    title = f"[bold]Kernels, by the log predictive density of {rows:,} rows that the agents held out in blocks[/bold]"
+    table = plain_table("", "kernel", "per row", "")
     for one in fit.compared:
         table.add_row(one.kernel, f"{one.density:.4f}", "chosen" if one.kernel == fit.kernel else "")
-    return [table]
+    return [title, table]

@@ -35,7 +35,12 @@ class Knowing:
         """
         given = {"--bound": self.bound, "--prior": self.prior, "--fix": self.fix}
         found = {FORMS[option][0]: _all(option, texts, names) for option, texts in given.items()}
-        Known.of(names, **found)
+        try:
+            Known.of(names, **found)
+        except InputError as error:  # of two options together: each has been checked
+            argument, _, said = str(error).partition(": ")
+            option = next((typed for typed, form in FORMS.items() if form[0] == argument), argument)
+            raise InputError(f"{option}: {said}") from error
         return found
 
 

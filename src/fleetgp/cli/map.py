@@ -43,7 +43,7 @@ def map_(
 
     known = known_model(model, where)
     _check(known, out)
-    first, second = axes_of(known.fleet.shards, grid, options.four_sides(box))
+    first, second = axes_of(known.fleet.seen, grid, options.four_sides(box))
     cells = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     near = cells_within(known, cells, within)
     found = asked(known, cells[near], asking, out, output.quiet)

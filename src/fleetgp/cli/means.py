@@ -13,11 +13,18 @@ from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
 from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
+from fleetgp.data.sphere import seen_by
+from fleetgp.fleet import Fleet
+from fleetgp.gp.choices import as_kernels
+from fleetgp.gp.kernels import OBSERVED
 from fleetgp.storage.model import Model
 
 MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
 COORDINATES = Annotated[
-    str, typer.Option(help="as-given, scaled, or kilometres for inputs called lon and lat (or longitude, latitude).")
+    str,
+    typer.Option(
+        help="as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere."
+    ),
 ]
 
 
@@ -29,16 +36,23 @@ class Seen:
     mean: MEAN = "zero"
     coordinates: COORDINATES = "as-given"
 
-    def checked(self, inputs: Sequence[str]) -> dict[str, Any]:
+    def checked(self, inputs: Sequence[str], kernel: str) -> dict[str, Any]:
         """As a fleet takes them, or one clear error, before anything is read."""
         rule = coordinate_rule(self.coordinates, inputs)
+        seen_by(rule, as_kernels(kernel, inputs), inputs, self.mean)
         return {"normalize": self.normalize, "mean": check_mean(self.mean), "coordinates": rule.name}
 
 
 def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
     """The units of the length-scales along the inputs."""
-    places = (rule.longitude, rule.latitude) if rule.name == "kilometres" else ()
+    places = (rule.longitude, rule.latitude) if rule.name in ("kilometres", "sphere") else ()
     return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
+
+
+def told_units(fleet: Fleet, inputs: Sequence[str], target: str) -> list[str]:
+    """What each hyperparameter is measured in; nothing for plain numbers."""
+    names = told_inputs(fleet.coordinates, inputs)
+    return [names[unit] if unit >= 0 else target if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))]
 
 
 def told_mean(model: Model) -> list[Table | str]:

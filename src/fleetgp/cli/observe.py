@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from fleetgp.arrays import Array
@@ -34,7 +33,7 @@ PAUSE = 0.5
 def observe(
     *,
     file: FILE,
-    rows: Annotated[Path, typer.Argument(help="New rows, with the inputs' and the target's columns.", readable=False)],
+    rows: Annotated[Path, typer.Argument(help="New rows, with the columns of the agents' files.", readable=False)],
     agent: AGENT,
     missing: MISSING = "refuse",
     name: Annotated[
@@ -63,6 +62,7 @@ def observe(
         rows,
         inputs=description.inputs,
         target=description.target,
+        deviation=description.deviation,
         missing=missing_of(missing),
         fill=description.agents[description.id_of(agent)].fill,
         reading=table.reading,
@@ -70,7 +70,7 @@ def observe(
     )
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
-    values = np.column_stack([found.inputs, found.observations])
+    values = found.rows
     said = {"--missing": missing, **{as_typed(name): value for name, value in asdict(table).items()}}
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
         f" {option} {shlex.quote(value)}" for option, value in said.items() if value not in (None, "refuse")

@@ -40,7 +40,6 @@ SAMPLE = Annotated[
 ]
 MEMORY = Annotated[float | None, typer.Option(help="Files: bytes of observations that may be loaded. (default: 1e9)")]
 INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
-TARGET = Annotated[str, typer.Option(help="The column of the observations.")]
 MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
 AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
 AGENTS = Annotated[
@@ -53,16 +52,6 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-KERNEL = Annotated[
-    str,
-    typer.Option(
-        help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
-        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.'
-    ),
-]
-CALIBRATE = Annotated[
-    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
-]
 FILL = Annotated[
     list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
 ]
@@ -180,6 +169,10 @@ class FileReading:
     @property
     def reading(self) -> Reading:
         return Reading(self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding)
+
+    def what(self, missing: str, fill: Sequence[str] | None) -> dict[str, Any]:
+        """What `read_observations` takes, with what stands for missing values."""
+        return {"missing": missing_of(missing), "fill": fills_of(fill), "reading": self.reading}
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,11 @@ FARTHEST = 90.0
 
 
 def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
-    """One reduction for scaled inputs, two for kilometres, none as they are given."""
+    """One reduction for scaled inputs and for the sphere, two for kilometres, none as they are given."""
     if rule.name == "as-given":
         return AS_GIVEN
+    if rule.name == "sphere":
+        return _sphere(reduction, shards, rule)
     return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
 
 
@@ -61,6 +63,19 @@ def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) 
     origin = [0.0] * dimension
     origin[rule.longitude], origin[rule.latitude] = longitude, latitude
     return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
+
+
+def _sphere(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+    """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
+    dimension = dimension_of(shards)
+    ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
+    north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
+    if max(north, south) > 90.0:
+        raise InputError(
+            f'coordinates="sphere": expected latitudes from -90 to 90, got {north or -south:g}: are the inputs swapped?'
+        )
+    as_is = (0.0,) * dimension, (1.0,) * dimension
+    return Coordinates("sphere", *as_is, rule.longitude, latitude=rule.latitude)
 
 
 def _directions(one: Summary, rule: CoordinateRule) -> Array:

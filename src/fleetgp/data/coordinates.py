@@ -1,4 +1,5 @@
-"""Inputs as the model sees them: as given, in units of their own deviations, or places on the Earth in kilometres.
+"""Inputs as the model sees them: as given, in units of their own deviations, or places on the Earth in kilometres,
+on a plane or on the sphere.
 
 Shards and queries are changed at the front door; everything below sees these coordinates only.
 """
@@ -40,13 +41,7 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     known = next((each for each in get_args(CoordinatesName) if each == name), None)
     if known is None:
         raise unknown_name("coordinates", str(name), get_args(CoordinatesName))
-    if known == "sphere":
-        # The single place to let the sphere in: for kernels with one length-scale for all of its `chords`.
-        raise InputError(
-            'coordinates="sphere" needs a kernel with one length-scale for all three coordinates, and there is none '
-            'yet: use "kilometres"'
-        )
-    if known != "kilometres":
+    if known not in ("kilometres", "sphere"):
         return CoordinateRule(known)
     names = [each.strip().lower() for each in inputs or ()]
     found = [[d for d, each in enumerate(names) if each in some] for some in (LONGITUDE_NAMES, LATITUDE_NAMES)]
@@ -62,7 +57,9 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
 class Coordinates:
     """x' = (x - origin) / unit along each input; longitudes by the shorter way round. Without an origin as given.
 
-    longitude: which input is one; -1 for none.
+    On the sphere two of a place's `chords` are in place of longitude and latitude, and the third is behind all inputs.
+
+    longitude, latitude: which inputs these are; -1 where it does not matter.
     distortion: the largest part by which a distance within the data's box is wrong in a local projection.
     """
 
@@ -71,9 +68,10 @@ class Coordinates:
     unit: tuple[float, ...] = ()
     longitude: int = -1
     distortion: float = 0.0
+    latitude: int = -1
 
     def places(self, inputs: Array) -> Array:
-        """Inputs (.., D) as the model sees them.
+        """Inputs (.., D) as the model sees them, on the sphere (.., D + 1); what stands behind them stays.
 
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
@@ -81,13 +79,28 @@ class Coordinates:
         """
         if not self.origin:
             return inputs
-        apart = inputs - np.array(self.origin)
+        if self.name == "sphere":
+            return self._on_sphere(inputs)
+        dimension = len(self.origin)
+        apart = inputs[..., :dimension] - np.array(self.origin)
         if self.longitude >= 0:
             apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
-        return np.asarray(apart / np.array(self.unit))
+        return np.concatenate([apart / np.array(self.unit), inputs[..., dimension:]], axis=-1)
+
+    def _on_sphere(self, inputs: Array) -> Array:
+        """
+        >>> globe = Coordinates("sphere", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), longitude=1, latitude=2)
+        >>> globe.places(np.array([7.0, 180.0, 0.0])).round(1).tolist()
+        [7.0, -6371.0, 0.0, 0.0]
+        """
+        place = chords(inputs[..., self.longitude], inputs[..., self.latitude])
+        found = np.concatenate([inputs, place[..., 2:]], axis=-1)
+        found[..., self.longitude], found[..., self.latitude] = place[..., 0], place[..., 1]
+        return found
 
     def given(self, places: Array) -> Array:
-        """The converse."""
+        """The converse, but for the sphere."""
+        assert self.name != "sphere", "nothing asks for it there"
         return np.asarray(places * np.array(self.unit) + np.array(self.origin)) if self.origin else places
 
     def apply(self, shards: Sequence[Shard]) -> Shards:
@@ -99,6 +112,7 @@ class Coordinates:
         """That of the same rows, whose longitudes go round nowhere."""
         if not self.origin:
             return one
+        assert self.name != "sphere", "data known by their sums are refused there"
         unit = np.array(self.unit)
         low, high, centre = (self.places(corner) for corner in (one.low, one.high, one.centre))
         spread, cross = one.spread / np.outer(unit, unit), one.cross / unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,28 @@ By = Literal["stripes", "grid", "kmeans", "random"]
 BY: tuple[By, ...] = ("stripes", "grid", "kmeans", "random")
 
 
-def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0) -> list[Shard]:
+#: A shard with the known standard deviation of each observation.
+KnownShard = tuple[Array, Array, Array]
+
+
+@overload
+def partition(
+    X: object, y: object, s: None = None, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0
+) -> list[Shard]: ...
+
+
+@overload
+def partition(
+    X: object, y: object, s: object, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0
+) -> list[KnownShard]: ...
+
+
+def partition(
+    X: object, y: object, s: object = None, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0
+) -> list[Shard] | list[KnownShard]:
     """A list of (X_i, y_i), one per agent; all but "kmeans" give every agent equally many points, up to one.
+
+    s: the known standard deviation of each observation, (N,): then it is a list of (X_i, y_i, s_i).
 
     "stripes": neighbouring stripes along an input axis (the paper's layout). "grid": cells of a grid over the first two
     axes, as square as the number of agents allows. "kmeans": each agent gets the points around its own centre.
@@ -39,11 +59,27 @@ def partition(X: object, y: object, *, agents: int, by: By = "stripes", axis: in
         raise InputError(f"agents must lie between 1 and the {len(inputs)} points, got {agents}")
     if axis != 0 and by != "stripes":
         raise InputError(f"axis is for stripes, but by={by!r} was asked for: leave one of them out")
-    return [(_part(X, inputs, rows), observations[rows]) for rows in _split(inputs, agents, by, axis, seed)]
+    return _parts(X, inputs, observations, s, _split(inputs, agents, by, axis, seed))
 
 
-def partition_by_label(X: object, y: object, labels: Sequence[object] | NDArray[Any]) -> tuple[list[str], list[Shard]]:
+@overload
+def partition_by_label(
+    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: None = None
+) -> tuple[list[str], list[Shard]]: ...
+
+
+@overload
+def partition_by_label(
+    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: object
+) -> tuple[list[str], list[KnownShard]]: ...
+
+
+def partition_by_label(
+    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: object = None
+) -> tuple[list[str], list[Shard] | list[KnownShard]]:
     """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
+
+    s: as in `partition`.
 
     >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
     >>> names, [y.tolist() for _, y in shards]
@@ -64,7 +100,7 @@ def partition_by_label(X: object, y: object, labels: Sequence[object] | NDArray[
         raise InputError(f"expected one label per row ({len(observations)}), got {len(names)}")
     order = list(dict.fromkeys(names.tolist()))
     rows = [np.flatnonzero(names == name) for name in order]
-    return order, [(_part(X, inputs, own), observations[own]) for own in rows]
+    return order, _parts(X, inputs, observations, s, rows)
 
 
 def is_present(label: object) -> bool:
@@ -79,6 +115,18 @@ def _checked(X: object, y: object) -> Shard:
     check_finite(inputs, "X")
     check_finite(observations, "y")
     return inputs, observations
+
+
+def _parts(
+    X: object, inputs: Array, observations: Array, s: object, rows: Sequence[IntArray]
+) -> list[Shard] | list[KnownShard]:
+    if s is None:
+        return [(_part(X, inputs, own), observations[own]) for own in rows]
+    check_aligned(X, s, "", ("X", "s"), stacklevel=3)
+    known = as_numbers(s, "s")
+    if known.shape != observations.shape:
+        raise InputError(f"s: expected a standard deviation for each of {len(observations)} rows, got {known.shape}")
+    return [(_part(X, inputs, own), observations[own], known[own]) for own in rows]
 
 
 def _part(X: Any, inputs: Array, rows: IntArray) -> Any:

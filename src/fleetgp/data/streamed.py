@@ -12,6 +12,7 @@ from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.gp.noise import Noise
 from fleetgp.linalg.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ def counts_of(shards: Sequence[Shard]) -> list[int]:
 def dimension_of(shards: Sequence[Shard]) -> int:
     """How many inputs there are; nothing is loaded."""
     return len(shards.summaries[0].low) if isinstance(shards, Streamed) else int(shards[0][0].shape[1])
+
+
+def visible_of(shards: Sequence[Shard], noises: Noise) -> Sequence[Shard]:
+    """Without what stands behind the inputs to tell of the noise: streamed data have none."""
+    if isinstance(shards, Streamed) or not noises.given:
+        return shards
+    return [(noises.visible(x), y) for x, y in shards]
 
 
 def moments_of(shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:

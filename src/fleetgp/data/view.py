@@ -41,6 +41,8 @@ class View:
         found: list[Any] = [scaling.offset, scaling.scale]
         if scaling.slope or coordinates.origin:
             found += [scaling.slope, scaling.centre, coordinates.origin, coordinates.unit, coordinates.longitude]
+        if coordinates.latitude >= 0:
+            found += [coordinates.latitude]
         return found
 
 

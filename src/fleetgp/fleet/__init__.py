@@ -2,5 +2,6 @@
 
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.fleet import Fleet
+from fleetgp.fleet.outputs import Outputs
 
-__all__ = ["ConditionedFleet", "Fleet"]
+__all__ = ["ConditionedFleet", "Fleet", "Outputs"]

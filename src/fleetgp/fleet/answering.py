@@ -13,7 +13,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import dimension_of, visible_of
 from fleetgp.data.view import View
 from fleetgp.errors import FleetGPWarning, NumericalError
 from fleetgp.fleet.source import Source
@@ -25,6 +25,7 @@ from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.training.endings import about_coordinates
 from fleetgp.training.mean import agree_on_correction, trend_of
+from fleetgp.training.robust import reweighed_experts
 
 Found = TypeVar("Found")
 
@@ -84,7 +85,8 @@ class HostedAnswers:
                 agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
-        places, units = view.coordinates.places(queries), told_units(source, view)
+        places = source.kernel.noises.padded(view.coordinates.places(queries))
+        units = told_units(source, view)
         return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), units)
 
     def _once(self, network: Network, key: object, make: Callable[[], Found]) -> Found:
@@ -125,13 +127,14 @@ def agree_on_model(
     coordinates, scaling = source.coordinates, source.scaling
     if coordinates is None:
         with network.phase("coordinates"):
-            coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
+            coordinates = agree_on_coordinates(reduction, source.seen, source.rule)
         if told := about_coordinates(coordinates):
             warnings.warn(told, FleetGPWarning, stacklevel=2)
     shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
     if scaling is None:
         with network.phase("normalize"):
-            scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
+            seen = visible_of(shards, source.kernel.noises)
+            scaling = agree_on_scaling(reduction, seen, source.mean, normalize=source.normalize)
     theta = source.theta
     if theta.ndim == 2:
         # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
@@ -155,10 +158,13 @@ def _generalized(
     """The mean function by generalized least squares at a theta that was given. source: in the model's coordinates."""
     shards, dimension = source.shards, dimension_of(source.shards)
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
-    pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+    pairs = zip(scaling.apply(shards, source.kernel), network.hosted, strict=True)
     experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
+    thetas = np.tile(scaled, (len(experts), 1))
+    if source.kernel.noises.robust:
+        experts = reweighed_experts(experts, np.log(thetas))
     trend = trend_of(scaling, dimension)
-    found = agree_on_correction(reduction, experts, np.tile(scaled, (len(experts), 1)), trend)
+    found = agree_on_correction(reduction, experts, thetas, trend)
     if not found.known:
         raise NumericalError(
             f'mean="{source.mean}": generalized least squares has no answer at the theta that was given: give one '

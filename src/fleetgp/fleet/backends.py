@@ -14,6 +14,7 @@ from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.source import Source
 from fleetgp.given import check_whole
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
 from fleetgp.network import InProcess
@@ -25,7 +26,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
 
 BackendName = Literal["in-process", "ray"]
@@ -43,6 +44,17 @@ class Backend(Protocol):
         options: TrainingOptions,
         report: Report,
     ) -> Fit: ...
+
+    def train_together(
+        self,
+        method: TrainingMethod,
+        outputs: Sequence[Sequence[Shard]],
+        graph: Topology,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report,
+    ) -> tuple[Fit, ...]:
+        """Several outputs, with one result for each."""
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         """conditioner: the one of the fleet, for data that grow; None for one of these answers' own."""
@@ -63,6 +75,10 @@ class Closing:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+
+    def hosted_by(self, other: Closing) -> None:
+        """Have the agents where another fleet has them, with the workers that it has."""
+        self._backend = other._backend
 
     def close(self) -> None:
         """End the workers of a fleet on a cluster; the next training or prediction starts others."""
@@ -88,6 +104,17 @@ class AllHere:
         report: Report,
     ) -> Fit:
         return train_best(method, shards, InProcess(graph), kernels, options, report)
+
+    def train_together(
+        self,
+        method: TrainingMethod,
+        outputs: Sequence[Sequence[Shard]],
+        graph: Topology,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report,
+    ) -> tuple[Fit, ...]:
+        return train_together(method, outputs, InProcess(graph), kernel, options, report)
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner()))

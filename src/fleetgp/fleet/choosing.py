@@ -4,29 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.data.sphere import noisy_kernels, seen_by
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.noise import SAME, Noise
+
+AS_THEY_ARE = CoordinateRule()
 
 
 class Choosing:
-    """kernels: the one that it has, or those that a training chooses from."""
+    """kernels: the one that it has, or those that a training chooses from.  noises: how the noise differs."""
 
     kernels: Kernels = ()
     _kernel: Kernel | None = None
     _bound: int | Sequence[str] = 0  # the inputs
+    _seen: tuple[CoordinateRule, str] = (AS_THEY_ARE, "zero")
 
-    def choose_from(self, kernel: object, inputs: int | Sequence[str], theta: object) -> None:
+    noises: Noise = SAME
+
+    def choose_from(
+        self,
+        kernel: object,
+        inputs: int | Sequence[str],
+        theta: object,
+        rule: CoordinateRule = AS_THEY_ARE,
+        mean: str = "zero",
+    ) -> None:
         """As a caller gives it. inputs: how many there are, or what they are called.
 
-        theta: hyperparameters that were given with it.
+        theta: hyperparameters that were given with it.  rule, mean: how the model sees the data.
         """
-        self._bound = inputs
-        self.kernels = as_kernels(kernel, inputs)
+        self._bound, self._seen = inputs, (rule, mean)
+        self.kernels = self._as_seen(kernel)
         if len(self.kernels) == 1:
             self._kernel = self.kernels[0]
         elif theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
+
+    def _as_seen(self, kernel: object) -> Kernels:
+        rule, mean = self._seen
+        return noisy_kernels(seen_by(rule, as_kernels(kernel, self._bound), self._bound, mean), self.noises, rule)
 
     def chosen(self, name: str) -> None:
         """The one of this name, by a training; none is named by those of older models, which had one only."""
@@ -46,6 +65,6 @@ class Choosing:
 
     @kernel.setter
     def kernel(self, kernel: str | Kernel) -> None:
-        (self._kernel,) = as_kernels(kernel, self._bound)
+        (self._kernel,) = self._as_seen(kernel)
         if self._kernel not in self.kernels:
             self.kernels = (self._kernel,)

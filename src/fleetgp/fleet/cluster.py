@@ -15,11 +15,12 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group
+from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group, train_group_together
 from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
 from fleetgp.fleet.passes import MergedPasses
 from fleetgp.fleet.source import Source
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.graph.groups import groups_of
 from fleetgp.io.file_shards import Elsewhere, FileShards
@@ -82,6 +83,22 @@ class OnCluster:
             else:
                 report(*merged_report(method, told, hosting))
         return merged_fit(method, task.results, hosting)
+
+    def train_together(
+        self,
+        method: TrainingMethod,
+        outputs: Sequence[Sequence[Shard]],
+        graph: Topology,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report,
+    ) -> tuple[Fit, ...]:
+        hosting = self.opened.crew.hosting
+        held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
+        task = self.opened.crew.task(graph, train_group_together, [(data, method, kernel, options) for data in held])
+        for told in task:
+            report(*merged_report(method, told, hosting))
+        return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
 
     def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
         return AnswersOnCluster(self, source, options, grows=conditioner is not None)

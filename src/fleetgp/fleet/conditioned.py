@@ -79,7 +79,7 @@ class ConditionedFleet:
         given["neighbours"] = neighbours
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
-        told = told_of_outside(points, answer.uninformed, self.source.shards, self.source.inputs)
+        told = told_of_outside(points, answer.uninformed, self.source.seen, self.source.inputs)
         if told:
             unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
             _warn(told + unfinished)
@@ -133,7 +133,7 @@ def check_agent(agent: object, agents: int) -> int:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = dimension_of(source.shards)
+    dimension = dimension_of(source.seen)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")

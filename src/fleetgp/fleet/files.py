@@ -18,7 +18,8 @@ from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.given import as_names, as_numbers, check_number, check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
-from fleetgp.io.file_shards import FileShards, Source
+from fleetgp.io.file_shards import FileShards
+from fleetgp.io.file_source import Source
 from fleetgp.io.formats import Reading
 from fleetgp.io.passes import passes_told_to
 from fleetgp.io.survey import Scan

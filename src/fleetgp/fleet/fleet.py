@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
+from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
-from fleetgp.fleet.shards import check_shards, grown, places_of, warn_of_shards
+from fleetgp.fleet.learning import train, trainer
+from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
+from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
-from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.given import as_flag, check_whole
-from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
-from fleetgp.io.passes import passes_told_to
-from fleetgp.network import InProcess
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
-from fleetgp.progress import Listener, Progress, listening
-from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.endings import about_end
-from fleetgp.training.known import Ends, MedianAndFactor
-from fleetgp.training.reporting import TrainingProgress
-from fleetgp.training.setting import prepare
-from fleetgp.training.trainer import check_stepwise
+from fleetgp.progress import Progress
+from fleetgp.training import Fit
 
 
 class Fleet(Closing, Choosing):
     """M agents, each with its own data, linked by a graph.
 
-    shards: a list of (X_i, y_i), one per agent; sizes may differ.
+    shards: a list of (X_i, y_i), one per agent; sizes may differ. Or of (X_i, y_i, s_i), with the known standard
+        deviation of each observation's own noise: it is s_n^2 + sigma_eps^2.
     graph: "places" (agents are neighbours where their data are: the Gabriel graph of the centres), "path", "cycle",
         "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of any of
         them, which repeats over the rounds (time-varying).
@@ -51,15 +44,21 @@ class Fleet(Closing, Choosing):
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
         `fit.mean`. Its own uncertainty is not in the variances of predictions.
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
-        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres.
+        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
+        plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
+        length-scale for both: "iso-matern32(lon, lat)".
     kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
         numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters. "auto",
         or a list: the best of these, by how well each predicts blocks of rows that the agents hide from it, chosen by
         `train` (`compared` of its result).
+    noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
+        each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
+    robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
+        2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
-        workers and what was started, and so does `with`. dec- methods only, with the answers of "in-process".
+        workers and what was started, and so does `with`. The answers are those of "in-process".
 
     All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
     must have the columns of agent 0's, and queries may have more.
@@ -76,7 +75,7 @@ class Fleet(Closing, Choosing):
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, Any]],
+        shards: Sequence[tuple[Any, ...]],
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
@@ -84,6 +83,8 @@ class Fleet(Closing, Choosing):
         mean: MeanName = "zero",
         coordinates: CoordinatesName = "as-given",
         kernel: str | Kernel | Sequence[str | Kernel] = "se",
+        noise: NoiseName = None,
+        robust: bool = False,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -91,11 +92,15 @@ class Fleet(Closing, Choosing):
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
-        self.shards, self.inputs = check_shards(shards, inputs)
-        self.graph = as_topology(graph, len(self.shards), seed=seed, places=places_of(self.shards))
+        pairs, known = parted(shards)
+        seen, self.inputs = check_shards(pairs, inputs)
+        self.noise, self.robust = noise, as_flag(robust, "robust")
+        self.noises = noises_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
+        self.shards = all_hidden(seen, self.noises, own_groups(noise, len(seen), self.noises), known)
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
-        self.choose_from(kernel, self.inputs or self.dimension, theta)
+        self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
+        self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
@@ -105,9 +110,10 @@ class Fleet(Closing, Choosing):
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
-        warn_of_shards(self.shards, self.inputs, stacklevel=2)
+        warn_of_shards(seen, self.inputs, stacklevel=2)
 
     from_files = classmethod(from_files)
+    train, trainer = train, trainer
     calibrate = calibrate
 
     @property
@@ -116,108 +122,17 @@ class Fleet(Closing, Choosing):
 
     @property
     def dimension(self) -> int:
-        return dimension_of(self.shards)
+        return dimension_of(self.seen)
+
+    @property
+    def seen(self) -> Sequence[Shard]:
+        """The agents' data, (X_i, y_i), without what `shards` have behind the inputs to tell of the noise."""
+        return visible_of(self.shards, self.noises)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the hyperparameters, in the order of theta; those of the first kernel before one is chosen."""
         return self.first_kernel.names(self.inputs or self.dimension)
-
-    def train(
-        self,
-        method: str = "dec-fact-gp",
-        *,
-        theta0: Sequence[float] | Array | None = None,
-        rounds: int = 2000,
-        tol: float = 1e-5,
-        seconds: float | None = None,
-        rho: float | None = None,
-        kappa: float | None = None,
-        lipschitz: float | None = None,
-        nested: Literal["l-bfgs", "gradient-descent"] | None = None,
-        step: float | None = None,
-        nested_iterations: int | None = None,
-        noise_floor: float = 1e-3,
-        bounds: Mapping[str, Ends] | None = None,
-        priors: Mapping[str, MedianAndFactor] | None = None,
-        fixed: Mapping[str, float] | None = None,
-        seed: int | None = None,
-        engine: str = "auto",
-        neighbours: int = 30,
-        progress: bool | Listener = False,
-    ) -> Fit:
-        """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
-
-        An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
-        itself as `unfinished`; `fit` is of finished trainings only.
-
-        theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
-            None takes three starts from the size of the data. Then agents with more than 1,500 observations train on
-            samples of theirs first, and on all with the best start: `sample` of the result.
-        rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
-            `tol=0` runs exactly `rounds` rounds.
-        seconds: stop after this time, with the best theta so far and status "time limit".
-        bounds: the lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)},
-            None for open. The names are l_ with an input's name or, where inputs have none, its number, sigma_f and
-            sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units of
-            the data, also with normalize. `at_bounds` of the result says who ended at one.
-        priors: log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is taken to lie between 0.05 and
-            0.2 with a probability of 68 %. They count once for the fleet: the result is the mode of log theta.
-        fixed: values that stay: {"noise": 0.1}.
-        progress: True for a bar on the terminal, or a callable that gets a `Progress`.
-
-        `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
-        the methods that have it. A training that diverged warns, and so does one that ends at a bound.
-        """
-        row = training_method(method)
-        given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
-        given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
-        given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
-        options = options_of(self, row, theta0, seed, bounds, priors, fixed, **given)
-        with listening(progress) as listener, passes_told_to(listener):
-            fit = self._train(row, options, TrainingProgress(method, options, listener))
-        if told := about_end(fit, options, self.names):
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
-        return fit
-
-    def trainer(
-        self,
-        method: str = "dec-fact-gp",
-        *,
-        theta0: Sequence[float] | Array | None = None,
-        seed: int | None = None,
-        bounds: Mapping[str, Ends] | None = None,
-        priors: Mapping[str, MedianAndFactor] | None = None,
-        fixed: Mapping[str, float] | None = None,
-        **options: Any,
-    ) -> Trainer:
-        """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
-
-        bounds, priors, fixed: as in `train`.
-        options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
-            in `train`.
-            full-gp, fact-gp and g-fact-gp have no single steps.
-        """
-        row = training_method(method)
-        check_stepwise(row, options)
-        self._backend.check_here("trainer")
-        if self.coordinates.name != "as-given":
-            raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')
-        chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
-        return Trainer(prepare(row, self.shards, InProcess(self.graph), self.kernel, chosen), chosen)
-
-    def _train(self, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
-        try:
-            progress.begun()
-            with retold(names=self.names):
-                fit = self._backend.train(method, self.shards, self.graph, self.kernels, options, progress)
-        except (KeyboardInterrupt, WorkerLostError) as interrupt:
-            interrupt.add_note(keep_unfinished(self, progress.furthest))
-            raise
-        fit = of_sample(fit, self.shards, self.fit)
-        self.adopt(fit)
-        progress.ended(fit)
-        return fit
 
     def adopt(self, fit: Fit) -> None:
         """Take over a training that was of the fleet's data, as they are now."""
@@ -226,15 +141,17 @@ class Fleet(Closing, Choosing):
             self.theta, self.unfinished = fit.theta, None
             self.chosen(fit.kernel)
 
-    def observe(self, agent: int, X: Any, y: Any) -> None:
+    def observe(self, agent: int, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
+
+        s: their known deviations, if the fleet's data have such.
 
         No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
         """
         number = check_agent(agent, self.agents)
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.shards[number] = grown(self.shards[number], number, (X, y), self.inputs)
+        self.shards[number] = grown_hidden(self.shards[number], number, (X, y, s), self.noises, self.inputs)
         self.calibration = None
 
     def predict(

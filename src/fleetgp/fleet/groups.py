@@ -15,12 +15,13 @@ from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.passes import Ticks
 from fleetgp.fleet.source import Source
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import Kernel
 from fleetgp.io.file_shards import SummedFiles
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
 from fleetgp.prediction import Calibration, Conditioner, Holding, PredictionMethod, PredictionOptions
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
@@ -48,6 +49,20 @@ def train_group(
     """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
     with passes_told_to(Ticks(tell)):
         return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+
+
+def train_group_together(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Sequence[Held],
+    method: TrainingMethod,
+    kernel: Kernel,
+    options: TrainingOptions,
+) -> tuple[Fit, ...]:
+    """The group's part of a training of several outputs. data: of each."""
+    outputs = [_taken(one) for one in data]
+    return train_together(method, outputs, network, kernel, options, lambda *report: tell(report))
 
 
 def calibrate_group(

@@ -47,7 +47,7 @@ def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) ->
     first = fits[0]
     ledger = Ledger.merged(fit.ledger for fit in fits)
     agents = sum(map(len, hosting))
-    along = {"thetas": 0, "history": 1, "jitter": 0, "used": 0, "sample": 0, "approximation": 0}
+    along = {"thetas": 0, "history": 1, "jitter": 0, "used": 0, "sample": 0, "approximation": 0, "outliers": 0}
     whole: dict[str, Any] = {}
     for name, axis in along.items():
         values = [getattr(fit, name) for fit in fits]

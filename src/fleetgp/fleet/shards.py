@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, duplicate_rows
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import Alone
+from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.partition import Shard
+from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.data.suspicions import told_suspicions
@@ -48,7 +52,7 @@ def check_shards(
 
 def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None) -> Shard:
     """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said."""
-    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=3)
+    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=4)
     new = _check_shard(more, agent, names)
     if new[0].shape[1] != old[0].shape[1]:
         raise InputError(f"agent {agent}: expected X with {old[0].shape[1]} columns, got {new[0].shape[1]}")
@@ -57,7 +61,7 @@ def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | 
     known = told_suspicions(*old, labels)
     for told in told_suspicions(*whole, labels):
         if told not in known:
-            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=3)
+            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=4)
     return _kept(whole)
 
 
@@ -79,8 +83,12 @@ def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
             )
 
 
-def places_of(shards: Sequence[Shard]) -> Array:
-    """(M, D) where each agent's data are, in units of how far all data reach along each axis."""
+def places_of(shards: Sequence[Shard], rule: CoordinateRule) -> Array:
+    """(M, D) where each agent's data are, in units of how far all data reach along each axis, or on the sphere."""
+    refuse_files(rule, shards)
+    if rule.name == "sphere":
+        found = agree_on_coordinates(Alone(), shards, rule).apply(shards)
+        return np.stack([x.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for x, _ in found])
     known = summaries_of(shards)
     low, high = corners(known)
     centres = np.stack([one.centre for one in known])

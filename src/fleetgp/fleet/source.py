@@ -12,7 +12,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName, Scaling
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import same_shards
 from fleetgp.fleet.thetas import check_theta_of
@@ -53,6 +53,11 @@ class Source:
     rule: CoordinateRule = field(default_factory=CoordinateRule)
     central: bool = False
     held: IntArray = field(default_factory=lambda: NONE)
+
+    @property
+    def seen(self) -> Sequence[Shard]:
+        """The data without what tells of their noise."""
+        return visible_of(self.shards, self.kernel.noises)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from fleetgp.data.sketch import Sample
 from fleetgp.errors import WorkerLostError
-from fleetgp.io.file_shards import Source
+from fleetgp.io.file_source import Source
 from fleetgp.io.passes import FirstPass
 from fleetgp.io.survey import Survey
 from fleetgp.linalg.threads import cores

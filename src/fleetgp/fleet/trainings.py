@@ -19,6 +19,7 @@ from fleetgp.training.known import Known
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+    from fleetgp.fleet.outputs import Outputs
 
 
 #: By the names of hyperparameters.
@@ -26,7 +27,7 @@ ByName = Mapping[str, Any] | None
 
 
 def options_of(
-    fleet: Fleet,
+    fleet: Fleet | Outputs,
     method: TrainingMethod,
     theta0: object,
     seed: int | None,

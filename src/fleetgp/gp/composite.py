@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import OBSERVED, Kernel
-from fleetgp.gp.leaves import Leaf, Linear
+from fleetgp.gp.kernels import KERNELS, OBSERVED, Kernel
+from fleetgp.gp.leaves import Leaf, Linear, Scaled
 from fleetgp.gp.noise import SAME, Noise
 
 #: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
@@ -49,6 +50,8 @@ class Composite(Kernel):
     # ---- what it tells of its hyperparameters ------------------------------------------------------------
 
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
+        if isinstance(inputs, int) and self.noises.given:
+            inputs = self.noises.begin  # what stands behind them is no input
         labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs)
         own = [one.names(labels) for one in self.leaves]
         often = Counter(name for each in own for name in each)
@@ -108,17 +111,11 @@ class Composite(Kernel):
         own, variances = self.split(h)
         return self.summed([one.diagonal(points, p) for one, p in zip(self.leaves, own, strict=True)], variances)
 
-    def _sigmas(self, h: Hyperparameters) -> Array:
-        return h.theta[-len(self.noises.names) :]
-
     def noise(self, points: Array, h: Hyperparameters) -> Array:
-        return self.noises.variance(points, self._sigmas(h))
+        return self.noises.variance(points, self.noises_of(h.theta))
 
     def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
-        return self.noises.slopes(points, self._sigmas(h))
-
-    def rescaled(self, inputs: Array, scale: float) -> Array:
-        return self.noises.rescaled(inputs, scale)
+        return self.noises.slopes(points, self.noises_of(h.theta))
 
     def summed(self, values: Sequence[Array], variances: Array) -> Array:
         """sum_t sigma_t^2 prod_j phi_j."""
@@ -158,6 +155,24 @@ class CompositeCovariance:
         """sum_ij weights_ij d matrix_ij / d log theta, (.., P - Q): by all but those of the noise."""
         found = [np.einsum("...ij,...ij->...", weights, change) for change in self.derivatives()]
         return np.stack(found, axis=-1)
+
+
+def with_noise(kernel: Kernel, noises: Noise) -> Kernel:
+    """The same covariance, of observations whose noise differs.
+
+    >>> from fleetgp.gp.kernels import KERNELS
+    >>> with_noise(KERNELS["se"], Noise(1, ("group",), ("good", "cheap"))).names(["lon"])
+    ('l_lon', 'sigma_f', 'sigma_eps_good', 'sigma_eps_cheap')
+    """
+    if not noises.given:
+        return kernel
+    if isinstance(kernel, Composite):
+        return replace(kernel, noises=noises)
+    if type(kernel) is not type(KERNELS.get(kernel.name)):
+        raise InputError(
+            f"noise that differs needs a kernel by its name, or an expression of such, got {type(kernel).__name__}"
+        )
+    return Composite(kernel.name, (Scaled(tuple(range(noises.begin)), kernel.name),), ((0,),), noises)
 
 
 def _kind(one: Leaf) -> str:

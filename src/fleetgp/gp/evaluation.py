@@ -48,3 +48,7 @@ class WeightedPosterior(Posterior, Protocol):
     def weighted(self, queries: Array) -> tuple[Array, Array]:
         """The inputs (n, D) of all observations that count for these queries, and their weights C_i^-1 k_i*, (n, T)."""
         ...
+
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is from what the others say, and the variance of f there given them, (N,) each."""
+        ...

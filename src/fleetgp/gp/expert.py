@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, NumericalError, unknown_name
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
@@ -58,6 +58,8 @@ def check_engine_name(engine: str) -> None:
 def check_engine(engine: str, kernel: Kernel) -> None:
     """One clear error for an engine that there is not, or not with this kernel."""
     check_engine_name(engine)
+    if engine == "moments" and kernel.noises.given:
+        raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
     if engine == "moments" and not isinstance(kernel, SquaredExponential):
         raise InputError(
             f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
@@ -104,9 +106,29 @@ class Expert:
         return self._dense.size
 
     @property
+    def inputs(self) -> Array:
+        """With what stands behind them to tell of the noise."""
+        return self._dense.inputs
+
+    @property
+    def observations(self) -> Array:
+        return self._dense.observations
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._dense.kernel
+
+    @property
     def dimension(self) -> int:
         """Of the inputs."""
-        return int(self._dense.inputs.shape[1])
+        return int(self.kernel.noises.visible(self.inputs).shape[1])
+
+    @property
+    def silent(self) -> BoolArray:
+        """(P,) which hyperparameters say nothing about its data: noises of others."""
+        found = np.zeros(self.kernel.count(self.dimension), dtype=bool)
+        found[-self.kernel.noise_count :] = self.kernel.noises.absent(self.inputs)
+        return found
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
@@ -116,11 +138,11 @@ class Expert:
         inputs, observations = self._dense.inputs[rows], self._dense.observations[rows]
         return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
 
-    def reobserved(self, observations: Array) -> Expert:
-        """The GP of the same inputs with other observations."""
+    def reobserved(self, inputs: Array, observations: Array) -> Expert:
+        """The GP of the same places with other observations, and another noise of them."""
         kernel, agent, engine, neighbours, moments = self._settings
-        found = Expert(self._dense.inputs, observations, kernel, agent, engine, neighbours, moments=moments)
-        found._vecchia = self._vecchia.reobserved(observations)
+        found = Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
+        found._vecchia = self._vecchia.reobserved(inputs, observations)
         return found
 
     def append(self, inputs: Array, observations: Array) -> None:

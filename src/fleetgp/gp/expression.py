@@ -79,6 +79,8 @@ class Parser:
 
     def _leaf(self) -> Terms:
         start, word = self._word("a kernel")
+        if word.lower() == "auto":
+            raise self._wrong('expected "auto" alone, and in small letters, or a kernel', start)
         if word not in LEAVES:
             raise self._wrong(str(unknown_name("kernel", word, LEAVES)), start)
         if self._take("("):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
@@ -36,6 +36,11 @@ def has_moments(kernel: Kernel, engine: str) -> bool:
 
 def refuse_rough(kernel: Kernel, engine: str) -> None:
     """One clear error for a kernel that has no moments, or an engine that needs the data."""
+    if kernel.noises.given:
+        raise InputError(
+            "dec-full-gp needs one noise for all observations, and here it differs (known deviations, noises of "
+            f"agents, or weights of outliers): {INSTEAD}"
+        )
     if not isinstance(kernel, SquaredExponential):
         raise InputError(
             f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
@@ -79,6 +84,10 @@ class FleetExpert(Expert):
     @property
     def dimension(self) -> int:
         return len(self.moments.sizes)
+
+    @property
+    def silent(self) -> BoolArray:
+        return np.zeros(self.dimension + 2, dtype=bool)
 
     def settle(self, log_theta: Array) -> None:
         """There is one engine."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters, names
+from fleetgp.gp.noise import SAME, Noise
 from fleetgp.linalg.threads import cores, spread
 
 Exponential = Callable[[Array], Array]
@@ -70,6 +71,18 @@ class Kernel(abc.ABC):
         """P, how many hyperparameters there are for inputs of this dimension."""
         return len(self.names(dimension))
 
+    #: How the noise of observations differs.
+    noises: Noise = SAME
+
+    @property
+    def noise_count(self) -> int:
+        """Q, how many hyperparameters, the last of theta, are of the noise."""
+        return len(self.noises.names)
+
+    def noises_of(self, theta: Array) -> Array:
+        """The last Q of theta (.., P)."""
+        return np.asarray(theta[..., -self.noise_count :])
+
     @abc.abstractmethod
     def units(self, dimension: int) -> IntArray:
         """(P,) what each hyperparameter is measured in: the number of an input, OBSERVED, or PURE for a number."""
@@ -99,7 +112,7 @@ class Kernel(abc.ABC):
 
     def rescaled(self, inputs: Array, scale: float) -> Array:
         """The inputs of observations that were divided by this scale, with all that is told in their units."""
-        return inputs
+        return self.noises.rescaled(inputs, scale)
 
     @abc.abstractmethod
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:

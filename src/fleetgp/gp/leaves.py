@@ -60,17 +60,24 @@ def _difference(left: Array, right: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class Scaled(Leaf):
-    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs."""
+    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs.
+
+    named: of those that are alike the inputs that a user knows, where more make one place; none for all of them.
+    """
 
     profile: str
     alike: bool = False
+    named: tuple[int, ...] = ()
 
     def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         if self.alike and len(self.axes) > 1:
-            return ("l" if len(self.axes) == len(inputs) else f"l_{'_'.join(inputs[d] for d in self.axes)}",)
+            known = self.named or self.axes
+            return ("l" if len(known) == len(inputs) else f"l_{'_'.join(inputs[d] for d in known)}",)
         return tuple(f"l_{inputs[d]}" for d in self.axes)
 
     def units(self) -> tuple[int, ...]:
+        if self.named:
+            return self.named[:1]
         return (self.axes[0] if len(self.axes) == 1 else PURE,) if self.alike else self.axes
 
     def near(self) -> dict[int, int]:

@@ -27,9 +27,11 @@ class Trend:
         return 1 + len(self.centre) if self.linear else 1
 
     def columns(self, inputs: Array) -> Array:
-        """h(x) at inputs (.., D), (.., count)."""
+        """h(x) at inputs (.., D), and what else stands behind them, (.., count)."""
         ones = np.ones((*inputs.shape[:-1], 1))
-        return np.concatenate([ones, inputs - self.centre], axis=-1) if self.linear else ones
+        if not self.linear:
+            return ones
+        return np.concatenate([ones, inputs[..., : len(self.centre)] - self.centre], axis=-1)
 
     def with_observations(self, inputs: Array, observations: Array) -> Array:
         """(N, count + 1): h(x_n) and y_n."""

@@ -29,7 +29,9 @@ Missing = Literal["refuse", "drop"]
 class Observations:
     """inputs (N, D), observations (N,), and who made them: labels (N,), or None.
 
-    dropped: rows left out.  notes: what was done to the values of the file.
+    With a list of targets observations are (N, K), NaN where one is missing.
+    dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
+    of the observations (N,), or None.
     """
 
     inputs: Array
@@ -37,14 +39,22 @@ class Observations:
     labels: tuple[str, ...] | None
     dropped: int = 0
     notes: tuple[str, ...] = ()
+    deviations: Array | None = None
+
+    @property
+    def rows(self) -> Array:
+        """(N, ..) inputs, deviations if there are any, and observations."""
+        known = [] if self.deviations is None else [self.deviations]
+        return np.column_stack([self.inputs, *known, self.observations])
 
 
 def read_observations(
     path: str | Path,
     *,
     inputs: Sequence[str],
-    target: str,
+    target: str | Sequence[str],
     agent: str | None = None,
+    deviation: str | None = None,
     missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
@@ -52,6 +62,8 @@ def read_observations(
 ) -> Observations:
     """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
+    target: one, or a list of several: then a row is dropped if it has none of them, and notes say what else is missing.
+    deviation: that of the known standard deviations of the target.
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
@@ -59,32 +71,57 @@ def read_observations(
     if missing not in get_args(Missing):
         raise unknown_name("missing", missing, get_args(Missing))
     as_names(inputs, "inputs")
-    table = read_columns(
-        path, [*inputs, target, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading
-    )
+    targets = (target,) if isinstance(target, str) else as_names(target, "target")
+    if deviation is not None and len(targets) > 1:
+        raise InputError("deviation: expected one target with it, got several: leave one out")
+    needed = [*inputs, *([deviation] if deviation else [])]
+    named = [*needed, *targets]
+    table = read_columns(path, [*named, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading)
     settable = reading is None or reading.settable
-    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in (*inputs, target)])
+    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in named])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
     judged = fill is None or len(fill) > 0
-    refuse_suspicious(numbers, (*inputs, target), str(path), fills=judged, of_agent=of_agent)
-    sound: BoolArray = np.asarray(np.isfinite(numbers).all(axis=1))
+    refuse_suspicious(numbers, named, str(path), fills=judged, of_agent=of_agent)
+    known, width = np.isfinite(numbers), len(needed)
+    sound: BoolArray = np.asarray(known[:, :width].all(axis=1) & known[:, width:].any(axis=1))
     labels: tuple[str, ...] | None = None
     if agent is not None:
         present = np.array([is_present(value) for value in table.columns[agent]], dtype=bool)
         sound &= present
         labels = tuple(label_text(value) for value in table.columns[agent][sound])
-    bad = np.flatnonzero(~sound)
+    bad = np.flatnonzero(~(sound & known.all(axis=1)))
     if bad.size and missing == "refuse":
         raise missing_rows(path, bad.size, len(sound), int(bad[0]), settable=settable)
-    if not sound.any():
-        raise InputError(f"{path}: no row with values in all of {[*inputs, target]}")
+    if not sound.any() or not known[sound].any(axis=0).all():
+        raise InputError(f"{path}: no row with values in all of {named}")
     if agent is not None and labels is not None:
-        named = dict.fromkeys(label_text(value) for value in table.columns[agent][present])
-        empty = [name for name in named if name not in set(labels)]
+        labelled = dict.fromkeys(label_text(value) for value in table.columns[agent][present])
+        empty = [name for name in labelled if name not in set(labels)]
         if empty:
-            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {[*inputs, target]}")
-    return Observations(numbers[sound, :-1], numbers[sound, -1], labels, int(bad.size), table.notes)
+            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {named}")
+    found = np.where(known, numbers, np.nan)[sound]
+    observations = found[:, -1] if isinstance(target, str) else found[:, width:]
+    own = None if deviation is None else check_deviation_column(path, deviation, found[:, len(inputs)])
+    rest = labels, int((~sound).sum()), table.notes + _left(found, named), own
+    return Observations(found[:, : len(inputs)], observations, *rest)
+
+
+def _left(found: Array, named: Sequence[str]) -> tuple[str, ...]:
+    """What is missing in rows that are taken for what else they have."""
+    missing = dict(zip(named, np.isnan(found).sum(axis=0).tolist(), strict=True))
+    return tuple(
+        f"{name} is missing in {count:,} rows, which do not count for it" for name, count in missing.items() if count
+    )
+
+
+def check_deviation_column(where: object, name: str, values: Array) -> Array:
+    """Standard deviations, none of them below 0, or one clear error."""
+    if (values < 0.0).any():
+        raise InputError(
+            f"{where}: column {name!r}: expected standard deviations of at least 0, got {values[values < 0.0][0]:g}"
+        )
+    return values
 
 
 def missing_rows(path: str | Path, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:

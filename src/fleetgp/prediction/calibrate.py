@@ -21,6 +21,7 @@ from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.holdout import FEWEST, FOLDS, Hold, block_pieces, drawn, hidden, row_pieces, second_half
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import visible_of
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
@@ -93,7 +94,8 @@ def _outcomes(
     cells: int,
 ) -> Iterator[list[Outcomes]]:
     """Fold by fold, what became of each hosted agent's held-out rows."""
-    pieces = _pieces(fleet.shards, network, method, hold, cells, holding.seed)
+    noises = fleet.kernel.noises
+    pieces = _pieces(visible_of(fleet.shards, noises), network, method, hold, cells, holding.seed)
     most, deviations, count = holding.most // FOLDS, float(ndtri(0.5 + 0.5 * holding.level)), 0
     for fold in range(FOLDS):
         hide = [hidden(own, fold) for own in pieces]
@@ -101,13 +103,21 @@ def _outcomes(
             drawn(np.flatnonzero(mask), most, holding.seed, agent)
             for mask, agent in zip(hide, network.hosted, strict=True)
         ]
-        queries, starts = _collected(network, method, [x[own] for (x, _), own in zip(fleet.shards, rows, strict=True)])
+        asked = [noises.visible(x[own]) for (x, _), own in zip(fleet.shards, rows, strict=True)]
+        queries, starts = _collected(network, method, asked)
         count += len(queries)
         if len(queries):  # as all agents know
-            found = answer(fleet.conditioned(hide, options), network, method, queries, options, noisy=True)
+            padded = noises.padded(queries)
+            found = answer(fleet.conditioned(hide, options), network, method, padded, options, noisy=True)
             yield [
-                _judged(y[own], piece[own], mean[start:][: len(own)], variance[start:][: len(own)], deviations)
-                for (_, y), own, piece, mean, variance, start in zip(
+                _judged(
+                    y[own],
+                    piece[own],
+                    mean[start:][: len(own)],
+                    variance[start:][: len(own)] + noises.known(x[own]) ** 2,  # which nobody else knows of
+                    deviations,
+                )
+                for (x, y), own, piece, mean, variance, start in zip(
                     fleet.shards, rows, pieces, found.means, found.variances, starts, strict=True
                 )
             ]

@@ -21,6 +21,8 @@ from fleetgp.prediction.methods import METHODS, PredictionMethod
 from fleetgp.prediction.options import Eta, PredictionOptions
 
 BOTH = "both"
+#: What rows may be held out for.
+HOLDINGS = (*HOLDS, BOTH)
 #: Held-out rows are counted in bins of the factor that they need, equal in logarithms, with an edge at 1.
 BINS = 2048
 EDGES = 10.0 ** (np.arange(BINS + 1) / 256.0 - 3.0)
@@ -50,8 +52,8 @@ class Holding:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.hold not in (*HOLDS, BOTH):
-            raise unknown_name("hold", self.hold, (*HOLDS, BOTH))
+        if self.hold not in HOLDINGS:
+            raise unknown_name("hold", self.hold, HOLDINGS)
         check_number("level", self.level, above=0.0)
         if not self.level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {self.level!r}")

@@ -19,6 +19,7 @@ from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.outliers import reweighed
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.extension import Extensions
@@ -46,11 +47,15 @@ class Conditioned:
         check_engine(engine, kernel)
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
         self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
-        self.shards = self.scaling.apply(shards)
         #: of theta, in those of the data
         self.units = np.exp(self.scaling.shift(kernel.units(dimension_of(shards))))
         self.thetas = thetas / self.units
+        self.shards = self.scaling.apply(shards, kernel)
         self.noise = thetas[:, -1:] ** 2
+        if kernel.noises.given:
+            self.noise = np.array([self._noise(x, theta) for (x, _), theta in zip(self.shards, thetas, strict=True)])
+        if kernel.noises.robust:
+            self.shards = side_by_side(self._weighed, range(len(thetas)))
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
@@ -62,16 +67,31 @@ class Conditioned:
         What joins an agent's data with the samples of all agents goes: they are drawn from all observations.
         """
         assert isinstance(self.shards, list), "files do not grow"
-        (scaled,) = self.scaling.apply([more])
+        (scaled,) = self.scaling.apply([more], self.kernel)
         self.shards[i] = pooled([self.shards[i], scaled])
+        robust = self.kernel.noises.robust
+        if robust:
+            self.shards[i] = self._weighed(i)
         for role in ("own", "weighted"):
-            if role in self._kept:
+            if role in self._kept and robust:  # old rows have other weights
+                self._kept[role].renew(i, self.shards[i])
+            elif role in self._kept:
                 self._kept[role].append(i, scaled)
         if "reach" in self.__dict__:
             self.reach.renew(i, self.shards[i][0])
         if self._extended is not None:
             self._extended.release()
             self._extended = None
+
+    def _noise(self, inputs: Array, theta: Array) -> Array:
+        """(1,) the trained variance of an observation of whoever made these. theta: in the units of the data."""
+        return np.asarray(self.kernel.noises.trained(inputs[:1], self.kernel.noises_of(theta)) ** 2)
+
+    def _weighed(self, i: int) -> Shard:
+        """A hosted agent's data, with the weights of outliers at its theta."""
+        inputs, observations = self.shards[i]
+        expert = self._expert(inputs, observations, None, moments=False)
+        return reweighed(expert, self.thetas[i]).inputs, observations
 
     def prior(self, queries: Array) -> Array:
         """k(x*, x*) by each agent's theta, (A, T)."""

@@ -150,6 +150,12 @@ class Posteriors(Lazy[Posterior]):
             self._experts[i].append(*more)
         self.forget(i)
 
+    def renew(self, i: int, data: Shard) -> None:
+        """Other observations of one."""
+        self.data[i] = data
+        self._experts.pop(i, None)
+        self.forget(i)
+
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
         count = len(queries)

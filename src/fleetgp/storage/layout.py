@@ -12,7 +12,8 @@ from __future__ import annotations
 FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
 VERSION = 3
-#: Of folders with all rows, and of those with moments, whose mean is zero and whose inputs are as given.
+#: Of folders with all rows, and of those with moments, whose mean is zero, whose inputs are as given and whose
+#: noise is one for all.
 VERSION_WITH_ROWS, VERSION_WITH_MOMENTS = 1, 2
 DESCRIPTION = "model.json"
 TRAINING = "training.safetensors"

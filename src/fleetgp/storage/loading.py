@@ -13,10 +13,11 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import check_mean
-from fleetgp.data.partition import Shard
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
+from fleetgp.fleet.noises import noises_of, parted
+from fleetgp.gp.composite import with_noise
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
@@ -77,13 +78,15 @@ def load_model(
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[Shard]
+    shards: Sequence[tuple[Any, ...]]
     if "moments" in facts:
         method = training_method(typed(facts["training"], "method", str)).name
         shards, moments = load_moments(folder, facts["moments"], names, len(inputs), method)
     else:
-        shards, moments = _read_shards(facts["agents"], folder, len(inputs)), None
-    given, kernel = facts["hyperparameters"], as_kernel(typed(facts, "kernel", str), inputs)
+        shards, moments = _read_shards(facts, folder, len(inputs)), None
+    given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
+    noises = noises_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
+    kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), noises)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
         fleet = Fleet(
@@ -94,6 +97,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             mean=check_mean(facts.get("mean", "zero")),  # older folders have neither
             coordinates=facts.get("coordinates", "as-given"),
             kernel=kernel,
+            noise=noise,
+            robust=robust,
             seed=typed(facts, "seed", int),
             inputs=inputs,
             **(where if moments is None else {}),
@@ -105,13 +110,14 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 
-def _read_shards(agents: Sequence[Mapping[str, Any]], folder: Path, dimension: int) -> list[Shard]:
+def _read_shards(facts: Mapping[str, Any], folder: Path, dimension: int) -> list[tuple[Any, ...]]:
     shards = []
-    for number, agent in enumerate(agents):
+    for number, agent in enumerate(facts["agents"]):
         count = typed(agent, "observations", int)
-        shapes = {"inputs": (count, dimension), "observations": (count,)}
+        shapes: dict[str, Shape] = {"inputs": (count, dimension), "observations": (count,)}
+        shapes |= {"deviations": (count,)} if facts.get("deviations") else {}
         arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes)
-        shards.append((arrays["inputs"], arrays["observations"]))
+        shards.append(tuple(arrays[name] for name in shapes))
     return shards
 
 
@@ -157,7 +163,9 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         ),
         scaling=read_scaling(facts["scaling"], fleet.dimension),
         mean=read_mean(facts.get("mean"), fleet.dimension),
-        coordinates=read_coordinates(facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension),
+        coordinates=read_coordinates(
+            facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension, fleet.coordinates.name
+        ),
         engine=tuple(facts["engine"]),
         ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
@@ -169,4 +177,6 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         kernel=fleet.kernel.name,
         compared=read_compared(facts.get("compared", [])),
         held=np.array(facts.get("held", []), dtype=np.int64),
+        noises=fleet.kernel.noise_count,
+        outliers=np.array(facts.get("outliers", []), dtype=np.int64),
     )

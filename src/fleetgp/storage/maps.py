@@ -71,9 +71,9 @@ def cells_within(model: Model, cells: Array, within: float) -> BoolArray:
             )
         return np.ones(len(cells), dtype=bool)
     coordinates, kernel, dimension = _coordinates(model), model.fleet.kernel, len(model.inputs)
-    places = coordinates.places(np.concatenate([x for x, _ in model.fleet.shards]))
+    places = coordinates.places(np.concatenate([x for x, _ in model.fleet.seen]))
     theta = np.array(list(model.theta.values())) / np.exp(coordinates.shift(kernel.units(dimension)))
-    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), dimension)
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
 
@@ -83,7 +83,7 @@ def _coordinates(model: Model) -> Coordinates:
     fleet = model.fleet
     if fleet.fit is not None:
         return fleet.fit.coordinates
-    return agree_on_coordinates(Alone(), fleet.shards, fleet.coordinates)
+    return agree_on_coordinates(Alone(), fleet.seen, fleet.coordinates)
 
 
 def on_all_cells(answers: Answers, chosen: BoolArray) -> tuple[Answers, Array]:
@@ -186,7 +186,7 @@ def _draw(axes: tuple[Array, Array], data: Any, model: Model, answers: Answers, 
     mean, deviation = (np.where(known, data[name].values, np.nan) for name in (label, f"{label}_standard_deviation"))
     wide = np.ptp(x) >= 0.6 * np.ptp(y)
     figure = Figure(figsize=(7.2, 3.3) if wide else (5.2, 4.4), layout="constrained")
-    rows = [] if isinstance(model.fleet.shards, Streamed) else model.fleet.shards
+    rows = [] if isinstance(model.fleet.shards, Streamed) else model.fleet.seen
     everywhere = np.concatenate([np.empty((0, 2)), *(inputs for inputs, _ in rows)])
     places = everywhere[:: max(1, len(everywhere) // 1500)]
     what = f"{model.target} ({units})" if units else model.target

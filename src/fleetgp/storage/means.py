@@ -38,14 +38,18 @@ def read_scaling(facts: Mapping[str, Any], dimension: int) -> Scaling:
     return Scaling(offset, scale, slope, centre)
 
 
-def read_coordinates(facts: Mapping[str, Any] | None, inputs: Sequence[str]) -> Coordinates:
+def read_coordinates(facts: Mapping[str, Any] | None, inputs: Sequence[str], model: str) -> Coordinates:
+    """model: the name of the model's own."""
     if facts is None:
         return Coordinates()
     rule = coordinate_rule(facts["name"], inputs)
+    if rule.name != model:
+        raise ValueError(f"coordinates: expected {model}, as the model has them, got {rule.name}")
     origin, unit = (_numbers(facts[name], f"coordinates: {name}", len(inputs)) for name in ("origin", "unit"))
     if bool(origin) != (rule.name != "as-given") or len(unit) != len(origin) or min(unit, default=1.0) <= 0.0:
         raise ValueError(f"coordinates: expected an origin and units of {rule.name}, got {origin} and {unit}")
-    return Coordinates(rule.name, origin, unit, rule.longitude, float(facts["distortion"]))
+    latitude = rule.latitude if rule.name == "sphere" else -1
+    return Coordinates(rule.name, origin, unit, rule.longitude, float(facts["distortion"]), latitude)
 
 
 def _numbers(values: Sequence[Any], what: str, dimension: int) -> tuple[float, ...]:

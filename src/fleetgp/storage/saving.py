@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_place
+from fleetgp.fleet.noises import shown
 from fleetgp.graph import Topology
 from fleetgp.storage.calibrations import calibration_facts, compared_facts
 from fleetgp.storage.json_values import to_json
@@ -40,13 +41,29 @@ from fleetgp.version import __version__
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
-    target = Path(folder).resolve()  # of a link, the folder it leads to
-    check_target(target, overwrite)
+    check_target(Path(folder).resolve(), overwrite)
+    return _built(Path(folder), lambda place: _write(model, place))
+
+
+def save_models(models: Sequence[Model], folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a folder with a model for each target, under its name: all of them, or nothing."""
+    check_targets(folder, [model.target for model in models], overwrite)
+
+    def write(place: Path) -> None:
+        for model in models:
+            _write(model, place / model.target)
+
+    return _built(Path(folder), write)
+
+
+def _built(folder: Path, write: Callable[[Path], None]) -> Path:
+    """What is written beside the folder and takes its place when it is whole."""
+    target = folder.resolve()  # of a link, the folder it leads to
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     retired = building / "retired"  # inside what is cleared away in any case
     try:
-        _write(model, building / "model")
+        write(building / "model")
         if target.exists():
             target.rename(retired)
         (building / "model").rename(target)
@@ -81,14 +98,32 @@ def check_target(folder: str | Path, overwrite: bool) -> None:
         )
 
 
+def check_targets(folder: str | Path, targets: Sequence[str], overwrite: bool) -> None:
+    """One clear error where models of several targets may not be written; what is replaced are such models alone."""
+    place = Path(folder)
+    for name in targets:
+        if Path(name).name != name or name in (AGENTS, *FILES):
+            raise InputError(f"expected targets whose names can be those of folders, got {name!r}: rename the column")
+    if not place.is_dir() or (place / DESCRIPTION).exists():
+        check_target(place, overwrite=False)
+        return
+    for entry in sorted(place.iterdir()):
+        if not (entry / DESCRIPTION).is_file():
+            raise InputError(f"{place}: it holds other things than models ({entry.name}): choose another name")
+        check_target(entry, overwrite)
+
+
 def _write(model: Model, folder: Path) -> None:
     fleet, fit = model.fleet, model.fleet.fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
     moments = fit.moments if fit is not None and isinstance(fleet.shards, Streamed) else None
     if moments is None:
-        for number, ((inputs, observations), name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
-            digest = save_arrays(folder / agent_file(number), {"inputs": inputs, "observations": observations})
+        for number, (shard, name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
+            inputs, observations, known = shown(shard, fleet.noises)
+            arrays = {"inputs": inputs, "observations": observations}
+            arrays |= {} if known is None else {"deviations": known}
+            digest = save_arrays(folder / agent_file(number), arrays)
             agents.append({"name": name, "observations": len(observations), "sha256": digest})
     else:
         counts = counts_of(fleet.shards)
@@ -103,6 +138,9 @@ def _write(model: Model, folder: Path) -> None:
         "normalize": fleet.normalize,
         "mean": fleet.mean,
         "coordinates": fleet.coordinates.name,
+        "deviations": fleet.noises.holds_known,
+        "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
+        "robust": fleet.robust,
         "seed": fleet.seed,
         "hyperparameters": model.theta,
         "status": model.status,
@@ -126,7 +164,7 @@ def _write(model: Model, folder: Path) -> None:
 def _version(model: Model) -> int:
     """The oldest that reads it right."""
     fleet = model.fleet
-    if fleet.mean != "zero" or fleet.coordinates.name != "as-given":
+    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noises.given:
         return VERSION
     by_moments = isinstance(fleet.shards, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
@@ -155,6 +193,7 @@ def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
         "engine": list(fit.engine),
         "sample": fit.sample.tolist(),
         "used": fit.used.tolist(),
+        "outliers": fit.outliers.tolist(),
         "drawn": fit.drawn.tolist(),
         "held": fit.held.tolist(),
         "approximation": [to_json(value) for value in fit.approximation.tolist()],

@@ -4,6 +4,7 @@ from fleetgp.training.fit import Compared, Fit, Start
 from fleetgp.training.kernel_choice import train_best
 from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, training_method
 from fleetgp.training.options import TrainingOptions
+from fleetgp.training.together import train_together
 from fleetgp.training.train import train
 from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
 
@@ -19,5 +20,6 @@ __all__ = [
     "TrainingState",
     "train",
     "train_best",
+    "train_together",
     "training_method",
 ]

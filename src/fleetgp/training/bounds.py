@@ -38,8 +38,8 @@ class Bounds:
         """The same with higher lower bounds, but none above the upper ones."""
         return Bounds(np.maximum(self.lower, np.minimum(lower, self.upper)), self.upper)
 
-    def floored(self, log_noise: float) -> Bounds:
-        """The same with a floor under the last coordinate, log sigma_eps.
+    def floored(self, log_noise: float, count: int = 1) -> Bounds:
+        """The same with a floor under the last coordinates, so many log sigma_eps.
 
         Its own lower bound takes the place of the floor, and so does an upper bound that is not above it.
 
@@ -48,9 +48,9 @@ class Bounds:
         >>> Bounds(np.full(2, -5.0), np.full(2, 2.0)).floored(-3.0).lower.tolist()
         [-5.0, -5.0]
         """
-        if self.lower[-1] > -np.inf or self.upper[-1] <= log_noise:
-            return self
-        return Bounds(np.append(self.lower[:-1], log_noise), self.upper)
+        under = (self.lower == -np.inf) & (self.upper > log_noise)
+        under[:-count] = False
+        return Bounds(np.where(under, log_noise, self.lower), self.upper) if under.any() else self
 
     def shifted(self, by: Array) -> Bounds:
         """The same in other units."""

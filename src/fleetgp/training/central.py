@@ -182,7 +182,8 @@ class CentralMinimizer:
         beyond |= (found.x >= near.upper) & np.isinf(self.bounds.upper)
         if not np.isfinite(search.total) or beyond.any():
             return "diverged"
+        if left <= max(tol, ROUNDING_GRADIENT * search.size):
+            return "converged"
         free = self.bounds.cut(search.best.local.x[0], search.slope) / search.scale
         gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
-        small = left <= max(tol, ROUNDING_GRADIENT * search.size) or 0.0 <= gain <= ROUNDING * search.size
-        return "converged" if small else "round limit"
+        return "converged" if 0.0 <= gain <= ROUNDING * search.size else "round limit"

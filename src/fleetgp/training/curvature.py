@@ -44,9 +44,15 @@ class Curvature:
 def measure_hessian(objective: Objective, x: Array, values: Values, where: BoolArray) -> Array:
     """The Hessians at x (A, P) by forward differences of the gradient, symmetric, (A, P, P); P evaluations.
 
-    They hold no meaning for agents that are not in `where`, and are not finite where a likelihood nearby is not.
+    Fewer for agents whose data do not depend on all of x: along such coordinates only the priors bend. They hold no
+    meaning for agents that are not in `where`, and are not finite where a likelihood nearby is not.
     """
-    columns = [(objective(x + STEP * e, where).gradient - values.gradient) / STEP for e in np.eye(x.shape[1])]
+    silent = objective.silent
+    columns = []
+    for k, e in enumerate(np.eye(x.shape[1])):
+        asked = where & ~silent[:, k]
+        slopes = objective(x + STEP * e, asked).gradient - values.gradient if asked.any() else np.zeros_like(x)
+        columns.append(np.where(silent[:, k, None], objective.bend * e, slopes / STEP))
     hessian = np.stack(columns, axis=2)
     return np.asarray(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
 

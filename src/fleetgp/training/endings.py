@@ -56,7 +56,9 @@ def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -
     start = fit.history[0, 0]
     with np.errstate(all="ignore"):
         moved = np.log(fit.history) - np.log(start)
-    held = np.logical_or(*fit.known.touched(fit.thetas))[:-1]  # not so noise: with too little there is no likelihood
+    held = np.logical_or(*fit.known.touched(fit.thetas))[
+        : -fit.noises
+    ]  # not so noise: with too little there is no likelihood
     moved[..., np.flatnonzero(held)] = 0.0  # at a bound, where it may end
     sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
     agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])
@@ -79,6 +81,8 @@ def _advice(far: float, label: str, fit: Fit) -> str:
         return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
     if label.startswith("l_") and far > 0.0:
         return f"The observations do not depend on the input of {label}. Leave that input out, or bound {label}"
+    if label.endswith("alpha") and far > 0.0:
+        return f"With a large {label} rq is se: take se, which has one hyperparameter less, or bound {label}"
     if label == "sigma_f" and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
     return f"Start elsewhere, with another theta0, or give {label} bounds"

@@ -76,6 +76,8 @@ class Fit:
     kernel: the name of the one that was trained.
     compared: the kernels that it was chosen from, by the predictive density of held-out rows; empty without
         `kernel="auto"`.
+    noises: how many hyperparameters, the last of theta, are of the noise.
+    outliers: (A,) how many of its observations each agent weighs down at the end; empty without `robust`.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
     """
 
@@ -106,19 +108,35 @@ class Fit:
     held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     nlls: Array = field(default_factory=lambda: np.zeros(0))
     start_nlls: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    noises: int = 1
+    outliers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def at_floor(self) -> BoolArray:
-        """(A,) whose sigma_eps stands at its floor, to a percent: agents agree to a tolerance, not to the last bit."""
-        return np.asarray(self.thetas[:, -1] <= 1.01 * self.noise_floor)
+        """(A,) whose sigma_eps stands at its floor, to a percent: agents agree to a tolerance, not to the last bit.
+
+        Where there are several, any of them.
+        """
+        return np.asarray(self._floored.any(axis=1))
+
+    @property
+    def floored(self) -> tuple[str, ...]:
+        """Which sigma_eps stand at their floor, at any agent."""
+        names = self.known.names[-self.noises :] or ("sigma_eps",)
+        return tuple(name for name, low in zip(names, np.asarray(self._floored.any(axis=0)), strict=True) if low)
+
+    @property
+    def _floored(self) -> BoolArray:
+        """(A, Q)."""
+        open_ended = np.array(self.known.lower[-self.noises :] or [0.0]) == 0.0  # others have a bound of their own
+        return np.asarray((self.thetas[:, -self.noises :] <= 1.01 * self.noise_floor) & open_ended)
 
     @property
     def at_bounds(self) -> tuple[str, ...]:
         """Who stands at a bound, the floor of sigma_eps too, at any agent, to a percent; fixed ones do not count."""
         low, high = self.known.touched(self.thetas)
         found = [name for name, touched in zip(self.known.names, low | high, strict=True) if touched]
-        floor = ["sigma_eps"] if self.at_floor.any() and "sigma_eps" not in found else []
-        return (*found, *floor)
+        return (*found, *(name for name in self.floored if name not in found))
 
     @property
     def penalty(self) -> float:
@@ -173,7 +191,8 @@ def about_sample(fit: Fit) -> str:
 def about_floor(fit: Fit, noise_floor: float) -> str:
     """What it means that a training ended at the floor."""
     return (
-        f"sigma_eps stands at its floor, {fit.noise_floor:.3g}, at {int(fit.at_floor.sum())} of {len(fit.thetas)} "
+        f"{', '.join(fit.floored)} stands at its floor, {fit.noise_floor:.3g}, at {int(fit.at_floor.sum())} of "
+        f"{len(fit.thetas)} "
         f"agents: at this resolution the observations look free of noise. The floor is {noise_floor:g} of their "
         "deviation: noise_floor changes it, 0 switches it off"
     )

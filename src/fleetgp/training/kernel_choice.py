@@ -26,7 +26,9 @@ from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.choices import Kernels
 from fleetgp.gp.expert import Expert, check_engine
+from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.outliers import reweighed
 from fleetgp.metrics import log_density
 from fleetgp.network import Network
 from fleetgp.training.fit import Compared, Fit
@@ -72,7 +74,9 @@ def train_best(
     seconds = None if options.seconds is None else options.seconds / 2.0
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
     data = shards.load() if isinstance(shards, Streamed) else shards
-    trials = [_trial(shard, agent, options.seed) for shard, agent in zip(data, network.hosted, strict=True)]
+    noises = kernels[0].noises  # the same for all
+    pairs = zip(data, network.hosted, strict=True)
+    trials = [_trial(shard, agent, noises.visible(shard[0]), options.seed) for shard, agent in pairs]
     told = []
     for kernel in kernels:
         fit = train(method, [trial.sample for trial in trials], network, kernel, coarse, interlude=interlude)
@@ -95,10 +99,10 @@ def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -
         check_engine(options.engine, kernel)
 
 
-def _trial(shard: Shard, agent: int, seed: int) -> Trial:
-    """An agent hides blocks of its own area: nobody else is needed for it."""
+def _trial(shard: Shard, agent: int, places: Array, seed: int) -> Trial:
+    """An agent hides blocks of its own area: nobody else is needed for it. places: its inputs, without any noise."""
     inputs, observations = shard
-    pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
+    pieces = block_pieces(places, places.min(axis=0), places.max(axis=0), CELLS, seed)
 
     def part(rows: IntArray) -> Shard:
         return inputs[rows], observations[rows]
@@ -135,13 +139,14 @@ def _of_agent(
     units = kernel.units(trial.sample[0].shape[1])
     own = np.exp(log_theta - scaling.shift(units) - coordinates.shift(units))
     for rest, (asked, seen) in trial.folds:
-        ((inputs, observations),) = scaling.apply(coordinates.apply([rest]))
+        ((inputs, observations),) = scaling.apply(coordinates.apply([rest]), kernel)
         expert, queries = Expert(inputs, observations, kernel, agent, *engine), coordinates.places(asked)
         try:
+            expert = reweighed(expert, own) if kernel.noises.robust else expert
             mean, variance = expert.condition(own).mean_and_variance(queries)
         except NumericalError:
             return failed
-        variance = scaling.scale**2 * variance + theta[-1] ** 2
+        variance = scaling.scale**2 * variance + kernel.noise(asked, Hyperparameters.from_theta(theta))
         found = log_density(scaling.mean(queries) + scaling.scale * mean, variance, seen)
         density, count = density + float(found.sum()), count + len(seen)
     return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed

@@ -87,6 +87,11 @@ class Known:
         )
         return replace(self, lower=lower, upper=upper, median=median)
 
+    def part(self, numbers: Sequence[int], names: Sequence[str]) -> Known:
+        """Of some of the hyperparameters, under these names."""
+        rows = (self.lower, self.upper, self.median, self.factor)
+        return Known(tuple(names), *(tuple(row[number] for number in numbers) for row in rows))
+
     @property
     def bounds(self) -> Bounds:
         """On log theta."""

@@ -80,16 +80,13 @@ class Training(Protocol):
     """One that can be taken up again with another mean function."""
 
     @property
-    def scaling(self) -> Scaling: ...
-
-    @property
     def status(self) -> Status: ...
 
     def correction(self) -> Correction:
         """At the theta that it has come to."""
 
-    def take_up(self, scaling: Scaling) -> None:
-        """Go on from where it is, on other residuals."""
+    def take_up(self, step: Sequence[float]) -> None:
+        """Go on from where it is, on other residuals: with so much more of the mean function."""
 
 
 def trend_of(scaling: Scaling, dimension: int) -> Trend:
@@ -147,18 +144,28 @@ def longer_step(now: Correction, before: tuple[Correction, list[float]] | None) 
     return [a - share * (b + c) for a, b, c in zip(new, added, change, strict=True)]
 
 
-def settle(training: Training, mean: MeanName) -> MeanFit | None:
-    """Turn by turn, after the first; what is left is of the mean function that theta was last trained with."""
+@dataclass(frozen=True)
+class Settled:
+    """How the turns ended. last: what another one would add.  turns: how often theta was trained."""
+
+    last: Correction
+    turns: int
+
+    def of(self, scaling: Scaling, errors: Array) -> MeanFit:
+        """The mean function that theta was last trained with. errors: the standard errors of the scaled data."""
+        told = tuple((scaling.scale * errors).tolist())
+        return MeanFit(scaling.offset, scaling.slope, scaling.centre, told, self.turns, self.last.negligible)
+
+
+def settle(training: Training, mean: MeanName) -> Settled | None:
+    """Turn by turn, after the first; None without a mean function."""
     if mean == "zero":
         return None
     turns, before = 1, None
     while True:
         found = NOWHERE if training.status == "diverged" else training.correction()
         if not found.known or found.negligible or training.status != "converged" or turns == TURNS:
-            break
+            return Settled(found, turns)
         step = longer_step(found, before)
-        training.take_up(training.scaling.corrected(step))
+        training.take_up(step)
         turns, before = turns + 1, (found, step)
-    scaling = training.scaling
-    errors = tuple((scaling.scale * found.errors).tolist())
-    return MeanFit(scaling.offset, scaling.slope, scaling.centre, errors, turns, found.negligible)

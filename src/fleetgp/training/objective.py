@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NumericalError
+from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert, evaluate
 from fleetgp.training.prior import Prior
 
@@ -59,11 +60,28 @@ class Objective:
         """The same for other experts."""
         return Objective(experts, self.prior, self.share)
 
+    def changed(self, change: Callable[[Expert], Expert]) -> Objective:
+        """The same for what becomes of each expert."""
+        return self.of([change(expert) for expert in self.experts])
+
+    def only(self, i: int) -> Objective:
+        """That of one hosted agent alone."""
+        return self.of([self.experts[i]])
+
+    @property
+    def sizes(self) -> IntArray:
+        """(A,) how many observations each has."""
+        return np.array([expert.size for expert in self.experts])
+
+    def answers(self, rows: IntArray, log_thetas: Array) -> list[Evaluation | NumericalError]:
+        """Some of the agents, each at its own log theta; a failure in its place."""
+        return evaluate([self.experts[i] for i in rows], log_thetas)
+
     def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
         """Evaluate at (A, P); with `where` only these agents, the others hold zeros."""
         agents, width = log_thetas.shape
         rows = np.arange(agents) if where is None else np.flatnonzero(where)
-        found = evaluate([self.experts[i] for i in rows], log_thetas[rows])
+        found = self.answers(rows, log_thetas[rows])
         values = Values(
             np.zeros(agents), np.zeros((agents, width)), np.zeros(agents), np.full(agents, "dense", dtype=object)
         )
@@ -86,6 +104,16 @@ class Objective:
         values.gradient[rows] += self.share * self.prior.gradient(x)
         return replace(values, nll=values.nll + penalty, penalty=penalty)
 
+    @property
+    def silent(self) -> BoolArray:
+        """(A, P) which hyperparameters say nothing about an agent's data."""
+        return np.stack([expert.silent for expert in self.experts])
+
+    @property
+    def bend(self) -> Array:
+        """(P,) or (1,) the second derivatives of an agent's share of the penalty."""
+        return self.share * self.prior.precision
+
     def settle(self, log_thetas: Array) -> None:
         """Have each agent settle on one engine for what comes, around its own log theta."""
         for expert, x in zip(self.experts, log_thetas, strict=True):
@@ -98,5 +126,5 @@ class Objective:
 
     def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
         """nll, gradient and jitter of one hosted agent."""
-        values = self.of([self.experts[i]])(log_theta[None])
+        values = self.only(i)(log_theta[None])
         return float(values.nll[0]), values.gradient[0], float(values.jitter[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetgp.arrays import IntArray
 from fleetgp.gp.expert import MOST_DENSE, Expert
 from fleetgp.training.objective import Objective
 
@@ -33,13 +34,18 @@ def levels(observations: int) -> int:
     return count
 
 
+def first_sizes(observations: IntArray) -> IntArray:
+    """How many observations of each agent are in the smallest sample."""
+    return np.minimum(observations, SMALLEST)
+
+
 def sampled(objective: Objective, level: int, seed: int) -> Objective:
     """The likelihoods of a sample, drawn at random, with at most as many observations of each agent as the level has.
 
     level: 0 for the smallest sample.  seed: known to all; each agent draws its own.
     """
     size = SMALLEST * TIMES**level
-    return objective.of([_sample(expert, size, seed) for expert in objective.experts])
+    return objective.changed(lambda expert: _sample(expert, size, seed))
 
 
 def _sample(expert: Expert, size: int, seed: int) -> Expert:

@@ -6,18 +6,18 @@ All that the fleet has to agree on for it is agreed here: scaling, samples, star
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.streamed import dimension_of, visible_of
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
@@ -40,8 +40,9 @@ class Setting:
     """bounds, starts: of log theta, (S, P) within them, for the scaled observations.
 
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
-    not bound it.  units: what the hyperparameters are measured in.  levels: of samples of the data to be trained on
-    first.  objective_at: the likelihoods with another mean function.
+    not bound it.  shift: what to add to log theta for that in the units of the data, (P,).  levels: of samples of the
+    data to be trained on first.  data_at: the data that each expert has, with another mean function.
+    noises: how many hyperparameters are of the noise.
     """
 
     method: TrainingMethod
@@ -53,10 +54,11 @@ class Setting:
     floor: float
     objective: Objective
     starts: Array
-    units: IntArray
+    shift: Array
     levels: int = 0
     deadline: Deadline = NEVER
-    objective_at: Callable[[Scaling], Objective] | None = None
+    data_at: Callable[[Scaling], Sequence[Shard]] | None = None
+    noises: int = 1
 
     @property
     def dimension(self) -> int:
@@ -70,7 +72,15 @@ class Setting:
     def thetas(self, x: Array) -> Array:
         """theta in the units of the data from x = log theta; a diverged one may be infinite, which its status says."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(np.exp(x + self.scaling.shift(self.units)))
+            return np.asarray(np.exp(x + self.shift))
+
+    def corrected(self, step: Sequence[float]) -> Setting:
+        """With so much more of the mean function."""
+        assert self.data_at is not None, "the data are here"
+        scaling = self.scaling.corrected(step)
+        pairs = zip(self.objective.experts, self.data_at(scaling), strict=True)
+        experts = [expert.reobserved(expert.inputs, y) for expert, (_, y) in pairs]
+        return replace(self, scaling=scaling, objective=self.objective.of(experts))
 
 
 def prepare(
@@ -85,23 +95,23 @@ def prepare(
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
-            scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize)
+            seen = visible_of(shards, kernel.noises)
+            scaling = agree_on_scaling(reduction, seen, options.mean, normalize=options.normalize)
     given = _data(method, shards, network, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
-    units = kernel.units(dimension_of(shards))
+    shift = scaling.shift(kernel.units(dimension_of(shards)))  # the scale stays, whatever the mean function
     known = options.known_of(kernel.names(dimension_of(shards)))
-    prior = known.prior.shifted(-scaling.shift(units))  # the scale stays, whatever the mean function
-    data = scaling.apply(given)
+    prior = known.prior.shifted(-shift)
+    data = scaling.apply(given, kernel)
     experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
     objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
 
-    def objective_at(scaling: Scaling) -> Objective:
-        pairs = zip(experts, scaling.apply(given), strict=True)
-        return objective.of([expert.reobserved(y) for expert, (_, y) in pairs])
+    def data_at(scaling: Scaling) -> Sequence[Shard]:
+        return scaling.apply(given, kernel)
 
-    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, scaling, known)
-    found = known, bounds, floor, objective, starts, units, levels, deadline, objective_at
+    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
+    found = known, bounds, floor, objective, starts, shift, levels, deadline, data_at, kernel.noise_count
     return Setting(method, network, reduction, scaling, *found)
 
 
@@ -154,7 +164,7 @@ def _starts_and_bounds(
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
-    scaling: Scaling,
+    shift: Array,
     known: Known,
 ) -> tuple[Array, Bounds, float, int]:
     """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; and on how many levels
@@ -162,27 +172,28 @@ def _starts_and_bounds(
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
-    asks = options.noise_floor > 0.0 and not options.normalize and known.lower[-1] == 0.0
+    unbounded = 0.0 in known.lower[-kernel.noise_count :]
+    asks = options.noise_floor > 0.0 and not options.normalize and unbounded
     deviation, levels = 1.0, 0
     if options.starts is None or asks:
         with network.phase("floor" if options.starts is not None else "starts"):
-            found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
+            seen = visible_of(data, kernel.noises)
+            found = agree_on_magnitudes(reduction, seen, widths=options.starts is None, deviation=asks)
         deviation = found.deviation if asks else 1.0
-    shift = scaling.shift(kernel.units(data[0][0].shape[1]))
-    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
+    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
     if options.starts is not None:
         return bounds.clipped(options.starts - shift), bounds, floor, levels
     starts = different(bounds.clipped(default_starts(found, network.agents, kernel)))
     return starts, bounds, floor, found.levels if options.tol > 0.0 else 0
 
 
-def bounds_and_floor(known: Known, shift: Array, floor: float) -> tuple[Bounds, float]:
+def bounds_and_floor(known: Known, shift: Array, floor: float, noises: int = 1) -> tuple[Bounds, float]:
     """For the scaled observations: the bounds, and the floor if it is one of them, else 0. floor: 0 for none.
 
-    shift: what to add to log theta of these for that in the units of the data.
+    shift: what to add to log theta of these for that in the units of the data.  noises: how many sigma_eps there are.
     """
     own = known.bounds.shifted(-shift)
     if floor == 0.0:
         return own, 0.0
-    bounds = own.floored(float(np.log(floor)))
+    bounds = own.floored(float(np.log(floor)), noises)
     return bounds, 0.0 if bounds is own else floor

@@ -66,7 +66,7 @@ def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array
     """
     reach = magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths))
     size = magnitudes.size
-    return np.log([[*kernel.start(reach, span, size), NOISE * size] for span in SPANS])
+    return np.log([[*kernel.start(reach, span, size), *[NOISE * size] * kernel.noise_count] for span in SPANS])
 
 
 def different(starts: Array) -> Array:

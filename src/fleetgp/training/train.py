@@ -12,9 +12,8 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, dimension_of, load_instead
+from fleetgp.data.streamed import Streamed, dimension_of, load_instead, visible_of
 from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import has_moments
@@ -26,6 +25,7 @@ from fleetgp.training.mean import Correction, MeanFit, agree_on_correction, sett
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
+from fleetgp.training.robust import outliers_of, reweighed_experts, settle_robustly
 from fleetgp.training.run import COARSE, LOOSEST, Report, Run, Runner, choose, follow
 from fleetgp.training.samples import sampled
 from fleetgp.training.setting import Setting, minimizer, prepare, stepwise
@@ -52,7 +52,7 @@ def train(
         return _train(method, shards, network, kernel, options, report, interlude)
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
-        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
+        coordinates = agree_on_coordinates(reduction, visible_of(shards, kernel.noises), options.coordinates)
     shift = coordinates.shift(kernel.units(dimension_of(shards)))
     inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
     with retold(units=np.exp(shift)):
@@ -79,7 +79,12 @@ def _train(
             load_instead(shards, why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
-    return training.fit(settle(training, options.mean))
+    settled = settle_robustly(training, options.mean) if kernel.noises.robust else settle(training, options.mean)
+    found = training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
+    if not kernel.noises.robust:
+        return found
+    engine = options.engine, options.neighbours
+    return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
 
 
 def _by_moments(
@@ -93,8 +98,10 @@ def _by_moments(
     """All data by their moments: no row is sent, nor loaded."""
     whole = WholeTraining(method, shards, network, kernel, options, report)
     whole.run()
-    mean = settle(whole, options.mean)
-    fit = replace(_fit(whole.setting, whole.runs, whole.chosen, mean), moments=whole.moments)
+    settled = settle(whole, options.mean)
+    mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
+    found = _fit(whole.setting, whole.runs, whole.chosen, mean)
+    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(found.thetas)))
     return fit if whole.sample is None else replace(fit, sample=whole.sample)
 
 
@@ -110,10 +117,6 @@ class LocalTraining:
         self.setting, self._options, self._report, self._interlude = setting, options, report, interlude
         self._runs: Sequence[Run[Any]] = ()  # from all starts
         self._sample: IntArray = np.zeros(0, dtype=np.int64)
-
-    @property
-    def scaling(self) -> Scaling:
-        return self.setting.scaling
 
     @property
     def status(self) -> Status:
@@ -167,19 +170,31 @@ class LocalTraining:
         with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
             return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
 
-    def take_up(self, scaling: Scaling) -> None:
-        assert self.setting.objective_at is not None, "the data are here"
-        self.setting = replace(self.setting, scaling=scaling, objective=self.setting.objective_at(scaling))
+    def take_up(self, step: Sequence[float]) -> None:
+        self._go_on(self.setting.corrected(step))
+
+    def reweigh(self) -> None:
+        objective = self.setting.objective
+        experts = reweighed_experts(objective.experts, self._run.history[-1])
+        self._go_on(replace(self.setting, objective=objective.of(experts)))
+
+    def _go_on(self, setting: Setting) -> None:
+        self.setting = setting
         with self.setting.network.phase("training"):
             self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
 
     def fit(self, mean: MeanFit | None) -> Fit:
+        found = self.ended(mean)
+        estimates = _estimates(self.setting, self._run.outcome.state.local)
+        return replace(found, approximation=np.broadcast_to(estimates, len(found.thetas)))
+
+    def ended(self, mean: MeanFit | None) -> Fit:
+        """The result, but for what its likelihoods may be wrong by."""
         return replace(_fit(self.setting, self._runs, self._run, mean), sample=self._sample)
 
 
 def _sizes(setting: Setting) -> IntArray:
-    sizes = [expert.size for expert in setting.objective.experts]
-    return np.broadcast_to(np.array(sizes), len(setting.network.hosted))
+    return np.broadcast_to(setting.objective.sizes, len(setting.network.hosted))
 
 
 def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
@@ -193,14 +208,12 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
             setting.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
-    # Theta is at its best for a mean function that is not.
-    unsettled = mean is not None and not mean.settled and outcome.status == "converged"
     return Fit(
         method=setting.method.name,
         thetas=history[-1],
         history=history,
         rounds=outcome.rounds,
-        status="round limit" if unsettled else outcome.status,
+        status=with_mean(outcome.status, mean),
         residual=float(outcome.residual),
         nll=float(chosen.likelihood.sum()),
         jitter=np.broadcast_to(chosen.jitter, hosted),
@@ -215,8 +228,13 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         used=_sizes(setting),
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        approximation=np.broadcast_to(_estimates(setting, outcome.state.local), hosted),
+        noises=setting.noises,
     )
+
+
+def with_mean(status: Status, mean: MeanFit | None) -> Status:
+    """How a training ended: theta may be at its best for a mean function that is not."""
+    return "round limit" if mean is not None and not mean.settled and status == "converged" else status
 
 
 def _estimates(setting: Setting, local: Local) -> Array:

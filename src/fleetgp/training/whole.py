@@ -85,7 +85,7 @@ class WholeTraining:
             raise too_wide(self._frame, options)
         self._sizes, self._given = sizes, shards
         self.scaling, self._frame = self._agreed_scaling(shards)
-        self._shards = self.scaling.apply(shards)
+        self._shards = self.scaling.apply(shards, kernel)
         self.sample: IntArray | None = None
 
     @property
@@ -175,11 +175,12 @@ class WholeTraining:
         with self._network.phase("mean"):
             return agree_on_correction(reduction, self.setting.objective.experts, theta, trend)
 
-    def take_up(self, scaling: Scaling) -> None:
+    def take_up(self, step: Sequence[float]) -> None:
         """The moments of other residuals follow from those that there are: nothing is sent."""
-        before, trend = self.scaling, trend_of(scaling, len(self.moments.sizes))
+        before, scaling = self.scaling, self.scaling.corrected(step)
+        trend = trend_of(scaling, len(self.moments.sizes))
         more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
-        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        self.scaling, self._shards = scaling, scaling.apply(self._given, SMOOTH)
         moments, run = without(self.moments, trend, more / scaling.scale), self.chosen
         options = replace(self._options, rounds=max(self._options.rounds, len(run.history)))
         self._settled(self._follow(self._shards, moments.sizes, options, {run.number: run.history}, moments))
@@ -202,10 +203,10 @@ class WholeTraining:
         starts, own, floor = starts_and_bounds(self._frame, self._options, self.scaling)
         self._walls = Walls.around(self.moments, own)
         dimension = len(self.moments.sizes)
-        units, known = SMOOTH.units(dimension), self._options.known_of(SMOOTH.names(dimension))
-        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-self.scaling.shift(units)))
+        shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
+        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-shift))
         bounds = self._walls.bounds
-        found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), units
+        found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), shift
         return Setting(self._method, self._network, Alone(), *found)
 
     def _agree(self, wish: Wish) -> Verdict:

@@ -9,11 +9,13 @@ from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAI
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import GraphError, InputError, listed, shortened
-from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.training.known import Known
+
+#: The method that knows data by their moments.
+WHOLE = "dec-full-gp"
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
@@ -80,6 +82,8 @@ class Check:
         named = [*self.file.inputs, self.file.target]
         if len(set(named)) < len(named):
             raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
+        if self.file.deviation in named:
+            raise self.fail(f"expected a column of its own, got {shortened(self.file.deviation)}", "deviation")
         try:
             coordinate_rule(self.file.coordinates, self.file.inputs)
         except InputError as error:
@@ -87,9 +91,13 @@ class Check:
 
     def kernel(self) -> None:
         try:
-            as_kernels(self.file.kernel, self.file.inputs)
+            kernels = self.file.kernels
         except InputError as error:
             raise self.fail(str(error), "kernel") from error
+        for part in ("training", "prediction"):
+            if kernels[0].noises.given and getattr(self.file, part).method == WHOLE:
+                said = f"{WHOLE} needs one noise for all observations: leave out deviation, noise and robust"
+                raise self.fail(said, part, "method")
 
     def methods(self) -> None:
         for part, known in (("training", TRAINERS), ("prediction", PREDICTORS)):
@@ -97,7 +105,7 @@ class Check:
             if method not in known:
                 said = f"{part}.method must be one of {', '.join(known)}, got {shortened(method)}"
                 raise self.fail(said, part, "method")
-        theta0, kernel = self.file.training.theta0, as_kernels(self.file.kernel, self.file.inputs)[0]
+        theta0, kernel = self.file.training.theta0, self.file.kernels[0]
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
             if len(rows) > MOST_STARTS:
@@ -110,7 +118,7 @@ class Check:
 
     def known(self) -> None:
         """The one table that is wrong by itself, or all of them where they do not fit together."""
-        labels = as_kernels(self.file.kernel, self.file.inputs)[0].names(self.file.inputs)
+        labels = self.file.kernels[0].names(self.file.inputs)
         given = self.file.training.model_dump(include=set(KNOWN))
         for tables in (*((table,) for table in KNOWN), KNOWN):
             try:

@@ -14,7 +14,6 @@ from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Graph
 from fleetgp.prediction import PredictionOptions
@@ -38,7 +37,8 @@ class Description:
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
-        self.kernels, self.normalize, self.seed = as_kernels(file.kernel, file.inputs), file.normalize, file.seed
+        self.kernels, self.normalize, self.seed = file.kernels, file.normalize, file.seed
+        self.noises, self.deviation = file.noises, file.deviation
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
@@ -85,6 +85,8 @@ class Description:
         other = "" if self.mean == "zero" else f", mean {self.mean}"
         if self.coordinates.name != "as-given":
             other += f", coordinates {self.coordinates.name}"
+        noises = {"deviation": self.deviation, "noise": self._file.noise, "robust": self._file.robust or None}
+        other += "".join(f", {name} {value}" for name, value in noises.items() if value is not None)
         return f"{self.name}: {self.target} over {', '.join(self.inputs)}, kernel {self._file.kernel}{other}"
 
     def id_of(self, name: str) -> int:

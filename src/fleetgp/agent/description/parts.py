@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
+from fleetgp.data.sphere import noisy_kernels, seen_by
+from fleetgp.gp.choices import Kernels, as_kernels
+from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.prediction.options import Consensus, Eta, checked_eta
@@ -31,6 +34,16 @@ Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+def _single(target: object) -> object:
+    """One target: a running fleet has one model."""
+    if isinstance(target, list):
+        raise ValueError(
+            f"expected one column, got {len(target)}: a running fleet has one target. Fit several together by "
+            "`fleetgp fit --target a b`, or describe a fleet for each"
+        )
+    return target
 
 
 class _Part(BaseModel):
@@ -114,15 +127,20 @@ class TlsPart(_Part):
 
 
 class FleetPart(_Part):
-    """The whole file."""
+    """The whole file. deviation: the column of the known standard deviations of the target.  noise, robust: as of a
+    `Fleet`.
+    """
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
-    target: str
+    target: Annotated[str, BeforeValidator(_single)]
     kernel: str = "se"
     normalize: bool = True
     mean: MeanName = "zero"
     coordinates: CoordinatesName = "as-given"
+    deviation: str | None = None
+    noise: Literal["agents"] | None = None
+    robust: bool = False
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
     checkpoint_rounds: Count = 10
@@ -131,3 +149,16 @@ class FleetPart(_Part):
     timeouts: TimeoutsPart = TimeoutsPart()
     tls: TlsPart | None = None
     agent: Annotated[list[AgentPart], Field(min_length=1)]
+
+    @property
+    def noises(self) -> Noise:
+        """How the noise of observations differs."""
+        names = tuple(agent.name for agent in self.agent) if self.noise else ()
+        return Noise.of(len(self.inputs), known=self.deviation is not None, robust=self.robust, groups=names)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The one, or those to choose from, or one clear error."""
+        rule = coordinate_rule(self.coordinates, self.inputs)
+        plain = as_kernels(self.kernel, self.inputs)
+        return noisy_kernels(seen_by(rule, plain, self.inputs, self.mean), self.noises, rule)

@@ -19,8 +19,9 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
+from fleetgp.gp.noise import SAME, Noise
 from fleetgp.io.formats import Reading
-from fleetgp.io.tables import read_observations
+from fleetgp.io.tables import check_deviation_column, read_observations
 from fleetgp.network.peer_checks import LARGEST
 
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -44,6 +45,9 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
         missing=own.missing,
         fill=own.fill,
         watched=own.watch,
+        deviation=description.deviation,
+        noises=description.noises,
+        group=description.id_of(name) if description.noises.groups else 0,
     )
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
@@ -60,7 +64,8 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
 
 
 class ObservationStore:
-    """inputs, target: the columns of the file.  kept: the journal of told rows.
+    """inputs, target: the columns of the file, and deviation, if there is one.  kept: the journal of told rows.
+    noises, group: how the noise differs, and which is this agent's.
 
     watched: somebody may be writing to the file; of a CSV only whole lines count.
     Any thread may append and read; one refreshes.
@@ -76,8 +81,12 @@ class ObservationStore:
         missing: Literal["refuse", "drop"] = "refuse",
         fill: Sequence[float] | None = None,
         watched: bool = False,
+        deviation: str | None = None,
+        noises: Noise = SAME,
+        group: int = 0,
     ) -> None:
-        self.file, self.columns, self.kept = file, (*inputs, target), kept
+        self.columns = (*inputs, *([deviation] if deviation else []), target)
+        self.file, self.kept, self._deviation, self._noises, self._group = file, kept, deviation, noises, group
         self.missing, self.fill, self.watched = missing, fill, watched
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
@@ -93,7 +102,8 @@ class ObservationStore:
     def shard(self) -> Shard:
         """Both arrays are replaced, never changed: whoever has them keeps what they were."""
         rows = np.concatenate([self._table, self.journal.rows])
-        return rows[:, :-1], rows[:, -1]
+        inputs = self._noises.visible(rows[:, :-1])
+        return self._noises.padded(inputs, self._group, rows[:, -2] if self._deviation else None), rows[:, -1]
 
     def append(self, rows: Any, request: str | None = None) -> Taken:
         """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails.
@@ -161,13 +171,20 @@ class ObservationStore:
             copy.unlink()
 
     def _values(self, file: Path) -> Array:
-        *inputs, target = self.columns
+        inputs = self.columns[: -2 if self._deviation else -1]
         how = Reading(settable=False)  # the description of a fleet does not have these
         found = read_observations(
-            file, inputs=inputs, target=target, missing=self.missing, fill=self.fill, reading=how, of_agent=True
+            file,
+            inputs=inputs,
+            target=self.columns[-1],
+            deviation=self._deviation,
+            missing=self.missing,
+            fill=self.fill,
+            reading=how,
+            of_agent=True,
         )
         self.dropped = found.dropped
-        return self._checked(np.column_stack([found.inputs, found.observations]))
+        return self._checked(found.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
         try:
@@ -188,4 +205,6 @@ class ObservationStore:
             raise InputError(f"expected {wanted}, got some that are missing or infinite")
         if np.abs(values).max() > LARGEST:
             raise InputError(f"some values are beyond {LARGEST:g}: use other units")
+        if self._deviation:
+            check_deviation_column("the rows", self._deviation, values[:, -2])
         return values

@@ -87,7 +87,7 @@ class DenseEngine(DataEngine):
 
     def products(self, theta: Array, trend: Trend) -> Array:
         h = Hyperparameters.from_theta(theta)
-        factor = factorize(self.kernel(self.inputs, None, h), h.noise**2)
+        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h))
         if factor is None:
             raise self.failure(h)
         half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.inputs, self.observations)))

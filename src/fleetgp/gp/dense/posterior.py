@@ -26,6 +26,16 @@ class DensePosterior:
         self._factor = factor
         self._alpha = factor.solve(observations)
 
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
+
+        With C the covariance, noise and all: (C^-1 y)_n / (C^-1)_nn and 1 / (C^-1)_nn - sigma_n^2.
+        """
+        half = self._factor.half_solve(np.eye(len(self.inputs)))
+        precision = np.einsum("mn,mn->n", half, half)
+        noise = self.kernel.noise(self.inputs, self.hyperparameters) + self.jitter
+        return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
+
     def _cross(self, queries: Array) -> Array:
         return self.kernel(self.inputs, queries, self.hyperparameters)
 
@@ -35,6 +45,16 @@ class DensePosterior:
         mean = self._alpha @ cross
         prior = self.kernel.variance(queries, self.hyperparameters)
         return mean, np.maximum(prior - self._explained(cross), 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
+        cross = self._cross(queries)
+        mean = self._alpha @ cross
+        half = self._factor.half_solve_in_place(cross)
+        covariance = self.kernel(queries, None, self.hyperparameters) - half.T @ half
+        covariance = 0.5 * (covariance + covariance.T)
+        np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0.0))
+        return mean, np.asarray(covariance)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""

@@ -69,9 +69,9 @@ class VecchiaEngine(DataEngine):
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
-    def reobserved(self, observations: Array) -> VecchiaEngine:
-        """The same inputs with other observations: their order and neighbours stay."""
-        found = VecchiaEngine(self.inputs, observations, self.kernel, self.agent, self.neighbours)
+    def reobserved(self, inputs: Array, observations: Array) -> VecchiaEngine:
+        """The same places with other observations, and another noise of them: their order and neighbours stay."""
+        found = VecchiaEngine(inputs, observations, self.kernel, self.agent, self.neighbours)
         found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
         return found
 

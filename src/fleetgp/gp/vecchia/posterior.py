@@ -16,6 +16,8 @@ from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 
 #: Doubles of all that a query's neighbours are multiplied with, at a time.
 WORK = 1 << 22
+#: Neighbours that tell how far an observation is off, and observations that are asked at a time.
+LEFT_OUT, BLOCK = 30, 4096
 
 
 class VecchiaPosterior:
@@ -30,6 +32,7 @@ class VecchiaPosterior:
         self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int | None
     ) -> None:
         self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
+        self._observations = observations
         self.jitter, self._agent = 0.0, agent
         self._data = points(kernel, inputs, observations, h)
         self._neighbours = min(neighbours, len(observations))
@@ -55,6 +58,20 @@ class VecchiaPosterior:
         found[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
         return self.inputs[used], found
 
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is off the mean given its nearest others, and the variance of f there: (N,) each."""
+        size, count = len(self.inputs), min(LEFT_OUT, self._neighbours, len(self.inputs) - 1)
+        error, variance = self._observations.copy(), self.kernel.variance(self.inputs, self.hyperparameters)
+        for start in range(0, size if count else 0, BLOCK):
+            rows = np.arange(start, min(start + BLOCK, size))
+            _, near = self._tree.query(self.inputs[rows] / self._scales, k=np.arange(1, count + 2))
+            own = near == rows[:, None]
+            own[~own.any(axis=1), -1] = True  # as many others are at the same place
+            found, _ = self._given(self.inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
+            error[rows] -= found[:, 0]
+            variance[rows] = np.maximum(variance[rows] - found[:, 1], 0.0)
+        return error, variance
+
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
         _, near, weights = self._asked(queries)
@@ -68,15 +85,20 @@ class VecchiaPosterior:
 
     def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
         """Mean and what is explained, (T, 2); the nearest observations (T, m); their weights."""
-        data, count = self._data, self._neighbours
+        count = self._neighbours
         _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
         near = near.astype(np.int32).reshape(len(queries), count)
-        h = self.hyperparameters
-        most = self.kernel.variance(queries, h) + h.noise**2
+        found, weights = self._given(queries, near)
+        return found, near, weights
+
+    def _given(self, queries: Array, near: Neighbours) -> tuple[Array, Array]:
+        """Mean and what is explained, (T, 2), given these observations (T, m), and their weights."""
+        h, count = self.hyperparameters, near.shape[1]
+        most = self.kernel.variance(queries, h) + self.kernel.noises_of(h.theta).max() ** 2
         try:
-            found, weights, jitter = means(data, queries, near, most)
+            found, weights, jitter = means(self._data, queries, near, most)
         except NotPositiveDefiniteError:
             what = f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
             raise ThetaError(f"{owner(self._agent)}: {what}", h.theta, MORE_NOISE) from None
         self.jitter = max(self.jitter, jitter)
-        return found, near, weights
+        return found, weights

@@ -1,0 +1,114 @@
+"""What `fleetgp fit` tells of a model that it has made: for programs, and for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from fleetgp.cli.calibrate import calibration_facts, told_of
+from fleetgp.cli.files import Taken
+from fleetgp.cli.kernels import told_of_kernels
+from fleetgp.cli.means import told_mean, told_units
+from fleetgp.cli.noises import told_outliers
+from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
+from fleetgp.cli.targets import Told
+from fleetgp.data.streamed import Streamed, counts_of
+from fleetgp.network.ledger import Traffic
+from fleetgp.storage.calibrations import compared_facts
+from fleetgp.storage.model import Model
+from fleetgp.training import Fit
+from fleetgp.training.fit import about_sample
+
+
+def told_of_fit(model: Model, data: Taken, out: Path) -> Told:
+    """out: where the model is. Warns of what did not go as it should."""
+    found = model.fleet.fit
+    assert found is not None
+    if found.status != "converged":
+        warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
+    if found.jitter.any():
+        warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
+    sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
+    return _facts(model, found, data, out, sent), _lines(model, found, data, out, sent)
+
+
+def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> dict[str, Any]:
+    fleet = model.fleet
+    return {
+        "model": str(out),
+        "agents": list(model.agents),
+        "observations": counts_of(fleet.shards),
+        "dropped": data.dropped,
+        "notes": list(data.notes),
+        "method": found.method,
+        "kernel": fleet.kernel.name,
+        "compared": compared_facts(found.compared),
+        "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
+        "status": found.status,
+        "rounds": found.rounds,
+        "disagreement": found.disagreement,
+        "theta": model.theta,
+        "mean": None if found.mean is None else asdict(found.mean),
+        "coordinates": asdict(found.coordinates),
+        "jitter": found.jitter,
+        "noise_floor": found.noise_floor,
+        "at_noise_floor": bool(found.at_floor.any()),
+        "at_bounds": found.at_bounds,
+        "penalty": found.penalty,
+        **found.known.as_dict(),
+        "engine": found.engine,
+        "approximation": found.approximation,
+        "sample": found.sample,
+        "used": found.used,
+        "outliers": found.outliers,
+        "drawn": found.drawn,
+        "held": found.held,
+        "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
+    }
+
+
+def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> list[str | Table]:
+    fleet, several = model.fleet, len(model.agents) > 1
+    dropped, points = data.dropped, sum(counts_of(fleet.shards))
+    by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
+    how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
+    return [
+        f"{points:,} observations of {count_of_agents(len(model.agents))}"
+        + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
+        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
+        *([about] if (about := about_sample(found)) else []),
+        f"{found.method}: {found.status} after {found.rounds} rounds"
+        + (f"; the agents differ by {found.disagreement:.0e}." if several else "."),
+        *told_of_kernels(found),
+        _table(model, found),
+        *told_mean(model),
+        *told_outliers(model),
+        *([] if fleet.calibration is None else told_of(fleet.calibration)),
+        *([f"Sent between agents, in numbers: {_told_kinds(sent)}."] if several else []),
+        f"The model is in {bold(out)}. Next:",
+        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
+        *(
+            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
+            if fleet.dimension == 2
+            else []
+        ),
+    ]
+
+
+def _table(model: Model, found: Fit) -> Table:
+    """The hyperparameters."""
+    table = plain_table("", "hyperparameter", "value", "unit")
+    units = told_units(model.fleet, model.inputs, model.target)
+    fixed = found.known.as_dict()["fixed"]
+    for (name, value), unit in zip(model.theta.items(), units, strict=True):
+        held = "fixed" if name in fixed else "at its bound" if name in found.at_bounds else ""
+        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held])))
+    return table
+
+
+def _told_kinds(kinds: dict[str, Traffic]) -> str:
+    return ", ".join(f"{kind} {traffic.scalars:,}" for kind, traffic in kinds.items()) or "nothing"

@@ -1,0 +1,295 @@
+"""FleetGPRegressor: a fleet as an estimator of scikit-learn, in the place of its GaussianProcessRegressor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.consensus.scaling import MeanName
+from fleetgp.data.partition import By, Shard, partition, partition_by_label
+from fleetgp.errors import FleetGPWarning, InputError, NumericalError, listed
+from fleetgp.fleet import Fleet
+from fleetgp.fleet.joint import joint_posterior
+from fleetgp.given import check_finite, check_whole
+from fleetgp.gp.expert import MOST_DENSE
+from fleetgp.gp.kernels import Kernel
+from fleetgp.training.known import Ends, MedianAndFactor, meant
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise InputError('FleetGPRegressor needs scikit-learn 1.6 or newer: pip install "fleetgp[sklearn]"') from error
+
+#: Up to so many rows one agent has them all: with engine="auto" it is exact.
+ONE_AGENT = MOST_DENSE
+#: Rows of an agent where the data are split automatically.
+ROWS = 1000
+#: How far from a first guess hyperparameters may go.
+WIDE = 1e3
+#: `status_` where all observations are the same.
+UNTRAINED = "untrained"
+#: Then a model of a signal that is as large as the unit of y, and a tenth of that as noise.
+UNTRAINED_SIGNAL, UNTRAINED_NOISE = 1.0, 0.1
+
+
+class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Gaussian-process regression by a fleet, for scikit-learn.
+
+    n_agents: over how many agents `fit` splits the rows. None: one up to 1,500 rows, whose model is the exact GP of all
+        data; beyond, one for every 1,000 rows.
+    partition: how it splits them, "kmeans", "stripes", "grid" or "random", see `fleetgp.partition`.
+    graph, kernel, mean, normalize: see `Fleet`. With data frames kernels may name columns: "matern32(lon, lat)".
+    trainer: the method of `Fleet.train`. With one agent the default is the maximum of the exact likelihood.
+    predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
+    noise_floor, bounds, priors, fixed: see `Fleet.train`. Hyperparameters other than the noise that have none of bounds
+        and fixed values are kept within a factor of 1,000 of a first guess from the size of the data, so that an input
+        without effect does no harm; a warning tells who ended there. Kernels to choose from that have hyperparameters
+        of different names have no such bounds.
+    engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
+    random_state: draws the partition and samples of the data; a whole number, a RandomState, or None.
+
+    What it has learned:
+    theta_, theta_names_: (P,) the hyperparameters in the units of the data, and their names.  noise_: sigma_eps.
+    status_: how the training ended: "converged", "round limit" or, where all observations are the same, "untrained".
+    agents_: (M,) the labels of the agents, or their numbers.  n_agents_: M.
+    fleet_: the `Fleet`; its `fit` has everything about the training.
+    n_features_in_, feature_names_in_: as in all of scikit-learn.
+
+    Other than GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for
+    each input, takes one target, and has no answers before `fit`.
+
+    >>> from fleetgp import synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> model = FleetGPRegressor().fit(field.inputs, field.observations)
+    >>> mean, std = model.predict([[0.4, 1.1], [1.7, 0.2]], return_std=True)
+    >>> model.score(field.inputs, field.observations) > 0.9, std.shape, model.n_agents_
+    (True, (2,), 1)
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel | Sequence[str | Kernel] = "matern32",
+        *,
+        n_agents: int | None = None,
+        partition: By = "kmeans",
+        graph: object = "places",
+        mean: MeanName = "zero",
+        normalize: bool = True,
+        trainer: str = "dec-fact-gp",
+        predictor: str = "dec-nn-grbcm",
+        engine: str = "auto",
+        noise_floor: float = 1e-3,
+        bounds: Mapping[str, Ends] | None = None,
+        priors: Mapping[str, MedianAndFactor] | None = None,
+        fixed: Mapping[str, float] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.n_agents = n_agents
+        self.partition = partition
+        self.graph = graph
+        self.mean = mean
+        self.normalize = normalize
+        self.trainer = trainer
+        self.predictor = predictor
+        self.engine = engine
+        self.noise_floor = noise_floor
+        self.bounds = bounds
+        self.priors = priors
+        self.fixed = fixed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, agents: Any = None) -> Self:
+        """Split the rows (N, D) over agents, and train.
+
+        agents: (N,) a label for each row, whose it is; then n_agents and partition are not used.
+        """
+        inputs, observations = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        seed = self._seed()
+        shards, labels = self._split(inputs, observations, agents, seed)
+        names = getattr(self, "feature_names_in_", None)
+        fleet = Fleet(
+            shards,
+            self.graph,
+            normalize=self.normalize,
+            mean=self.mean,
+            kernel=self.kernel,
+            seed=seed,
+            inputs=None if names is None else names.tolist(),
+        )
+        self._learn(fleet)
+        self.agents_, self.n_agents_, self._labelled = labels, len(shards), agents is not None
+        return self
+
+    def partial_fit(self, X: Any, y: Any, agents: Any = None) -> Self:
+        """More rows for a model that is fitted; the first call is `fit`.
+
+        Hyperparameters stay, and so do mean function and scale: predictions are as if these rows had been there when
+        they were found. Only a model that is "untrained" is trained now. Call `fit` with all rows to train again.
+        agents: the labels of the new rows, all of agents that there are; needed if the model was fitted with labels.
+            Without labels a row goes to the agent that has the observation nearest to it (in units of the inputs'
+            deviations).
+        """
+        if not hasattr(self, "fleet_"):
+            return self.fit(X, y, agents)
+        inputs, observations = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        check_finite(inputs, "X")  # all rows, before any is taken
+        check_finite(observations, "y")
+        owners = self._owners(inputs, agents)
+        for agent in np.unique(owners).tolist():
+            self.fleet_.observe(agent, inputs[owners == agent], observations[owners == agent])
+        if self.status_ == UNTRAINED:
+            self._learn(self.fleet_)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, agent: Any = None) -> Any:
+        """The mean (T,) of f; with return_std also its standard deviation (T,), with return_cov its covariance (T, T).
+
+        They are of f, not of an observation, whose variance has noise_**2 more.
+        agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
+        A covariance is of one agent that has all data, by the dense engine, at most 10,000 rows and points.
+        """
+        check_is_fitted(self, "fleet_")
+        if return_std and return_cov:
+            raise InputError(
+                "expected one of return_std and return_cov, got both: the diagonal of a covariance is std**2"
+            )
+        queries = validate_data(self, X, dtype=np.float64, reset=False)
+        asker = None if agent is None else self._number(agent)
+        if return_cov:
+            return self._joint(queries)
+        answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
+        if answer.status != "converged":
+            warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
+        mean = answer.mean.copy()
+        return (mean, np.sqrt(answer.variance)) if return_std else mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Draws of f (T, n_samples) from the joint posterior; see return_cov of `predict` for what it needs."""
+        check_whole("n_samples", n_samples, least=1)
+        mean, covariance = self.predict(X, return_cov=True)
+        values, vectors = np.linalg.eigh(covariance)
+        draws = check_random_state(random_state).standard_normal((len(mean), n_samples))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.asarray(mean[:, None] + root @ draws)
+
+    # ---- the parts ------------------------------------------------------------------------------------------------
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _split(self, X: Array, y: Array, agents: Any, seed: int) -> tuple[list[Shard], Any]:
+        """The agents' rows, and their labels."""
+        if agents is None:
+            count = self.n_agents
+            if count is None:
+                count = 1 if len(X) <= ONE_AGENT else -(-len(X) // ROWS)
+            return partition(X, y, agents=count, by=self.partition, seed=seed), np.arange(count)
+        labels = np.asarray(agents)
+        if labels.shape != y.shape:
+            raise InputError(f"agents: expected one label for each of the {len(y)} rows, got shape {labels.shape}")
+        names, shards = partition_by_label(X, y, labels)
+        given = {str(label).strip(): label for label in labels.tolist()}
+        return shards, np.array([given[name] for name in names])
+
+    def _learn(self, fleet: Fleet) -> None:
+        """Train the fleet; or, where there is nothing to learn from, say so."""
+        observed = np.concatenate([y for _, y in fleet.seen])
+        if np.ptp(observed) == 0.0 and (self.normalize or self.mean != "zero"):
+            warnings.warn(
+                f"y has one value only, {observed[0]:g}: there is nothing to train on. The model has this mean, and "
+                f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})",
+                FleetGPWarning,
+                stacklevel=3,
+            )
+            status = UNTRAINED
+            fleet.chosen(fleet.first_kernel.name)
+            fleet.theta = np.append(_guess(fleet, UNTRAINED_SIGNAL), UNTRAINED_NOISE)
+        else:
+            options: dict[str, Any] = {"bounds": self._bounds(fleet), "priors": self.priors, "fixed": self.fixed}
+            fit = fleet.train(self.trainer, engine=self.engine, noise_floor=self.noise_floor, **options)
+            if fit.status == "diverged":
+                raise NumericalError(
+                    f"{self.trainer} diverged on these data: give bounds, priors, another kernel or another trainer"
+                )
+            if fit.status != "converged":
+                warnings.warn(f"{self.trainer} ended by {fit.status}", ConvergenceWarning, stacklevel=3)
+            status = fit.status
+        assert fleet.theta is not None
+        self.fleet_, self.status_ = fleet, status
+        self.theta_, self.theta_names_ = fleet.theta.copy(), fleet.names
+        self.noise_ = float(self.theta_[-1])
+
+    def _bounds(self, fleet: Fleet) -> Mapping[str, Ends] | None:
+        """Those that were given, and wide ones for all others."""
+        several = len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1
+        if several or not isinstance(self.bounds, Mapping | None):
+            return self.bounds
+        given = [name for told in (self.bounds, self.fixed) if isinstance(told, Mapping) for name in told]
+        taken = {number for name in given for number in meant(name, fleet.names)}
+        observed = np.concatenate([y for _, y in fleet.seen])
+        size = float(observed.std() or np.abs(observed).max() or 1.0)
+        guess = zip(fleet.names, _guess(fleet, size).tolist(), strict=False)  # the noise, which is last, has a floor
+        wide = {name: (value / WIDE, value * WIDE) for n, (name, value) in enumerate(guess) if n not in taken}
+        return {**wide, **(self.bounds or {})}
+
+    def _owners(self, X: Array, agents: Any) -> IntArray:
+        """The number of the agent of each new row."""
+        if agents is not None:
+            labels = np.asarray(agents)
+            if labels.shape != (len(X),):
+                raise InputError(f"agents: expected one label for each of the {len(X)} rows, got shape {labels.shape}")
+            return np.array([self._number(label) for label in labels.tolist()])
+        if self._labelled:
+            raise InputError("expected agents, a label for each row, since the model was fitted with labels: got none")
+        if self.n_agents_ == 1:
+            return np.zeros(len(X), dtype=np.int64)
+        own = [x for x, _ in self.fleet_.seen]
+        known, whose = np.concatenate(own), np.repeat(np.arange(len(own)), [len(x) for x in own])
+        deviation = known.std(axis=0)
+        unit = np.where(deviation > 0.0, deviation, 1.0)
+        _, nearest = cKDTree(known / unit).query(X / unit)
+        return np.asarray(whose[nearest])
+
+    def _number(self, agent: Any) -> int:
+        """Of an agent, by its label or its number."""
+        labels = self.agents_.tolist()
+        wanted = agent.strip() if isinstance(agent, str) else agent
+        stripped = [label.strip() if isinstance(label, str) else label for label in labels]
+        if wanted in stripped:
+            return int(stripped.index(wanted))
+        whole = isinstance(agent, int | np.integer) and not isinstance(agent, bool)
+        if whole and isinstance(labels[0], str) and 0 <= agent < len(labels):
+            return int(agent)
+        raise InputError(f"agent: expected one of {listed(map(str, labels))}, got {agent!r}: `fit` knows all agents")
+
+    def _joint(self, queries: Array) -> tuple[Array, Array]:
+        if self.n_agents_ != 1:
+            raise InputError(
+                f"return_cov and sample_y need one agent with all data, got {self.n_agents_} agents: fit with "
+                'n_agents=1 (and engine="dense" beyond 1,500 rows), or ask for return_std'
+            )
+        if self.engine == "vecchia" or (self.engine != "dense" and len(self.fleet_.seen[0][1]) > ONE_AGENT):
+            raise InputError(
+                f"return_cov and sample_y are of the exact GP: for {len(self.fleet_.seen[0][1])} rows expected "
+                f'engine="dense", got {self.engine!r}'
+            )
+        if self.predictor == "dec-nearest":
+            raise InputError("return_cov and sample_y: dec-nearest has no joint covariance: expected another predictor")
+        return joint_posterior(self.fleet_, queries)
+
+
+def _guess(fleet: Fleet, size: float) -> Array:
+    """Hyperparameters but for the noise: length-scales of half the reach of the data, a signal of this size."""
+    reach = np.ptp(np.concatenate([x for x, _ in fleet.seen]), axis=0)
+    return fleet.first_kernel.start(np.where(reach > 0.0, reach, 1.0), 0.5, size)

@@ -1,0 +1,64 @@
+"""All sections, one after the other: a figure and a few numbers each."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from fleetgp.errors import FleetGPWarning, unknown_name
+from fleetgp.experiments.models.calibrations import calibration
+from fleetgp.experiments.models.coordinates import coordinates
+from fleetgp.experiments.models.days import space_time
+from fleetgp.experiments.models.kernels import gap, shapes
+from fleetgp.experiments.models.known import known
+from fleetgp.experiments.models.means import means
+from fleetgp.experiments.models.noises import robust, sensors
+from fleetgp.experiments.models.panels import STYLE
+from fleetgp.experiments.models.scenes import Drawn, Size
+from fleetgp.experiments.models.targets import targets
+
+#: What draws the figure of a section of the page.
+SECTIONS: dict[str, Callable[[Size], Drawn]] = {
+    "gap": gap,
+    "shapes": shapes,
+    "space-time": space_time,
+    "means": means,
+    "coordinates": coordinates,
+    "known": known,
+    "calibration": calibration,
+    "sensors": sensors,
+    "robust": robust,
+    "targets": targets,
+}
+
+
+def draw_all(
+    folder: Path,
+    size: Size = Size(),  # noqa: B008
+    names: Iterable[str] = SECTIONS,
+    told: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Write NAME.png for these sections, and their numbers into numbers.json; what is there of others stays.
+
+    told: hears of every figure that is finished, with its numbers.
+    """
+    from matplotlib import rc_context
+
+    chosen = tuple(names)
+    for name in chosen:
+        if name not in SECTIONS:
+            raise unknown_name("figure", name, SECTIONS)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "numbers.json"
+    facts = json.loads(page.read_text(encoding="utf-8")) if page.exists() else {}
+    for name in chosen:
+        with rc_context(STYLE), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FleetGPWarning)  # of gaps, floors and bounds: they are what is shown
+            drawn = SECTIONS[name](size)
+            drawn.figure.savefig(folder / f"{name}.png", dpi=140)
+        facts[name] = drawn.facts
+        told(f"{name}: {json.dumps(drawn.facts)}")
+    ordered = {name: facts[name] for name in SECTIONS if name in facts}
+    page.write_text(json.dumps(ordered, indent=2) + "\n", encoding="utf-8")

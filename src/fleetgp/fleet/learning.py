@@ -1,0 +1,125 @@
+"""`Fleet.train` and `Fleet.trainer`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from fleetgp.arrays import Array
+from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
+from fleetgp.gp.failure import retold
+from fleetgp.io.passes import passes_told_to
+from fleetgp.network import InProcess
+from fleetgp.progress import Listener, listening
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
+from fleetgp.training.endings import about_end
+from fleetgp.training.known import Ends, MedianAndFactor
+from fleetgp.training.reporting import TrainingProgress
+from fleetgp.training.setting import prepare
+from fleetgp.training.trainer import check_stepwise
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+
+def train(
+    fleet: Fleet,
+    method: str = "dec-fact-gp",
+    *,
+    theta0: Sequence[float] | Array | None = None,
+    rounds: int = 2000,
+    tol: float = 1e-5,
+    seconds: float | None = None,
+    rho: float | None = None,
+    kappa: float | None = None,
+    lipschitz: float | None = None,
+    nested: Literal["l-bfgs", "gradient-descent"] | None = None,
+    step: float | None = None,
+    nested_iterations: int | None = None,
+    noise_floor: float = 1e-3,
+    bounds: Mapping[str, Ends] | None = None,
+    priors: Mapping[str, MedianAndFactor] | None = None,
+    fixed: Mapping[str, float] | None = None,
+    seed: int | None = None,
+    engine: str = "auto",
+    neighbours: int = 30,
+    progress: bool | Listener = False,
+) -> Fit:
+    """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+
+    An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
+    itself as `unfinished`; `fit` is of finished trainings only.
+
+    theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
+        None takes three starts from the size of the data. Then agents with more than 1,500 observations train on
+        samples of theirs first, and on all with the best start: `sample` of the result.
+    rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
+        `tol=0` runs exactly `rounds` rounds.
+    seconds: stop after this time, with the best theta so far and status "time limit".
+    bounds: the lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)},
+        None for open. The names are l_ with an input's name or, where inputs have none, its number, sigma_f and
+        sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units of
+        the data, also with normalize. `at_bounds` of the result says who ended at one.
+    priors: log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is taken to lie between 0.05 and
+        0.2 with a probability of 68 %. They count once for the fleet: the result is the mode of log theta.
+    fixed: values that stay: {"noise": 0.1}.
+    progress: True for a bar on the terminal, or a callable that gets a `Progress`.
+
+    `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
+    the methods that have it. A training that diverged warns, and so does one that ends at a bound.
+    """
+    row = training_method(method)
+    given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
+    given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
+    given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
+    options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **given)
+    with listening(progress) as listener, passes_told_to(listener):
+        fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
+    if told := about_end(fit, options, fleet.names):
+        warnings.warn(told, FleetGPWarning, stacklevel=2)
+    return fit
+
+
+def trainer(
+    fleet: Fleet,
+    method: str = "dec-fact-gp",
+    *,
+    theta0: Sequence[float] | Array | None = None,
+    seed: int | None = None,
+    bounds: Mapping[str, Ends] | None = None,
+    priors: Mapping[str, MedianAndFactor] | None = None,
+    fixed: Mapping[str, float] | None = None,
+    **options: Any,
+) -> Trainer:
+    """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
+
+    bounds, priors, fixed: as in `train`.
+    options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
+        in `train`.
+        full-gp, fact-gp and g-fact-gp have no single steps.
+    """
+    row = training_method(method)
+    check_stepwise(row, options)
+    fleet._backend.check_here("trainer")
+    if fleet.coordinates.name != "as-given":
+        raise InputError(f'trainer: expected coordinates="as-given", got "{fleet.coordinates.name}": use train')
+    if fleet.robust:
+        raise InputError("trainer: expected a fleet without robust, whose trainings go in turns: use train")
+    chosen = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **options)
+    return Trainer(prepare(row, fleet.shards, InProcess(fleet.graph), fleet.kernel, chosen), chosen)
+
+
+def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:
+    try:
+        progress.begun()
+        with retold(names=fleet.names):
+            fit = fleet._backend.train(method, fleet.shards, fleet.graph, fleet.kernels, options, progress)
+    except (KeyboardInterrupt, WorkerLostError) as interrupt:
+        interrupt.add_note(keep_unfinished(fleet, progress.furthest))
+        raise
+    fit = of_sample(fit, fleet.shards, fleet.fit)
+    fleet.adopt(fit)
+    progress.ended(fit)
+    return fit

@@ -1,0 +1,239 @@
+"""Several outputs of one fleet, temperature and salinity of the same boats say, that share their length-scales."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.pool import pooled
+from fleetgp.consensus.scaling import MeanName
+from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
+from fleetgp.data.partition import Shard
+from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
+from fleetgp.fleet.fleet import Fleet
+from fleetgp.fleet.shards import check_shards, places_of
+from fleetgp.fleet.trainings import keep_unfinished, options_of
+from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
+from fleetgp.gp.choices import Kernels
+from fleetgp.gp.failure import retold
+from fleetgp.gp.kernels import Kernel
+from fleetgp.graph import as_topology
+from fleetgp.prediction import Prediction
+from fleetgp.progress import Listener, Progress, listening
+from fleetgp.training import Fit, training_method
+from fleetgp.training.endings import about_end
+from fleetgp.training.known import Ends, MedianAndFactor
+from fleetgp.training.reporting import TrainingProgress
+from fleetgp.training.sharing import Sharing
+from fleetgp.training.together import refuse_moments
+
+
+class Outputs(Closing):
+    """Independent outputs with the same kernel, each with a sigma_f (of every term) and a noise of its own.
+
+    shards: a list of (X_i, Y_i), one per agent, with a column of Y_i for each target; NaN where a target was not
+        observed, and then the row does not count for it.
+    targets: the names of the outputs; without them those of the columns, where the Y_i are data frames.
+
+    All else is as for a `Fleet`, with one kernel. `fleets` has a fleet for each target: an ordinary one, to condition,
+    calibrate, map and save.
+
+    >>> import fleetgp as fg
+    >>> field = fg.synthetic_field(120, seed=1)
+    >>> both = np.column_stack([field.observations, 35.0 - 0.1 * field.observations])
+    >>> sea = Outputs([(field.inputs[i::3], both[i::3]) for i in range(3)], targets=["t", "s"], normalize=True)
+    >>> fits = sea.train("dec-fact-gp")
+    >>> bool((fits["t"].theta[:2] == fits["s"].theta[:2]).all()), sea.names
+    (True, ('l_1', 'l_2', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps'))
+    >>> sea.predict([[0.5, 0.5]])["s"].mean.round(1).tolist()
+    [35.0]
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[tuple[Any, Any]],
+        graph: object = "path",
+        *,
+        targets: Sequence[str] | None = None,
+        normalize: bool = False,
+        mean: MeanName = "zero",
+        coordinates: CoordinatesName = "as-given",
+        kernel: str | Kernel = "se",
+        seed: int = 0,
+        inputs: Sequence[str] | None = None,
+        backend: BackendName = "in-process",
+        workers: int | None = None,
+        address: str | None = None,
+    ) -> None:
+        if not isinstance(kernel, str | Kernel) or kernel == "auto":
+            raise InputError(f"kernel: expected one for all outputs, got {kernel!r:.60}: choose one")
+        by_target, names = check_outputs(shards, targets, inputs)
+        every = [pooled(own) for own in zip(*by_target.values(), strict=True)]
+        rule = coordinate_rule(coordinates, names)
+        self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
+        model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
+        model |= {"seed": seed, "inputs": names}
+        self.fleets = {target: Fleet(own, self.graph, **model) for target, own in by_target.items()}
+        super().__init__(chosen_backend(backend, every, self.graph, workers, address))
+        for fleet in self.fleets.values():
+            fleet.hosted_by(self)
+
+    # ---- what they have in common -------------------------------------------------------------------------------
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(self.fleets)
+
+    @property
+    def _first(self) -> Fleet:
+        return next(iter(self.fleets.values()))
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The data of the first output."""
+        return self._first.shards
+
+    @property
+    def dimension(self) -> int:
+        return self._first.dimension
+
+    @property
+    def kernels(self) -> Kernels:
+        return self._first.kernels
+
+    @property
+    def seed(self) -> int:
+        return self._first.seed
+
+    @property
+    def normalize(self) -> bool:
+        return self._first.normalize
+
+    @property
+    def mean(self) -> MeanName:
+        return self._first.mean
+
+    @property
+    def coordinates(self) -> CoordinateRule:
+        return self._first.coordinates
+
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing.of(self._first.kernel, self.dimension, len(self.fleets))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the hyperparameters of all outputs: those that they share, then each target's own."""
+        return self.sharing.names(self._first.names, self.targets)
+
+    # ---- training and prediction --------------------------------------------------------------------------------
+
+    def train(
+        self,
+        method: str = "dec-fact-gp",
+        *,
+        theta0: Sequence[float] | Array | None = None,
+        bounds: Mapping[str, Ends] | None = None,
+        priors: Mapping[str, MedianAndFactor] | None = None,
+        fixed: Mapping[str, float] | None = None,
+        seed: int | None = None,
+        progress: bool | Listener = False,
+        **options: Any,
+    ) -> dict[str, Fit]:
+        """Agree on the hyperparameters of all outputs; a result for each, which its fleet takes over.
+
+        theta0, bounds, priors, fixed: of `names`. "signal" and "noise" stand for those of all outputs.
+        options: the others of `Fleet.train`. dec-full-gp trains one output at a time, and is refused.
+
+        The ledger, the jitter and the likelihoods of the starts are those of all outputs together; a prior on what they
+        share is in the penalty of each, and counts once.
+        """
+        row = training_method(method)
+        refuse_moments(row)
+        chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
+        data = [fleet.shards for fleet in self.fleets.values()]
+        with listening(progress) as listener:
+            heard = TrainingProgress(method, chosen, listener)
+            try:
+                heard.begun()
+                with retold(names=self._first.names):
+                    found = self._backend.train_together(row, data, self.graph, self._first.kernel, chosen, heard)
+            except (KeyboardInterrupt, WorkerLostError) as interrupt:
+                interrupt.add_note(self._keep(heard.furthest))
+                raise
+            heard.ended(found[0])
+        said: list[str] = []
+        for (target, fleet), fit in zip(self.fleets.items(), found, strict=True):
+            fleet.adopt(fit)
+            if told := about_end(fit, chosen, fleet.names):
+                said.append(f"{target}: {told}")
+        for told in said:
+            warnings.warn(told, FleetGPWarning, stacklevel=2)
+        return dict(zip(self.fleets, found, strict=True))
+
+    def predict(self, queries: Any, method: str = "dec-nn-grbcm", **options: Any) -> dict[str, Prediction]:
+        """Every output at the queries. options: those of `Fleet.predict`."""
+        return {target: fleet.predict(queries, method, **options) for target, fleet in self.fleets.items()}
+
+    def _keep(self, furthest: Progress | None) -> str:
+        """What becomes of an interrupted training."""
+        told = ""
+        for k, fleet in enumerate(self.fleets.values()):
+            own = furthest
+            if furthest is not None and furthest.thetas is not None:
+                own = replace(furthest, thetas=furthest.thetas[:, self.sharing.places(k)])
+            told = keep_unfinished(fleet, own)
+        return told
+
+    def __repr__(self) -> str:
+        return f"Outputs({', '.join(f'{target}={fleet!r}' for target, fleet in self.fleets.items())})"
+
+
+def check_outputs(
+    shards: Sequence[tuple[Any, Any]], targets: Sequence[str] | None, inputs: Sequence[str] | None
+) -> tuple[dict[str, list[Shard]], tuple[str, ...] | None]:
+    """Every target's data, and the inputs' names, or one error that names the agent."""
+    if not isinstance(shards, Sequence) or not len(shards):
+        raise InputError("shards must be a list of (X_i, Y_i), one per agent, with at least one agent")
+    observed: list[Array] = []
+    for agent, shard in enumerate(shards):
+        if not isinstance(shard, list | tuple) or len(shard) != 2:
+            raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
+        check_aligned(*shard, f"agent {agent}: ", ("X", "Y"), stacklevel=4)
+        targets = as_names(targets or column_names(shard[1], f"agent {agent}: Y") or (), "targets")
+        observed.append(_columns(shard[1], agent, targets))
+    given = [(x, np.zeros(len(y))) for (x, _), y in zip(shards, observed, strict=True)]
+    checked, names = check_shards(given, inputs)
+    found: dict[str, list[Shard]] = {target: [] for target in targets or ()}
+    for agent, ((x, _), y) in enumerate(zip(checked, observed, strict=True)):
+        for target, values in zip(found, y.T, strict=True):
+            rows = ~np.isnan(values)
+            if not rows.any():
+                raise InputError(
+                    f"agent {agent} has no observation of {target}: expected at least one of each target from every "
+                    "agent: leave the agent or the target out, or make a fleet for each target"
+                )
+            found[target].append((x[rows], values[rows]))
+    return found, names
+
+
+def _columns(given: Any, agent: int, targets: Sequence[str]) -> Array:
+    """One column for each target, NaN where it was not observed."""
+    if not targets:
+        raise InputError('targets: expected the names of the columns of Y, got none: give targets=["temperature", ..]')
+    if column_names(given, f"agent {agent}: Y") is not None:
+        given = by_name(given, targets, f"agent {agent}: Y")
+    values = as_numbers(given, f"agent {agent}: Y")
+    if values.ndim != 2 or values.shape[1] != len(targets):
+        raise InputError(
+            f"agent {agent}: expected Y of shape (N, {len(targets)}), a column for each of {', '.join(targets)}, got "
+            f"the shape {values.shape}"
+        )
+    check_finite(np.where(np.isnan(values), 0.0, values), f"agent {agent}: Y")
+    return values

@@ -1,0 +1,324 @@
+"""FleetGPRegressor: a well-behaved estimator of scikit-learn, and the same model as its GaussianProcessRegressor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fleetgp as fg
+from fleetgp import estimator as module
+from fleetgp.arrays import Array
+from fleetgp.estimator import FleetGPRegressor
+from fleetgp.fleet import joint
+
+THETA: dict[str, Any] = {"normalize": False, "fixed": {"length": 1.0, "signal": 1.2, "noise": 0.1}}
+
+
+def wave(rows: int, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 5.0, (rows, 2))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(rows)
+
+
+def exact(model: FleetGPRegressor, X: Array, y: Array) -> GaussianProcessRegressor:
+    """scikit-learn's GP at the hyperparameters that the model has learned, with y as it is."""
+    *lengths, signal, noise = model.theta_
+    kernel = sk.ConstantKernel(signal**2) * sk.Matern(lengths, nu=1.5)
+    return GaussianProcessRegressor(kernel, alpha=noise**2, optimizer=None).fit(X, y - y.mean())
+
+
+# Random data of a few rows make it warn of bounds, of the floor of the noise and of points far away.
+@pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning", "ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([FleetGPRegressor()])  # type: ignore[untyped-decorator]
+def test_scikit_learn_finds_nothing_wrong(estimator: FleetGPRegressor, check: Callable[[object], None]) -> None:
+    check(estimator)
+
+
+# ---- the same model ---------------------------------------------------------------------------------------------
+
+
+def field() -> tuple[Array, Array]:
+    made = fg.synthetic_field(200, seed=3)
+    return made.inputs, made.observations
+
+
+def friedman() -> tuple[Array, Array]:
+    X, y = make_friedman1(160, n_features=5, noise=0.5, random_state=1)
+    return X, y
+
+
+def diabetes() -> tuple[Array, Array]:
+    X, y = load_diabetes(return_X_y=True)
+    return X[:200, [2, 3, 8]], y[:200]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::fleetgp.FleetGPWarning")
+@pytest.mark.parametrize("data", [field, friedman, diabetes])
+def test_one_line_replaces_the_gaussian_process_regressor(data: Callable[[], tuple[Array, Array]]) -> None:
+    X, y = data()
+    half = len(X) // 2
+    matern = sk.ConstantKernel() * sk.Matern(np.ones(X.shape[1]), nu=1.5) + sk.WhiteKernel()
+    scores = [
+        make_pipeline(StandardScaler(), model).fit(X[:half], y[:half]).score(X[half:], y[half:])
+        for model in (GaussianProcessRegressor(matern, normalize_y=True), FleetGPRegressor())
+    ]
+    assert scores[0] > 0.25  # there is something to learn
+    assert abs(scores[1] - scores[0]) < 0.02
+
+
+def test_the_answers_of_one_agent_are_those_of_the_exact_gp() -> None:
+    X, y = wave(80)
+    points = wave(12, seed=1)[0]
+    model = FleetGPRegressor().fit(X, y)
+    mean, covariance = exact(model, X, y).predict(points, return_cov=True)
+    ours, std = model.predict(points, return_std=True)
+    assert model.n_agents_ == 1
+    assert model.status_ == "converged"
+    np.testing.assert_allclose(ours, mean + y.mean(), atol=1e-7)
+    np.testing.assert_allclose(std, np.sqrt(np.diagonal(covariance)), rtol=1e-5)
+    jointly, found = model.predict(points, return_cov=True)
+    np.testing.assert_allclose(jointly, ours, atol=1e-9)
+    np.testing.assert_allclose(found, covariance, atol=1e-8)
+    assert (found == found.T).all()
+
+
+@pytest.mark.parametrize("given", [{"mean": "linear"}, {"kernel": "se", "predictor": "full-gp"}, {"engine": "dense"}])
+def test_covariances_belong_to_the_same_model_as_deviations(given: dict[str, Any]) -> None:
+    X, y = wave(50)
+    points = wave(6, seed=1)[0]
+    model = FleetGPRegressor(**{**given, "fixed": {"noise": 0.1, "signal": 1.0, "length": 2.0}}).fit(X, y)
+    mean, std = model.predict(points, return_std=True)
+    jointly, covariance = model.predict(points, return_cov=True)
+    np.testing.assert_allclose(jointly, mean, atol=1e-7)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), std, rtol=1e-5)
+
+
+def test_samples_have_the_mean_and_covariance_of_the_posterior() -> None:
+    X, y = wave(25)
+    model = FleetGPRegressor(**THETA).fit(X, y)
+    points = wave(4, seed=2)[0]
+    mean, covariance = model.predict(points, return_cov=True)
+    draws = model.sample_y(points, n_samples=20_000, random_state=1)
+    assert draws.shape == (4, 20_000)
+    # Five standard errors of a mean, and of a covariance (at most sqrt(2) sd_i sd_j / sqrt(n)).
+    std = np.sqrt(np.diagonal(covariance))
+    assert (np.abs(draws.mean(axis=1) - mean) < 5.0 * std / np.sqrt(20_000)).all()
+    assert (np.abs(np.cov(draws) - covariance) < 5.0 * np.sqrt(2.0 / 20_000) * np.outer(std, std)).all()
+    np.testing.assert_array_equal(draws, model.sample_y(points, 20_000, random_state=1))
+    assert not np.array_equal(draws[:, :1], model.sample_y(points, 1, random_state=2))
+
+
+def test_several_agents_predict_nearly_as_well_as_one() -> None:
+    X, y = wave(240)
+    given: dict[str, Any] = {"normalize": True, "fixed": {"length": 2.0, "signal": 2.0, "noise": 0.1}}
+    scores = [FleetGPRegressor(n_agents=n, **given).fit(X[:160], y[:160]).score(X[160:], y[160:]) for n in (1, 4)]
+    assert scores[0] > 0.95
+    assert abs(scores[1] - scores[0]) < 0.02
+
+
+def test_many_rows_are_split_over_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (module.ONE_AGENT, module.ROWS) == (1500, 1000)  # what is documented
+    monkeypatch.setattr(module, "ONE_AGENT", 15)
+    monkeypatch.setattr(module, "ROWS", 10)
+    X, y = wave(21)
+    for rows, agents in ((15, 1), (16, 2), (21, 3)):
+        model = FleetGPRegressor(**THETA).fit(X[:rows], y[:rows])
+        assert (model.n_agents_, model.agents_.tolist()) == (agents, list(range(agents)))
+        assert sum(len(own) for _, own in model.fleet_.seen) == rows
+
+
+# ---- in scikit-learn's tools ------------------------------------------------------------------------------------
+
+
+def test_it_is_searched_over_and_cross_validated() -> None:
+    X, y = wave(60)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), FleetGPRegressor(**THETA)),
+        {"fleetgpregressor__kernel": ["se", "matern12"], "fleetgpregressor__n_agents": [1, 2]},
+        cv=2,
+    ).fit(X, y)
+    found = search.cv_results_["mean_test_score"]
+    assert found.shape == (4,)
+    assert np.isfinite(found).all()
+    assert len(set(found.round(6))) == 4  # each parameter makes a difference
+    assert search.score(X, y) > 0.9
+    labels = np.array(["a", "b", "c"] * 20)
+    scores = cross_val_score(FleetGPRegressor(**THETA), X, y, cv=3, params={"agents": labels})
+    assert scores.shape == (3,)
+    assert (scores > 0.7).all()
+
+
+def test_parameters_are_kept_as_they_are() -> None:
+    given: dict[str, Any] = {"kernel": ["se", "matern32"], "bounds": {"noise": (0.1, None)}, "random_state": None}
+    model = FleetGPRegressor(**given)
+    copy = clone(model)
+    for name, value in given.items():
+        assert model.get_params()[name] is value
+        assert copy.get_params()[name] == value
+    assert copy.set_params(n_agents=3).n_agents == 3
+    assert not hasattr(model, "n_agents_")
+
+
+def test_data_frames_are_known_by_their_columns() -> None:
+    X, y = wave(40)
+    frame = pd.DataFrame(X, columns=["lon", "lat"])
+    model = FleetGPRegressor(
+        "matern32(lon) + linear(lat)", normalize=False, fixed={"noise": 0.1}, bounds={"length": (0.5, 4.0)}
+    ).fit(frame, pd.Series(y))
+    assert model.feature_names_in_.tolist() == ["lon", "lat"]
+    assert any("lon" in name for name in model.theta_names_)
+    assert len(model.theta_) == len(model.theta_names_)
+    assert model.score(frame, y) > 0.9
+    with pytest.raises(ValueError, match="same order"):
+        model.predict(frame[["lat", "lon"]])
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"lat": "latitude"}))
+
+
+# ---- agents -----------------------------------------------------------------------------------------------------
+
+
+def test_labels_say_whose_the_rows_are() -> None:
+    X, y = wave(30)
+    labels = np.array(["west", "east", "north"])[np.minimum(np.arange(30) % 4, 2)]
+    model = FleetGPRegressor(**THETA).fit(X, y, agents=labels)
+    assert model.agents_.tolist() == ["west", "east", "north"]
+    for number, (name, (own, _)) in enumerate(zip(model.agents_, model.fleet_.seen, strict=True)):
+        np.testing.assert_array_equal(own, X[labels == name])
+        answer = model.fleet_.predict(X[:3], "dec-nn-grbcm", agent=number).mean
+        np.testing.assert_array_equal(model.predict(X[:3], agent=name), answer)
+        np.testing.assert_array_equal(model.predict(X[:3], agent=number), answer)
+    numbered = FleetGPRegressor(**THETA).fit(X, y, agents=np.arange(30) % 2 + 1)
+    assert numbered.agents_.tolist() == [1, 2]
+    assert numbered.predict(X[:1], agent=2).shape == (1,)
+    with pytest.raises(fg.InputError, match="expected one of 1, 2, got 0"):  # a number is a label here
+        numbered.predict(X[:1], agent=0)
+
+
+def test_what_several_agents_cannot_tell_is_refused() -> None:
+    X, y = wave(20)
+    model = FleetGPRegressor(n_agents=2, **THETA).fit(X, y)
+    for ask in (lambda: model.predict(X, return_cov=True), lambda: model.sample_y(X)):
+        with pytest.raises(fg.InputError, match=r"one agent with all data, got 2 agents: fit with n_agents=1"):
+            ask()
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_rows_that_come_later_count_as_those_that_came_first(labelled: bool) -> None:
+    X, y = wave(36)
+    points = wave(5, seed=4)[0]
+    labels = np.array(["a", "b"])[(X[:, 0] > 2.5).astype(int)] if labelled else None
+    part: Callable[[slice], Any] = lambda rows: None if labels is None else labels[rows]  # noqa: E731
+    whole = FleetGPRegressor(predictor="dec-rbcm", **THETA).fit(X, y, agents=labels)
+    grown = FleetGPRegressor(predictor="dec-rbcm", **THETA)
+    for rows in (slice(0, 20), slice(20, 21), slice(21, 36)):
+        assert grown.partial_fit(X[rows], y[rows], agents=part(rows)) is grown
+        grown.predict(points)
+    order = [grown.agents_.tolist().index(name) for name in whole.agents_.tolist()]
+    assert [len(whole.fleet_.seen[i][1]) for i in range(len(order))] == [len(grown.fleet_.seen[i][1]) for i in order]
+    for one, other in zip(grown.predict(points, True), whole.predict(points, True), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_rows_without_a_label_go_to_the_nearest_agent() -> None:
+    X = np.array([[0.0, 0.0], [1.0, 100.0], [9.0, 0.0], [10.0, 100.0]])
+    model = FleetGPRegressor(n_agents=2, partition="stripes", **THETA).fit(X, [0.0, 1.0, 2.0, 3.0])
+    model.partial_fit([[8.5, 90.0], [0.5, 10.0], [9.5, 10.0]], [4.0, 5.0, 6.0])
+    assert [y.tolist() for _, y in model.fleet_.seen] == [[0.0, 1.0, 5.0], [2.0, 3.0, 4.0, 6.0]]
+
+
+def test_new_rows_need_known_labels() -> None:
+    X, y = wave(20)
+    model = FleetGPRegressor(**THETA).fit(X, y, agents=["a", "b"] * 10)
+    with pytest.raises(fg.InputError, match="expected agents, a label for each row"):
+        model.partial_fit(X, y)
+    with pytest.raises(fg.InputError, match="expected one of a, b, got 'c'"):
+        model.partial_fit(X[:2], y[:2], agents=["a", "c"])
+    assert [len(own) for _, own in model.fleet_.seen] == [10, 10]  # all or nothing
+
+
+# ---- data that tell little, and calls that are wrong ------------------------------------------------------------
+
+
+def test_observations_that_are_all_the_same_are_told_of() -> None:
+    X, y = wave(30)
+    model = FleetGPRegressor()
+    with pytest.warns(fg.FleetGPWarning, match="y has one value only, 3: there is nothing to train on"):
+        model.fit(X[:5], np.full(5, 3.0))
+    assert model.status_ == "untrained"
+    np.testing.assert_allclose(model.predict(X[:5]), 3.0)
+    mean, covariance = model.predict(X[:5], return_cov=True)
+    np.testing.assert_allclose(mean, 3.0)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), model.predict(X[:5], return_std=True)[1])
+    model.partial_fit(X, y)
+    assert model.status_ == "converged"
+    assert model.score(X, y) > 0.9
+
+
+def test_an_input_without_effect_ends_at_its_bound_and_is_told_of() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    with pytest.warns(fg.FleetGPWarning, match="bound"):
+        model = FleetGPRegressor().fit(X, X[:, 0])
+    assert model.score(X, X[:, 0]) > 0.99
+    own = FleetGPRegressor(bounds={"length": (0.1, 20.0)})
+    with pytest.warns(fg.FleetGPWarning, match="bound"):
+        own.fit(X, X[:, 0])
+    assert own.theta_[:3].max() <= 20.0 * (1 + 1e-9)
+
+
+def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = wave(12)
+    with pytest.raises(NotFittedError):
+        FleetGPRegressor().predict(X)
+    model = FleetGPRegressor(**THETA).fit(X, y)
+    with pytest.raises(fg.InputError, match="one of return_std and return_cov, got both"):
+        model.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(fg.InputError, match="n_samples must be a whole number of at least 1, got 0"):
+        model.sample_y(X, 0)
+    with pytest.raises(fg.InputError, match="one label for each of the 12 rows"):
+        FleetGPRegressor().fit(X, y, agents=["a", "b"])
+    with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
+        FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
+    with pytest.raises(fg.InputError, match=r'12 rows expected engine="dense", got \'vecchia\''):
+        FleetGPRegressor(engine="vecchia", **THETA).fit(X, y).sample_y(X)
+    monkeypatch.setattr(joint, "MOST_JOINT", 11)
+    with pytest.raises(fg.InputError, match="at most 11 rows and points, got 12"):
+        model.sample_y(X[:2])
+
+
+def test_what_has_not_converged_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = wave(30)
+    train = fg.Fleet.train
+    monkeypatch.setattr(fg.Fleet, "train", lambda fleet, *given, **more: train(fleet, *given, rounds=1, **more))
+    with pytest.warns(ConvergenceWarning, match="dec-fact-gp ended by round limit"):
+        model = FleetGPRegressor().fit(X, y)
+    assert model.status_ == "round limit"
+
+
+def test_the_package_does_without_scikit_learn() -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import fleetgp as fg\n"
+        "from fleetgp import *\n"
+        "assert 'FleetGPRegressor' in dir(fg)\n"
+        "try: fg.FleetGPRegressor\n"
+        "except fg.InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip().endswith('pip install "fleetgp[sklearn]"')
