@@ -30,6 +30,7 @@ from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.io import file_shards, file_source
 from fleetgp.io.file_shards import FileShards
+from fleetgp.prediction import predict
 from fleetgp.training import whole
 
 FIELD = fg.synthetic_field(400, seed=1)
@@ -171,6 +172,18 @@ def test_full_gp_is_that_of_the_rows_and_moments_are_all_that_is_sent(folder: Pa
     found.train("dec-full-gp", theta0=start)
     assert "moments" in found.predict(QUERIES, "full-gp").ledger.kinds
     assert found.predict(QUERIES, "dec-full-gp").ledger.bytes == 0
+
+
+def test_one_answer_of_many_agents_is_in_memory_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = of_files(folder, theta=[1.0, 0.5, 1.0, 0.2])
+    whole = fleet.predict(QUERIES, "dec-full-gp")
+    monkeypatch.setattr(predict, "BLOCK", 7)
+    found = fleet.predict(QUERIES, "dec-full-gp")
+    for name in ("means", "variances", "explained", "participants"):
+        assert getattr(found, name).strides[0] == 0
+        assert getattr(found, name).shape == (3, 20)
+    np.testing.assert_allclose(found.means, whole.means, rtol=1e-9)
+    np.testing.assert_allclose(found.variances, whole.variances, rtol=1e-9)
 
 
 def test_full_gp_loads_rows_where_moments_will_not_do_or_says_why_not(folder: Path) -> None:

@@ -25,7 +25,7 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
 from fleetgp.prediction.options import PredictionOptions
-from fleetgp.prediction.prediction import Prediction, joined, worst
+from fleetgp.prediction.prediction import Prediction, joined, kept_once, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task
 
@@ -173,9 +173,9 @@ def _prediction(
         residual = np.maximum(residual, outcome.residual.max(axis=0, initial=0.0))
     return Prediction(
         method=task.method.name,
-        means=scaling.mean(task.queries) + scaling.scale * found.means,
-        variances=factors**2 * (of_observation if noisy else of_f),
-        participants=found.participants,
+        means=kept_once(scaling.mean(task.queries) + scaling.scale * found.means),
+        variances=kept_once(factors**2 * (of_observation if noisy else of_f)),
+        participants=kept_once(found.participants),
         query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,
         solver_rounds=_rounds(found.solving, queries),
         residual=residual,
@@ -183,8 +183,8 @@ def _prediction(
         jitter=found.jitter,
         engine=found.engine,
         ledger=task.network.ledger,
-        explained=_explained(task, found),
-        factors=factors,
+        explained=kept_once(_explained(task, found)),
+        factors=kept_once(factors),
         **_sampled(task, conditioned.shards),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
@@ -15,6 +16,7 @@ from fleetgp.prediction.posteriors import first_used
 
 #: An answer that explains less than this share of the variance is no better than the prior.
 INFORMED = 0.01
+Values = NDArray[Any]
 #: From the best to the worst.
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -110,15 +112,32 @@ def worst(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=STATUSES.index, default="converged")
 
 
+def kept_once(rows: Values) -> Values:
+    """Rows (A, T), in memory once where they are all the same: one answer of many agents to many queries is large.
+
+    >>> kept_once(np.ones((1000, 3))).strides, kept_once(np.eye(2)).strides
+    ((0, 8), (16, 8))
+    """
+    if len(rows) < 2 or not (rows == rows[:1]).all():
+        return rows
+    return np.broadcast_to(rows[0].copy(), rows.shape)
+
+
+def _beside(parts: Sequence[Values]) -> Values:
+    """Arrays one after the other along their last axis; rows that are kept once still are."""
+    if parts[0].ndim == 2 and all(part.strides[0] == 0 for part in parts):
+        row = np.concatenate([part[0] for part in parts])
+        return np.broadcast_to(row, (len(parts[0]), len(row)))
+    return np.concatenate(parts, axis=-1)
+
+
 def joined(parts: Sequence[Prediction]) -> Prediction:
     """One answer from those at blocks of the queries, in their order, by one method over one network."""
     if len(parts) == 1:
         return parts[0]
     along_queries = ["means", "variances", "participants", "query_rounds", "solver_rounds", "residual", "explained"]
     along_queries.append("factors")
-    whole: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in along_queries
-    }
+    whole: dict[str, Any] = {name: _beside([getattr(part, name) for part in parts]) for name in along_queries}
     return replace(
         parts[0],
         **whole,
