@@ -293,6 +293,12 @@ def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
         model.sample_y(X, 0)
     with pytest.raises(fg.InputError, match="one label for each of the 12 rows"):
         FleetGPRegressor().fit(X, y, agents=["a", "b"])
+    with pytest.raises(fg.InputError, match="n_agents must be a whole number of at least 1, got '3'"):
+        FleetGPRegressor(n_agents="3").fit(X, y)  # type: ignore[arg-type]
+    with pytest.raises(fg.InputError, match="n_agents: expected at most one agent for each of the 12 rows, got 13"):
+        FleetGPRegressor(n_agents=13).fit(X, y)
+    with pytest.raises(fg.InputError, match="random_state must be a whole number of at least 0, got -1"):
+        FleetGPRegressor(random_state=-1).fit(X, y)
     with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
         FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
     with pytest.raises(fg.InputError, match=r'12 rows expected engine="dense", got \'vecchia\''):

@@ -66,7 +66,7 @@ __all__ = [
 _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
-    "estimator": ("FleetGPRegressor",),  # not in __all__: it needs scikit-learn, which an import of all names may not
+    "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
     "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),

@@ -185,6 +185,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            check_whole("random_state", self.random_state, least=0)
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -194,6 +195,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             count = self.n_agents
             if count is None:
                 count = 1 if len(X) <= ONE_AGENT else -(-len(X) // ROWS)
+            check_whole("n_agents", count, least=1)
+            if count > len(X):
+                raise InputError(f"n_agents: expected at most one agent for each of the {len(X)} rows, got {count}")
             return partition(X, y, agents=count, by=self.partition, seed=seed), np.arange(count)
         labels = np.asarray(agents)
         if labels.shape != y.shape:
