@@ -126,10 +126,6 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
         "rmse": float(np.sqrt(np.mean((out.mean - field(queries())) ** 2))),
         "deviation": float(np.sqrt(out.variance).mean()),
     }
-    if workers:  # a pass is what a theta that needs another grid takes longer than the same theta again
-        other = fit.theta * [0.8, 0.8, 1.0, 1.0]
-        both, again = (timed(lambda: fleet.predict(queries()[:1], method, theta=other))[0] for _ in range(2))
-        found |= {"moments": both - again, "passes": 1}
     fleet.close()
     return found
 
@@ -185,11 +181,12 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
             if isinstance(r, str):
                 table.add(f"{rows:,}", method, where, r, *["-"] * 9)
                 continue
-            reading[where.split(",")[0] + method, threads or workers] = r["survey"] + r["moments"]
+            own = r["training"] if workers else r["moments"]
+            reading[where.split(",")[0] + method, threads or workers] = r["survey"] + own
+            moments = f"{seconds(r['moments'] / r['passes'])} x {r['passes']}" if r["passes"] else "in training"
             table.add(f"{rows:,}", method, where, f"{r['bytes'] / 1e9:.2f} GB", seconds(r["survey"]),
-                      f"{seconds(r['moments'] / r['passes'])} x {r['passes']}", seconds(r["training"]),
-                      seconds(r["map"]), seconds(r["total"]), "-" if workers else f"{r['cores']:.0f}",
-                      f"{r['memory'] / 1e9:.2f} GB", f"{r['rmse']:.2e}", f"{r['deviation']:.2e}")  # fmt: skip
+                      moments, seconds(r["training"]), seconds(r["map"]), seconds(r["total"]),
+                      "-" if workers else f"{r['cores']:.0f}", f"{r['memory'] / 1e9:.2f} GB", f"{r['rmse']:.2e}", f"{r['deviation']:.2e}")  # fmt: skip
             if workers:
                 table.note(
                     f"N = {rows:,}, Ray with {workers}: {seconds(r['start'])} to start the cluster, not counted."
@@ -197,7 +194,8 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
     for kind, name in (("threads", "threads"), ("Ray", "workers")):
         one, two = (reading.get((kind + ways[0][0], count)) for count in (1, 2))
         if one and two:
-            table.note(f"Two passes over {sizes[-1]:,} rows: {one / two:.2f} x as fast with two {name} as with one.")
+            what = f"Two passes over {sizes[-1]:,} rows" + ", with the training" * (kind == "Ray")
+            table.note(f"{what}: {one / two:.2f} x as fast with two {name} as with one.")
     table.note("Seconds of a core are what the process computed, however busy the machine is with other things.")
     table.note("Files of a million rows, an agent each, linked as a star. On Ray training holds its pass, and starting "
                "the workers; memory is that of the process that follows them.")  # fmt: skip

@@ -324,10 +324,13 @@ def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
 JOINS_AND_STARTS = """
 import socket
 import sys
+import warnings
 import ray
 import fleetgp as fg
+from fleetgp.network.ray import session
 
 if __name__ == "__main__":
+    session.processors = lambda: 0  # any worker is one too many for what is started here
     field = fg.synthetic_field(80, seed=1)
     shards = fg.partition(field.inputs, field.observations, agents=4)
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -341,10 +344,13 @@ if __name__ == "__main__":
     assert not ray.is_initialized()
     thetas = []
     for address in (sys.argv[1], None):
-        with fg.Fleet(shards, backend="ray", workers=1, address=address) as fleet:
+        started = fg.Fleet(shards, backend="ray", workers=1, address=address)
+        with warnings.catch_warnings(record=True) as told, started as fleet:
             thetas.append(fleet.train("dec-fact-gp", theta0=[1, 1, 1, 1], rounds=3).thetas.tolist())
             mine = ray.get_runtime_context().gcs_address
             assert (mine == sys.argv[1]) == (address is not None), mine
+        said = [str(one.message) for one in told if issubclass(one.category, fg.FleetGPWarning)]
+        assert [text[:29] for text in said] == ([] if address else ["1 workers share the 0 process"]), said
         assert not ray.is_initialized()
     print(mine)
     assert thetas[0] == thetas[1]

@@ -65,7 +65,9 @@ def test_all_is_as_in_process_and_only_workers_read(
         rows = [(told.round, told.rounds) for told in heard if told.task.startswith("moments")]
         assert (rows[0], rows[-1]) == ((0, 400), (400, 400))
         assert rows == sorted(rows), "of all workers together"
-        assert_same(there.predict(QUERIES, "dec-full-gp"), answer)
+        found = there.predict(QUERIES, "dec-full-gp")
+        assert_same(found, answer)
+        assert found.means.strides[0] == found.participants.strides[0] == 0, "in memory once, as in process"
         assert_same(there.predict(QUERIES, "dec-full-gp", theta=SHORT), other)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from fleetgp.experiments.processes import Work, cores, prepare_worker
+from fleetgp.experiments.processes import Work, prepare_worker
 from fleetgp.fleet.errands import errands
+from fleetgp.linalg.threads import processors
 from fleetgp.network.ray.session import Session
 
 
@@ -26,7 +27,7 @@ class OnCluster:
     def results(self, work: Work, tasks: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]]]:
         """(number, work(task)) of every task, begun in their order, each as soon as it is there."""
         if self._session is None:
-            self._session = Session(self._address, self._workers or min(cores(), len(tasks)))
+            self._session = Session(self._address, self._workers or min(processors(), len(tasks)))
         workers = self._session.room_for(self._workers, len(tasks))
         return errands(at_worker, [(work, task) for task in tasks], workers, "cell")
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fleetgp.errors import FleetGPWarning, WorkerLostError
+from fleetgp.linalg.threads import processors
 
 #: A piece of work: from plain values to plain values. It is a function of a module, so that other processes find it.
 Work = Callable[[dict[str, Any]], dict[str, Any]]
@@ -30,7 +31,7 @@ class Processes:
 
     def results(self, work: Work, tasks: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]]]:
         """(number, work(task)) of every task, begun in their order, each as soon as it is there."""
-        with _pool(min(self._workers or cores(), len(tasks))) as pool:
+        with _pool(min(self._workers or processors(), len(tasks))) as pool:
             with _uninterrupted():  # a process inherits that it must not listen to Ctrl-C
                 jobs: dict[Future[dict[str, Any]], int] = {
                     pool.submit(work, task): number for number, task in enumerate(tasks)
@@ -45,10 +46,6 @@ class Processes:
 
     def close(self) -> None:
         """Nothing is left that could be closed."""
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.network import Ledger
 from fleetgp.prediction import Prediction
-from fleetgp.prediction.prediction import worst
+from fleetgp.prediction.prediction import kept_once, worst
 from fleetgp.training import Fit, TrainingMethod
 
 #: Arguments of a `Report`: the start, the round, theta (A, P), and whether the start is the chosen one.
@@ -71,10 +71,11 @@ def merged_prediction(
     """Of the answers of all groups at one block. to: the only agent that was told."""
     number, parts = told[0][0], [part for _, part in told]
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
-    whole = {
-        name: joined_rows([getattr(p, name) for p in parts], hosting)
+    whole = {  # what was one row at a worker is many when it gets here
+        name: kept_once(joined_rows([getattr(p, name) for p in parts], hosting))
         for name in ("means", "variances", "explained", "factors")
     }
+    whole["participants"] = kept_once(parts[asked].participants)
     largest = {
         name: np.max([getattr(part, name) for part in parts], axis=0)
         for name in ("query_rounds", "solver_rounds", "residual")

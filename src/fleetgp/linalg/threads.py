@@ -45,8 +45,12 @@ def _libraries() -> tuple[list[Any], list[Any]]:
 def cores() -> int:
     """How many threads this process may use: what BLAS was allowed (OPENBLAS_NUM_THREADS) at the start."""
     allowed: list[int] = [c.num_threads for group in _libraries() for c in group]
-    machine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([machine, *allowed]))
+    return max(1, min([processors(), *allowed]))
+
+
+def processors() -> int:
+    """How many processors of this machine this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> int:

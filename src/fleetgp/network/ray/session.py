@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import warnings
 
 import ray
 
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import FleetGPWarning, InputError, NetworkError
+from fleetgp.linalg.threads import processors
 
 #: Seconds within which a cluster must answer at its address.
 KNOCK = 20.0
@@ -87,6 +89,14 @@ def _connect(address: str | None, workers: int) -> None:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)
     except ValueError:  # a cluster is there, and has its cores
         ray.init(**quiet)
+        return
+    if workers > processors():
+        warnings.warn(
+            f"{workers} workers share the {processors()} processors of this machine: as many workers as processors are "
+            "quicker",
+            FleetGPWarning,
+            stacklevel=3,
+        )
 
 
 def _knock(address: str) -> None:
