@@ -1,7 +1,8 @@
 """Large fleets: milliseconds a round, in process and on Ray, and 100,000 agents that are trained and asked.
 
 python -m benchmarks.fleets AGENTS WORKERS EVALUATIONS: only the large fleet, of so many agents, in process (0 workers)
-or on Ray, with so many evaluations or to the end of the training (0), as JSON. The section runs it in processes of its own, so that peaks of memory are of one run each.
+or on Ray, with so many evaluations or to the end of the training (0), as JSON. The section runs it in processes of its
+own, so that peaks of memory are of one run each.
 """
 
 from __future__ import annotations
@@ -153,8 +154,9 @@ def run_large(agents: int, workers: int, evaluations: int) -> dict[str, Any]:
             by_value()
             peaks += fleet._backend.opened.crew.task(graph, peak, [()] * workers).finish()  # type: ignore[attr-defined]
     return {
-        "start": start, "training": training, "status": fit.status, "evaluations": fit.rounds, "theta": fit.theta.tolist(),
-        "cores": time.process_time(), "asking": asking, "rounds": fit.rounds + answer.rounds,
+        "start": start, "training": training, "status": fit.status, "evaluations": fit.rounds,
+        "theta": fit.theta.tolist(), "cores": time.process_time(), "asking": asking,
+        "rounds": fit.rounds + answer.rounds,
         "messages": fit.ledger.messages + answer.ledger.messages, "bytes": fit.ledger.bytes + answer.ledger.bytes,
         "nll": fit.nll, "mean": answer.mean.tolist(), "peaks": peaks,
     }  # fmt: skip

@@ -186,7 +186,8 @@ def exact(folder: str, sizes: tuple[int, ...], ways: tuple[tuple[str, int, int],
             moments = f"{seconds(r['moments'] / r['passes'])} x {r['passes']}" if r["passes"] else "in training"
             table.add(f"{rows:,}", method, where, f"{r['bytes'] / 1e9:.2f} GB", seconds(r["survey"]),
                       moments, seconds(r["training"]), seconds(r["map"]), seconds(r["total"]),
-                      "-" if workers else f"{r['cores']:.0f}", f"{r['memory'] / 1e9:.2f} GB", f"{r['rmse']:.2e}", f"{r['deviation']:.2e}")  # fmt: skip
+                      "-" if workers else f"{r['cores']:.0f}", f"{r['memory'] / 1e9:.2f} GB",
+                      f"{r['rmse']:.2e}", f"{r['deviation']:.2e}")  # fmt: skip
             if workers:
                 table.note(
                     f"N = {rows:,}, Ray with {workers}: {seconds(r['start'])} to start the cluster, not counted."

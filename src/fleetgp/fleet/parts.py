@@ -71,7 +71,7 @@ def merged_prediction(
     """Of the answers of all groups at one block. to: the only agent that was told."""
     number, parts = told[0][0], [part for _, part in told]
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
-    whole = {  # what was one row at a worker is many when it gets here
+    whole: dict[str, Any] = {  # what was one row at a worker is many when it gets here
         name: kept_once(joined_rows([getattr(p, name) for p in parts], hosting))
         for name in ("means", "variances", "explained", "factors")
     }
