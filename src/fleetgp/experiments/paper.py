@@ -1,7 +1,7 @@
 """What the paper reports, transcribed as data, each with the place it comes from.
 
-Kontoudis and Stilwell, "Fully Decentralized, Scalable Gaussian Processes for Multi-Agent Federated Learning". The
-labels in `SOURCES` are those of the LaTeX source.
+Kontoudis and Stilwell, "Fully Decentralized, Scalable Gaussian Processes for Multi-Agent Federated Learning". Tables
+and figures are numbered in the order in which they stand there.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from fleetgp.prediction import PREDICTION_METHODS
 
 SOURCES = {
-    "training": "Table tab:gp_training_sim, Time & Communication Rounds of GP Training Methods",
-    "hyperparameters": "Figures fig:boxplots_training_8100 and fig:boxplots_training_32400 (drawn, not tabulated)",
-    "nearest": "Table tab:gp_prediction_sim, Decentralized CBNN Aggregation Methods",
-    "quality": "Table tab:quality_assess, Qualitative Assessment of Decentralized GP Methods",
-    "training communication": "Tables tab:complexityTraining, tab:complexityTrainingADMM, "
-    "tab:complexityDecTrainingADMM",
-    "central communication": "Table tab:complexityPrediction",
-    "prediction communication": "Table tab:comms_dec_aggrations",
+    "training": "Table 6, Time & Communication Rounds of GP Training Methods",
+    "hyperparameters": "Figures 8 and 9 (drawn, not tabulated)",
+    "nearest": "Table 7, Decentralized CBNN Aggregation Methods",
+    "quality": "Table 8, Qualitative Assessment of Decentralized GP Methods",
+    "training communication": "Tables 1, 3 and 4",
+    "central communication": "Table 2",
+    "prediction communication": "Table 5",
 }
 
 FLEETS = (4, 10, 20, 40)

@@ -63,9 +63,10 @@ def same_mean(plan: PredictionPlan, found: Found) -> Finding:
     )
     covered = by_fleet(plan, found, "poe", "server", "coverage")
     smallest, largest = plan.fleets[0], plan.fleets[-1]
+    alike = f"Their RMSE differ by {off:.0e} at most" if off else "Their RMSE are the same"
     return Finding(
         "poe and gpoe have the same mean; poe is overconfident, more so for large fleets.",
-        f"Their RMSE differ by {off:.0e} at most. poe's 95 % intervals hold {_told(covered, '.0%')} of the truths.",
+        f"{alike}. poe's 95 % intervals hold {_told(covered, '.0%')} of the truths.",
         core=[below("difference of RMSE", off, SAME)],
         checks=[
             below("coverage of the largest fleet", covered[largest], OVERCONFIDENT),

@@ -83,8 +83,7 @@ def _write_results(report: Report, plan: PredictionPlan, found: Found, product: 
         "families",
         family_figure(plan, found),
         f"Average RMSE and NLPD over {plan.replications} replications. Data: {product}. The paper has these in "
-        "Figures fig:RMSE_NLPD_PoE_family, fig:RMSE_NLPD_BCM_family, fig:RMSE_NLPD_NPAE_family and "
-        "fig:RMSE_NLPD_dist_NPAE (drawn, not tabulated). Grey: the exact GP of all data.",
+        "Figures 11 to 14 (drawn, not tabulated). Grey: the exact GP of all data.",
     )
     for agents in plan.fleets:
         report.table(f"M = {agents}", *accuracy_table(found, agents), left=2)
@@ -95,7 +94,7 @@ def _write_results(report: Report, plan: PredictionPlan, found: Found, product: 
         "five",
         five_figure(plan, found),
         "The paper's five best decentralized methods on a path: accuracy, uncertainty, rounds and time per "
-        f"agent. Data: {product}. The paper has this in Figure fig:boxplots_prediction_20000.",
+        f"agent. Data: {product}. The paper has this in Figure 15.",
     )
     report.table(
         f"The paper's own judgement: {SOURCES['quality']}.",

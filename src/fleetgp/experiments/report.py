@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,27 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
 }
 
+#: How letters that the texts spell out are set. A word that has one inside, or an underscore more, is a name.
+_LETTERS = {"sigma": "σ", "eps": "ε", "theta": "θ", "chi": "χ", "xi": "ξ", "rho": "ρ", "kappa": "κ"}
+_MATHS = re.compile(r"(?<![\w.-])(sigma|theta|chi|xi|rho|kappa|[lNs])(?:_(eps|JOR|PM|[a-z0-9]))?(?![\w-]|\.\w)")
+
+
+def typeset(text: str) -> str:
+    """As HTML, with letters of the maths set as such.
+
+    >>> typeset("(l_1, sigma_eps): |theta_i - z| < 1e-3")
+    '(l<sub>1</sub>, σ<sub>ε</sub>): |θ<sub>i</sub> - z| &lt; 1e-3'
+    >>> typeset("3 chi. xi = N_i [0, 2]^2; `rho`, see dec_N_i.csv")
+    '3 χ. ξ = N<sub>i</sub> [0, 2]<sup>2</sup>; <em>ρ</em>, see dec_N_i.csv'
+    """
+
+    def letter(found: re.Match[str]) -> str:
+        base, below = found.group(1), found.group(2)
+        return _LETTERS.get(base, base) + (f"<sub>{_LETTERS.get(below, below)}</sub>" if below else "")
+
+    set_text = _MATHS.sub(letter, html.escape(text))
+    return re.sub(r"`([^`]+)`", r"<em>\1</em>", re.sub(r"(?<=[\w\])])\^(\d)", r"<sup>\1</sup>", set_text))
+
 
 @dataclass
 class Report:
@@ -49,10 +71,10 @@ class Report:
     _body: list[str] = field(default_factory=list)
 
     def heading(self, text: str) -> None:
-        self._body.append(f"<h2>{html.escape(text)}</h2>")
+        self._body.append(f"<h2>{typeset(text)}</h2>")
 
     def text(self, *paragraphs: str) -> None:
-        self._body += [f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs]
+        self._body += [f"<p>{typeset(paragraph)}</p>" for paragraph in paragraphs]
 
     def remark(self, text: str) -> None:
         """How the results came together, if there is something to say; in results.json too."""
@@ -62,8 +84,8 @@ class Report:
 
     def findings(self, findings: Sequence[Finding]) -> None:
         rows = "".join(
-            f'<tr class="{f.verdict.replace(" ", "-")}"><td class="text">{html.escape(f.claim)}</td>'
-            f'<td class="text"><b>{f.verdict}</b></td><td class="text">{html.escape(f.seen)}</td></tr>'
+            f'<tr class="{f.verdict.replace(" ", "-")}"><td class="text">{typeset(f.claim)}</td>'
+            f'<td class="text"><b>{f.verdict}</b></td><td class="text">{typeset(f.seen)}</td></tr>'
             for f in findings
         )
         head = "<tr><th class='text'>The paper says</th><th></th><th class='text'>We see</th></tr>"
@@ -75,14 +97,12 @@ class Report:
 
         def cells(values: Sequence[object], tag: str) -> str:
             return "".join(
-                f"<{tag}{' class=text' if number < left else ''}>{html.escape(str(value))}</{tag}>"
+                f"<{tag}{' class=text' if number < left else ''}>{typeset(str(value))}</{tag}>"
                 for number, value in enumerate(values)
             )
 
         body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-        self._body.append(
-            f"<table><caption>{html.escape(caption)}</caption><tr>{cells(columns, 'th')}</tr>{body}</table>"
-        )
+        self._body.append(f"<table><caption>{typeset(caption)}</caption><tr>{cells(columns, 'th')}</tr>{body}</table>")
 
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Saved as PNG and PDF, and shown."""
@@ -92,11 +112,9 @@ class Report:
         picture = io.BytesIO()
         figure.savefig(picture, dpi=200, format="png")
         (folder / f"{name}.png").write_bytes(picture.getvalue())
-        width = round(100 * figure.get_figwidth())
         encoded = base64.b64encode(picture.getvalue()).decode()
-        told = html.escape(caption)
-        image = f'<img style="max-width:{width}px" alt="{told}" src="data:image/png;base64,{encoded}">'
-        self._body.append(f"<figure>{image}<figcaption>{told}</figcaption></figure>")
+        image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{encoded}">'
+        self._body.append(f"<figure>{image}<figcaption>{typeset(caption)}</figcaption></figure>")
 
     def write(self, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Path:
         """results.csv, results.json and report.html; the page's path."""
@@ -172,13 +190,14 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
 h1 {{ font-size: 1.6rem; }} h2 {{ font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc; }}
-table {{ border-collapse: collapse; margin: 1rem 0; font-size: 0.85rem; display: block; overflow-x: auto; }}
+table {{ border-collapse: collapse; margin: 1rem 0; font-size: 0.85rem; }}
 caption {{ text-align: left; font-weight: 600; padding: 0.3rem 0; }}
-th, td {{ padding: 0.15rem 0.6rem; text-align: right; border-bottom: 1px solid #e5e5e5; white-space: nowrap; }}
+th, td {{ padding: 0.15rem 0.5rem; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; }}
+td.text:first-child {{ white-space: nowrap; }} .findings td.text:first-child {{ white-space: normal; }}
 th {{ border-bottom: 2px solid #888; }} .text {{ text-align: left; }}
-.findings td {{ white-space: normal; vertical-align: top; }}
+@media (max-width: 50rem) {{ table {{ display: block; overflow-x: auto; }} }}
 tr.agrees b {{ color: #00674c; }} tr.differs b {{ color: #a83c00; }} tr.in-part b {{ color: #005a8c; }}
 figure {{ margin: 1.2rem 0; }} img {{ width: 100%; }} figcaption {{ font-size: 0.85rem; color: #444; }}
 </style></head><body>

@@ -70,7 +70,7 @@ def write(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path
         report.figure(
             "fields",
             field_figure(plan),
-            "Five of the fields (the first seeds), as in the paper's Figure fig:replications_training.",
+            "Five of the fields (the first seeds), as in the paper's Figure 7.",
         )
     report.write(rows, {**plan.as_dict(), "theta": TRUTH, "theta0": fg.PAPER_THETA0, **training.constants()})
     return report
