@@ -7,7 +7,7 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo figures test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
+.PHONY: help demo figures test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
@@ -18,6 +18,7 @@ help:
 	@echo "make chaos  100 fleets of processes with random faults (about an hour; with root and iptables also cut links)"
 	@echo "make soak   five processes, asked and told rows for 15 minutes: nothing may grow"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, GPBoost, JAX and libKriging: docs/benchmarks.md (about 80 minutes)"
+	@echo "make dist   the source distribution and the wheel, checked, in dist/"
 	@echo "make lock   renew the exact versions in requirements.lock"
 
 $(STAMP): requirements.lock pyproject.toml
@@ -62,6 +63,10 @@ test-cpus-short: $(STAMP)
 unit-moments: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/training tests/prediction tests/experiments/test_training.py tests/fleet/test_hosting.py
 
+# What `twine upload` takes. The tests install this wheel with every extra alone (tests/packaging).
+dist: $(STAMP)
+	$(BIN)/python -m tests.packaging.distribution dist
+
 # Real processes, killed, frozen, cut off, without room on their disks: random trials, and what must be true after each.
 chaos: $(STAMP)
 	$(SINGLE) $(BIN)/python -m tests.chaos --trials 100
@@ -84,4 +89,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction
+	rm -rf $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction

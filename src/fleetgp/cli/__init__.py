@@ -55,8 +55,8 @@ def main() -> None:
             sys.exit(INTERRUPTED)
         if not isinstance(error, ModuleNotFoundError):
             raise
-        extra = "fleet" if error.name in ("zenoh", "pydantic", "cryptography", "prometheus_client") else "cli"
-        sys.exit(f'error: this needs {error.name}: install the extra "{extra}" (pip install "fleetgp[cli,{extra}]")')
+        running = error.name in ("zenoh", "pydantic", "cryptography", "prometheus_client")
+        sys.exit(f'error: this needs {error.name}: pip install "fleetgp[{"cli,fleet" if running else "cli"}]"')
     finally:
         INTERRUPTION.finish()
 

@@ -1,0 +1,75 @@
+"""What people install: the distributions, and every extra alone in a clean environment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import fleetgp
+from tests.packaging.distribution import ROOT, Distributions, build, faults, in_wheel, metadata
+from tests.packaging.environments import clean_environment, importable, run
+
+USES = Path(__file__).parent / "uses"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"dev"})
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+def test_the_distributions_are_whole_and_can_be_uploaded(built: Distributions) -> None:
+    assert faults(built) == []
+    assert "fleetgp/py.typed" in in_wheel(built.wheel)
+    told = metadata(built.wheel)
+    assert told["Version"] == fleetgp.__version__
+    assert "version" in PROJECT["dynamic"], "it is written down once, in version.py"
+
+
+def test_dev_has_every_extra() -> None:
+    """So that what is installed for development is enough to make an environment of each."""
+    [own] = [r for r in map(Requirement, PROJECT["optional-dependencies"]["dev"]) if r.name == "fleetgp"]
+    nested = {
+        extra
+        for name in own.extras
+        for r in map(Requirement, PROJECT["optional-dependencies"][name])
+        if r.name == "fleetgp"
+        for extra in r.extras
+    }
+    assert set(EXTRAS) - own.extras - nested == set()
+
+
+def test_what_an_extra_is_for_is_that_of_an_extra() -> None:
+    assert {file.stem for file in USES.glob("[!_]*.py")} - {"core", *EXTRAS} == set()
+
+
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
+def test_an_extra_works_alone(extra: str, built: Distributions, tmp_path: Path) -> None:
+    """Each is tried by its file in `uses`; one that has none by importing what it brings."""
+    environment = clean_environment(tmp_path / "environment", built.wheel, extra)
+    script = USES / f"{extra or 'core'}.py"
+    if script.exists():
+        environment.use(script)
+    else:
+        environment.execute(f"import fleetgp, {', '.join(importable(built.wheel, extra))}")
+    if extra == "":
+        done = run(environment.folder / "bin" / "fleetgp", "--help", cwd=environment.folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines() == [done.stderr.strip()]
+        assert "fleetgp[cli]" in done.stderr
+
+
+def test_the_citation_names_the_project_and_the_paper() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(cited), "what the format requires"
+    assert "version" not in cited, "it is written down once, in version.py"
+    assert (cited["license"], cited["keywords"]) == (PROJECT["license"], PROJECT["keywords"])
+    assert cited["authors"] == PROJECT["authors"]
+    [paper] = cited["references"]
+    assert paper["title"] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert [author["family-names"] for author in paper["authors"]] == ["Kontoudis", "Stilwell"]
