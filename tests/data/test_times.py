@@ -23,7 +23,7 @@ from fleetgp.data.times import (
 from fleetgp.errors import InputError
 
 SECONDS: dict[TimeUnit, float] = {"days": 86400.0, "hours": 3600.0, "seconds": 1.0}
-MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1))
+MOMENTS = st.datetimes(datetime(1920, 1, 1), datetime(2050, 1, 1))
 
 
 @given(st.lists(MOMENTS, min_size=1, max_size=20), st.sampled_from(list(SECONDS)))

@@ -14,7 +14,7 @@ from fleetgp.errors import InputError, unknown_name
 TimeUnit = Literal["days", "hours", "seconds"]
 _EPOCH = np.datetime64("1970-01-01", "us")
 _SINCE = "since 1970-01-01"
-#: In microseconds: doubles hold times of our centuries to this, in any of the units.
+#: In microseconds, which doubles tell apart in any of the units for half a century from now.
 _LENGTHS: dict[str, int] = {"days": 86_400_000_000, "hours": 3_600_000_000, "seconds": 1_000_000}
 #: A date as ISO 8601 has it, with a time or without.
 _ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?\s*")
@@ -77,7 +77,7 @@ def numbers_of_times(values: Any, unit: TimeUnit, what: str) -> Array:
 
 
 def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
-    """The converse, to a microsecond.
+    """The converse: exact to the microsecond from 1911 to 2059, later to one more or less.
 
     >>> times_of_numbers(np.array([1.5]), "days")
     array(['1970-01-02T12:00:00.000000'], dtype='datetime64[us]')
