@@ -17,6 +17,7 @@ from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.learning import train, trainer
+from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
@@ -116,6 +117,7 @@ class Fleet(Closing, Choosing, Named):
     from_files = classmethod(from_files)
     train, trainer = train, trainer
     calibrate = calibrate
+    map = map_
 
     @property
     def agents(self) -> int:
