@@ -16,6 +16,7 @@ from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
+from fleetgp.fleet.frames import from_dataset, from_frame
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
@@ -115,6 +116,7 @@ class Fleet(Closing, Choosing, Named):
         warn_of_shards(seen, self.inputs, stacklevel=2)
 
     from_files = classmethod(from_files)
+    from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)
     train, trainer = train, trainer
     calibrate = calibrate
     map = map_
