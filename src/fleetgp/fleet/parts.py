@@ -73,7 +73,7 @@ def merged_prediction(
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
     whole: dict[str, Any] = {  # what was one row at a worker is many when it gets here
         name: kept_once(joined_rows([getattr(p, name) for p in parts], hosting))
-        for name in ("means", "variances", "explained", "factors")
+        for name in ("means", "field_variances", "explained", "factors", "noise")
     }
     whole["participants"] = kept_once(parts[asked].participants)
     largest = {
