@@ -133,9 +133,9 @@ def conditionings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     real = expert.Expert.condition
 
-    def counted(self: expert.Expert, theta: np.ndarray) -> object:
+    def counted(self: expert.Expert, theta: np.ndarray, before: Any = None) -> object:
         sizes.append(self.size)
-        return real(self, theta)
+        return real(self, theta, before)
 
     monkeypatch.setattr(expert.Expert, "condition", counted)
     return sizes

@@ -11,6 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.data.sketch import WATCHED, Copies, Sample, row_keys
 from fleetgp.data.suspicions import FILLS, refuse_suspicious, told_suspicions
 from fleetgp.data.tally import Tally
+from fleetgp.data.watched import Watched
 from fleetgp.errors import InputError
 
 NAMES = ("lon", "day", "y")
@@ -86,6 +87,10 @@ def test_what_is_told_of_inputs_is_the_same(seed: int, cuts: int) -> None:
         tally = tally.plus(Tally.of(part))
     told = told_suspicions(rows[:, :-1], rows[:, -1], NAMES[:-1])
     assert tally.told(NAMES[:-1]) == [words for words in told if words.startswith("input")]
+    watched = Watched.of(parts[0][:, :-1], parts[0][:, -1])
+    for part in parts[1:]:
+        watched = watched.plus(Watched.of(part[:, :-1], part[:, -1]))
+    assert watched.told(NAMES[:-1]) == told
 
 
 @given(st.integers(1, 200), st.integers(1, 50), st.integers(0, 10**6))

@@ -92,7 +92,7 @@ class TestConformance:
         problem = Problem()
         grown, fresh = problem.engine(name, slice(90)), problem.engine(name)
         grown.evaluate(np.log(theta))
-        grown.append(problem.inputs[90:], problem.observations[90:])
+        grown.grow(problem.inputs, problem.observations)
         assert grown.size == fresh.size == 150
         one, other = grown.evaluate(np.log(theta)), fresh.evaluate(np.log(theta))
         assert one is not None

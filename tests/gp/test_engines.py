@@ -32,7 +32,7 @@ def test_an_expert_can_be_given_more() -> None:
     for engine in ("dense", "moments"):
         expert = Expert(x[:600], y[:600], SE, 0, engine)
         expert.evaluate(np.log(THETA))
-        expert.append(x[600:], y[600:])
+        expert.grow(x, y)
         whole = Expert(x, y, SE, 0, "dense").evaluate(np.log(THETA))
         assert expert.size == 900
         assert expert.evaluate(np.log(THETA)).nll == pytest.approx(whole.nll, abs=2e-6)

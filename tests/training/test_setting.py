@@ -51,7 +51,7 @@ def test_samples_are_seeded_per_agent_and_not_repeated() -> None:
         x, y = augmented(shard, i, samples)
         assert len(np.unique(x, axis=0)) == len(x) == len(y)
         assert len(x) == 20 + sum(len(samples[j][1]) for j in range(3) if j != i)
-        assert np.array_equal(x[:20], shard[0])
+        assert np.array_equal(x[-20:], shard[0])
 
 
 def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:

@@ -14,6 +14,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import is_sound
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
+from fleetgp.prediction.agreed import Agreed
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.whole_plans import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
@@ -103,7 +104,7 @@ def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     fit = f.train("dec-full-gp", theta0=THETA0)
     alone = Conditioned([f.shards[2]], f.kernel, fit.thetas[2:3], fit.scaling)
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
-    found = answer(alone, network, row, QUERIES, PredictionOptions(), moments=fit.moments)
+    found = answer(alone, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])
     with pytest.raises(fg.NetworkError, match="nobody is there"):
         answer(alone, network, row, QUERIES, PredictionOptions())
@@ -119,7 +120,9 @@ def test_the_same_bits_in_every_hosting(graph: Any) -> None:
         fit = train(METHOD, mine, network, KERNELS["se"], options)
         conditioned = Conditioned(mine, KERNELS["se"], fit.thetas, fit.scaling)
         row = prediction_method("dec-full-gp")
-        return fit, answer(conditioned, network, row, QUERIES, PredictionOptions(), moments=fit.moments).means
+        return fit, answer(
+            conditioned, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments)
+        ).means
 
     whole, means = work(fg.InProcess(graph))
     for hosting in ([list(range(6))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

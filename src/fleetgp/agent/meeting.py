@@ -15,13 +15,10 @@ from fleetgp.agent.agreements import SHORT
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.totals import CONTENTS, Contents, Totals, parts_of_members
 from fleetgp.arrays import Array
-from fleetgp.consensus.fleet_moments import agree_on_moments
+from fleetgp.consensus.fleet_moments import SPARE, agree_on_moments
 from fleetgp.data.partition import Shard
 from fleetgp.errors import NonsenseError
 from fleetgp.network import Network
-
-#: A grid is made for so many times the rows that there are: it must do for those that come.
-SPARE = 4
 
 
 class Meeting:

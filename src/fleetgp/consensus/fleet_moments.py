@@ -18,13 +18,15 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of, moments_of, summaries_of
 from fleetgp.gp.basis import Box
 from fleetgp.gp.fleet_expert import too_many
-from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.fleet import FleetMoments, moments_on
 from fleetgp.gp.moments.sizes import sizes_for_all
 from fleetgp.network import Merge, Network
 
 #: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
 #: of the fleet's box are nobody's inputs.
 STEP = 2.0**-5
+#: A grid that must also do for rows that come is made for so many times those that there are.
+SPARE = 4
 #: The width of the data of an agent whose inputs do not differ along an axis, against their distance from the origin.
 NARROW, ORIGIN = 2.0**-10, 2.0**-400
 
@@ -80,6 +82,26 @@ def reduce_moments(
         rows = np.stack([found.packed for found in moments_of(shards, box, sizes)])
         total = of_fleet(network, central=central).whole(rows, "moments")
     return FleetMoments.unpacked(box, sizes, total)
+
+
+def grown_moments(network: Network, known: FleetMoments, more: Sequence[Shard]) -> FleetMoments | None:
+    """Moments that all agents hold, with those of rows that have come since, in one reduction.
+
+    None where somebody's new rows lie outside of the box. Nothing comes from parts of the tree without new rows.
+    """
+    rows = []
+    for inputs, observations in more:
+        inside = known.box.holds(inputs)
+        some = slice(None if inside else 0)
+        added = moments_on(known.box, known.sizes, inputs[some], observations[some])
+        rows.append(np.append(added.packed, float(not inside)))
+    present = np.array([[len(observations) > 0] for _, observations in more])
+    with network.phase("moments"):
+        total = network.reduce_present(np.stack(rows)[:, None], present, "moments").value
+    assert total is not None, "all agents are told"
+    if total[0, -1] > 0.0:
+        return None
+    return known.plus(FleetMoments.unpacked(known.box, known.sizes, total[0, :-1]))
 
 
 def agree_on_moments(

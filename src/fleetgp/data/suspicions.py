@@ -184,10 +184,7 @@ def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) ->
     for name, values in zip((*names, "y"), (*inputs.T, observations), strict=True):
         found = fill_value(values, repeated=values is observations)
         if found is not None:
-            told.append(
-                f"{name} has the value {found[0]:.10g} {times(found[1])}, far from all others: if it is a fill value, "
-                "remove these rows"
-            )
+            told.append(told_of_fill(name, *found))
         mixed = mixed_longitudes(name, values)
         if mixed:
             told.append(mixed)
@@ -196,6 +193,13 @@ def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) ->
             told += told_of_input(name, constant=constant, dates=are_dates(values))
     copies = duplicated_rows(np.column_stack([inputs, observations]))
     return [*told, *([told_of_copies(str(copies), len(observations))] if copies else [])]
+
+
+def told_of_fill(name: str, value: float, count: int) -> str:
+    return (
+        f"{name} has the value {value:.10g} {times(count)}, far from all others: if it is a fill value, "
+        "remove these rows"
+    )
 
 
 def told_of_copies(copies: str, rows: int) -> str:

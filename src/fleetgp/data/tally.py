@@ -17,6 +17,7 @@ from fleetgp.data.suspicions import (
     far,
     fill_error,
     mixed_error,
+    told_of_fill,
     told_of_input,
 )
 from fleetgp.errors import InputError
@@ -85,12 +86,25 @@ class Tally:
 
     def told(self, names: Sequence[str]) -> list[str]:
         """What is strange about the inputs, as sentences; names: theirs."""
-        found = []
-        for column, name in enumerate(names):
-            low, high = self._range(column)
-            constant = low == high and not self.fills[column].any() and self.ends[0, column, 1] > 1
-            found += told_of_input(name, constant=bool(constant), dates=bool(self.dated[column]))
-        return found
+        return [told for column, name in enumerate(names) for told in self._told_of_input(column, name)]
+
+    def suspicions(self, names: Sequence[str]) -> list[str]:
+        """The sentences of `told_suspicions`, but for copies; names: of the inputs."""
+        told = []
+        for column, name in enumerate((*names, "y")):
+            target = column == len(names)
+            found = self._fill(column, repeated=target)
+            if found is not None:
+                told.append(told_of_fill(name, *found))
+            if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
+                told.append(mixed_error(name, *self.sides[column].tolist()))
+            told += [] if target else self._told_of_input(column, name)
+        return told
+
+    def _told_of_input(self, column: int, name: str) -> list[str]:
+        low, high = self._range(column)
+        constant = low == high and not self.fills[column].any() and self.ends[0, column, 1] > 1
+        return told_of_input(name, constant=bool(constant), dates=bool(self.dated[column]))
 
     def _range(self, column: int) -> tuple[float, float]:
         return float(self.ends[0, column, 0]), -float(self.ends[1, column, 0])

@@ -21,7 +21,7 @@ from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
-from fleetgp.prediction.agreed import Agreed, agreement_key
+from fleetgp.prediction.agreed import Agreed, Earlier, agreement_key
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.training.endings import about_coordinates
 from fleetgp.training.mean import agree_on_correction, trend_of
@@ -53,11 +53,20 @@ class Answers(Protocol):
         """The answers at some thousand queries at a time, each with its number."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """What agents have agreed on, the rounds that it took, and (M,) how many rows they had."""
+
+    value: Any
+    rounds: int
+    rows: tuple[int, ...]
+
+
 class HostedAnswers:
     """Keeps the posteriors of the hosted agents, and what they have agreed on.
 
     source: with the data of the hosted agents, and of estimates that differ their own.
-    agreed: what was agreed on, by what it is for, and the rounds that it took. It is the same at every agent.
+    agreed: what was agreed on, by what it is for, also when there were fewer rows. It is the same at every agent.
     """
 
     def __init__(
@@ -65,42 +74,59 @@ class HostedAnswers:
         source: Source,
         options: PredictionOptions,
         conditioner: Conditioner,
-        agreed: dict[object, tuple[Any, int]] | None = None,
+        agreed: dict[object, Made] | None = None,
     ) -> None:
         self.source, self._options, self._conditioner = source, options, conditioner
-        self._agreed = {} if agreed is None else agreed
+        self.agreed = {} if agreed is None else agreed
         self._conditioned: dict[bool, Conditioned] = {}
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         row, options, queries = question.method, question.options, question.queries
         source, kept = self.source, ("model", row.decentralized)
-        view, theta = self._once(network, kept, lambda: agree_on_model(network, source, row, self._options))
+        view, theta = self._once(network, kept, lambda _: agree_on_model(network, source, row, self._options))
         conditioned = self._at(row.decentralized, view, theta)
         agreed = Agreed()
         if len(queries):
             key = agreement_key(row, options)
-            moments = None if source.central == row.decentralized else source.moments  # who has them?
+
+            def agree_since(made: Made | None) -> Agreed:
+                return agree_on(conditioned, network, row, options, self._earlier(network, row, made))
+
             with retold(units=told_units(source, view), names=source.names):
-                agreed = self._once(network, key, lambda: agree_on(conditioned, network, row, options, moments))
+                agreed = self._once(network, key, agree_since, of_rows=True)
         given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
         places = source.kernel.noises.padded(view.coordinates.places(queries))
         units = told_units(source, view)
         return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), units)
 
-    def _once(self, network: Network, key: object, make: Callable[[], Found]) -> Found:
+    def _once(
+        self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False
+    ) -> Found:
         """What was made before, or now. The rounds that it took pass in any case: graphs that vary with time are then
         where they were, and the same question has the same answer.
+
+        of_rows: it is renewed when rows have come, from what was made before them.
         """
-        if key not in self._agreed:
+        known = self.agreed.get(key)
+        if known is None or (of_rows and known.rows != self.source.rows):
             before = network.round
-            made = make()
-            self._agreed[key] = made, network.round - before
+            made = make(known)
+            self.agreed[key] = Made(made, network.round - before, self.source.rows)
             return made
-        found, rounds = self._agreed[key]
-        network.round += rounds
-        return cast(Found, found)
+        network.round += known.rounds
+        return cast(Found, known.value)
+
+    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> Earlier | None:
+        """What the agents hold of what a method needs: from their last agreement, or from the training."""
+        source = self.source
+        exact = method.rule == "full-gp" and source.central != method.decentralized  # who has the moments?
+        if made is None and source.moments is not None and exact:
+            made = Made(Agreed(moments=source.moments), 0, source.trained)
+        if made is None:
+            return None
+        return Earlier(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
 
     def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""

@@ -56,8 +56,17 @@ class Backend(Protocol):
     ) -> tuple[Fit, ...]:
         """Several outputs, with one result for each."""
 
-    def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
-        """conditioner: the one of the fleet, for data that grow; None for one of these answers' own."""
+    def answers(
+        self,
+        source: Source,
+        options: PredictionOptions,
+        conditioner: Conditioner | None,
+        before: Answers | None = None,
+    ) -> Answers:
+        """conditioner: the one of the fleet, for data that grow; None for one of these answers' own.
+
+        before: answers of the same model with fewer rows, which will not be asked again.
+        """
 
     def calibrate(
         self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
@@ -116,8 +125,15 @@ class AllHere:
     ) -> tuple[Fit, ...]:
         return train_together(method, outputs, InProcess(graph), kernel, options, report)
 
-    def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
-        return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner()))
+    def answers(
+        self,
+        source: Source,
+        options: PredictionOptions,
+        conditioner: Conditioner | None,
+        before: Answers | None = None,
+    ) -> Answers:
+        agreed = before.hosted.agreed if isinstance(before, AnswersHere) else None
+        return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner(), agreed))
 
     def calibrate(
         self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
@@ -135,10 +151,10 @@ class AnswersHere:
     """Of all agents, each time over a network of its own: its ledger counts what was sent for this answer."""
 
     def __init__(self, hosted: HostedAnswers) -> None:
-        self._hosted = hosted
+        self.hosted = hosted
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        return self._hosted.blocks(InProcess(self._hosted.source.graph), question)
+        return self.hosted.blocks(InProcess(self.hosted.source.graph), question)
 
 
 IN_PROCESS = AllHere()

@@ -100,8 +100,15 @@ class OnCluster:
             report(*merged_report(method, told, hosting))
         return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
 
-    def answers(self, source: Source, options: PredictionOptions, conditioner: Conditioner | None) -> Answers:
-        return AnswersOnCluster(self, source, options, grows=conditioner is not None)
+    def answers(
+        self,
+        source: Source,
+        options: PredictionOptions,
+        conditioner: Conditioner | None,
+        before: Answers | None = None,
+    ) -> Answers:
+        earlier = before if isinstance(before, AnswersOnCluster) else None
+        return AnswersOnCluster(self, source, options, grows=conditioner is not None, before=earlier)
 
     def calibrate(
         self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
@@ -186,13 +193,26 @@ _NAMES = itertools.count()
 
 
 class AnswersOnCluster:
-    """The workers' answers as one. What their agents have agreed on stays with them, under a name."""
+    """The workers' answers as one. What their agents have agreed on stays with them, under a name.
 
-    def __init__(self, backend: OnCluster, source: Source, options: PredictionOptions, *, grows: bool) -> None:
+    before: those with fewer rows, whose name this takes over.
+    """
+
+    def __init__(
+        self,
+        backend: OnCluster,
+        source: Source,
+        options: PredictionOptions,
+        *,
+        grows: bool,
+        before: AnswersOnCluster | None = None,
+    ) -> None:
         self._backend, self._source, self._options, self._grows = backend, source, options, grows
         self._given: list[tuple[Any, ...]] = []
         self._crew: Crew | None = None
         self._name: list[int] = []  # none, or one
+        if before is not None and before._name:
+            self._name.append(before._name.pop())
         weakref.finalize(self, _forget, self._name, backend)
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:

@@ -13,7 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.fleet.answering import Question
+from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import with_numbers
 from fleetgp.fleet.outside import told_of_outside
@@ -46,10 +46,15 @@ class ConditionedFleet:
         conditioner: Conditioner | None = None,
         backend: Backend = IN_PROCESS,
         calibration: Calibration | None = None,
+        before: ConditionedFleet | None = None,
     ) -> None:
+        """before: the one in whose place this is. If only rows have come since, what was agreed on is taken over."""
         self.source, self.calibration = source, calibration
         self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
-        self._answers = backend.answers(source, self._options, conditioner)
+        grown = before is not None and before._options == self._options and source.grown_from(before.source)
+        self._answers: Answers = backend.answers(
+            source, self._options, conditioner, before._answers if before is not None and grown else None
+        )
 
     @property
     def engine(self) -> str:

@@ -10,6 +10,7 @@ from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
+from fleetgp.data.watched import Watched
 from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate, current_calibration
@@ -109,6 +110,7 @@ class Fleet(Closing, Choosing, Named):
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
         self.fit: Fit | None = None
         self._trained: Sequence[Shard] = ()  # the data that the fit is from
+        self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.calibration: Calibration | None = None  # of the data and theta as they are
@@ -151,13 +153,29 @@ class Fleet(Closing, Choosing, Named):
 
         s: their known deviations, if the fleet's data have such.
 
-        No posterior of another agent is computed anew for them, except for those with samples of all agents (grBCM).
+        Only what is new is computed, with the next prediction: a dense posterior grows by N^2 operations a row, moments
+        get those of the new rows, as long as these lie in the box of the old ones, and no other agent's posterior is
+        touched, unless a new row is drawn into the samples that all agents hold (grBCM; one in M is). In whatever order
+        rows come, the answers are those of a fleet that had them all; with normalize, mean or coordinates, and a theta
+        that was given, what these follow from changes with every row, and all is computed anew: train once before.
+
+        >>> from fleetgp import partition, synthetic_field
+        >>> field = synthetic_field(120, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> fleet.observe(2, [[1.1, 0.4], [1.2, 0.4]], [0.3, 0.5])
+        >>> [len(y) for _, y in fleet.shards]
+        [30, 30, 32, 30]
         """
         number = check_agent(agent, self.agents)
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.shards[number] = grown_hidden(
-            self.shards[number], number, (with_numbers(X, self.units), y, s), self.noises, self.inputs
+        self.shards[number], self._watched[number] = grown_hidden(
+            self.shards[number],
+            number,
+            (with_numbers(X, self.units), y, s),
+            self.noises,
+            self.inputs,
+            self._watched.get(number),
         )
         self.calibration = None
 
@@ -210,8 +228,9 @@ class Fleet(Closing, Choosing, Named):
         nearest = prediction_method(method).rule == "nearest"
         of_engine = None if nearest else neighbours
         if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
-            self._conditioned = None  # before the next one needs the memory
-            self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner, self._backend)
+            self._conditioned = ConditionedFleet(
+                source, engine, of_engine, self._conditioner, self._backend, before=self._conditioned
+            )
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
         self._conditioned.calibration = current_calibration(self, theta)

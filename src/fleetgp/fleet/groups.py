@@ -94,10 +94,13 @@ def answer_in_group(
     name: under which the posteriors and agreements stay here.  grows: whether new rows enter the posteriors that there
     are of an earlier name.
     """
-    if name not in memory.own:
+    references = [source, data] if isinstance(data, SummedFiles) else [source, *data]
+    held, answers = memory.own.get(name, (None, None))
+    if held != references:  # another model, or the same one with more rows
         ((own, options),) = ray.get(list(source), timeout=FETCH)
         conditioner = memory.own.setdefault("conditioner", Conditioner()) if grows else Conditioner()
         agreed = memory.shared.setdefault(name, {})
-        memory.own[name] = HostedAnswers(replace(own, shards=_taken(data)), options, conditioner, agreed)
-    for number, found in memory.own[name].blocks(network, question):
+        answers = HostedAnswers(replace(own, shards=_taken(data)), options, conditioner, agreed)
+        memory.own[name] = references, answers
+    for number, found in answers.blocks(network, question):
         tell((number, replace(found, ledger=Ledger.merged([found.ledger]))))  # the network's own goes on counting

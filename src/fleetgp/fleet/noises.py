@@ -13,6 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Shards, Streamed, dimension_of
+from fleetgp.data.watched import Watched
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet.shards import grown
 from fleetgp.given import as_numbers, check_aligned, check_finite
@@ -106,9 +107,17 @@ def all_hidden(shards: Shards, noises: Noise, groups: Sequence[int], known: Sequ
 
 
 def grown_hidden(
-    old: Shard, agent: int, more: tuple[Any, Any, Any], noises: Noise, names: Sequence[str] | None
-) -> Shard:
-    """An agent's data with new rows (X, y, s) after the old ones; s is None where there are no known deviations."""
+    old: Shard,
+    agent: int,
+    more: tuple[Any, Any, Any],
+    noises: Noise,
+    names: Sequence[str] | None,
+    watched: Watched | None,
+) -> tuple[Shard, Watched]:
+    """An agent's data with new rows (X, y, s) after the old ones; s is None where there are no known deviations.
+
+    watched: see `grown`.
+    """
     inputs, observations, known = shown(old, noises)
     x, y, s = more
     if (s is None) != (known is None):
@@ -116,12 +125,12 @@ def grown_hidden(
             ("no known deviations s", "some") if known is None else ("known deviations s, as before", "none")
         )
         raise InputError(f"agent {agent}: expected {expected}, got {got}")
-    whole = grown((inputs, observations), agent, (x, y), names)
+    whole, seen = grown((inputs, observations), agent, (x, y), names, watched)
     if known is not None:
         start = len(observations)
         new = check_deviations(s, (whole[0][start:], whole[1][start:]), agent)
         known = np.concatenate([known, new])
-    return hidden(whole, noises, int(noises.group(old[0][:1])[0]), known)
+    return hidden(whole, noises, int(noises.group(old[0][:1])[0]), known), seen
 
 
 def shown(shard: Shard, noises: Noise) -> tuple[Array, Array, Array | None]:

@@ -12,11 +12,13 @@ from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.data.growing import added
 from fleetgp.data.partition import Shard
 from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.data.suspicions import told_suspicions
+from fleetgp.data.watched import Watched
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
@@ -50,19 +52,25 @@ def check_shards(
     return checked, names
 
 
-def grown(old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None) -> Shard:
-    """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said."""
+def grown(
+    old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Watched | None
+) -> tuple[Shard, Watched]:
+    """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said.
+
+    watched: what was seen of the old rows, if they were looked at before.
+    """
     check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=4)
     new = _check_shard(more, agent, names)
     if new[0].shape[1] != old[0].shape[1]:
         raise InputError(f"agent {agent}: expected X with {old[0].shape[1]} columns, got {new[0].shape[1]}")
     whole = np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]])
     labels = _labels(names, old[0].shape[1])
-    known = told_suspicions(*old, labels)
-    for told in told_suspicions(*whole, labels):
+    before = Watched.of(*old) if watched is None else watched
+    after, known = before.plus(Watched.of(*new)), before.told(labels)
+    for told in after.told(labels):
         if told not in known:
             warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=4)
-    return _kept(whole)
+    return _kept(whole), after
 
 
 def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
@@ -70,6 +78,16 @@ def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
     if isinstance(one, Streamed) or isinstance(other, Streamed):
         return one is other
     return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
+
+
+def rows_added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | None:
+    """The rows that have come to each agent, at the end of its data; None if anything else is different.
+
+    Data in files do not grow.
+    """
+    if isinstance(before, Streamed) or isinstance(now, Streamed):
+        return [] if before is now else None
+    return added(before, now)
 
 
 def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:

@@ -15,7 +15,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.points import Points, names_of
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import InputError
-from fleetgp.fleet.shards import same_shards
+from fleetgp.fleet.shards import rows_added, same_shards
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
@@ -36,9 +36,11 @@ class Source:
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
     scaling, coordinates: those of the training; None if the agents have yet to agree on them.
     mean, normalize, rule: how, then.
+    rows: (M,) how many each agent has.
     held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
     units, target: of inputs and target by name, where they are known, and what the target is called.
-    moments: those of all data, if every agent has them from the training, or the central node has (`central`).
+    moments: those of the data of the training, if every agent has them from there, or the central node has (`central`).
+    trained: (M,) of how many rows of each agent they are: the first ones.
     """
 
     shards: Sequence[Shard]
@@ -48,7 +50,9 @@ class Source:
     theta: Array
     scaling: Scaling | None
     seed: int
+    rows: tuple[int, ...]
     moments: FleetMoments | None = None
+    trained: tuple[int, ...] = ()
     mean: MeanName = "zero"
     normalize: bool = False
     coordinates: Coordinates | None = AS_GIVEN
@@ -74,9 +78,16 @@ class Source:
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
+        return same_shards(self.shards, other.shards) and self._same_model(other)
+
+    def grown_from(self, other: Source) -> bool:
+        """Whether this is the same model, of which nothing follows from the data, with more rows after the old ones."""
+        known = self.scaling is not None and self.coordinates is not None
+        return known and self._same_model(other) and rows_added(other.shards, self.shards) is not None
+
+    def _same_model(self, other: Source) -> bool:
         return (
-            same_shards(self.shards, other.shards)
-            and np.array_equal(self.theta, other.theta)
+            np.array_equal(self.theta, other.theta)
             and self.graph is other.graph
             and (self.moments is other.moments and self.central == other.central)
             and self._model == other._model
@@ -113,9 +124,9 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     agreed = fleet.normalize or fleet.mean != "zero"
     scaling = fit.scaling if fit is not None else None if agreed else Scaling()
     coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
-    known = fit if fit is not None and same_shards(fleet.shards, trained) else None
-    moments = None if known is None else known.moments
     data = as_they_are(fleet.shards)
+    known = fit if fit is not None and rows_added(trained, data) is not None else None
+    moments = None if known is None else known.moments
     central = fit is not None and not training_method(fit.method).decentralized
     return Source(
         data,
@@ -125,7 +136,9 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         model,
         scaling,
         fleet.seed,
+        tuple(counts_of(data)),
         moments,
+        tuple(counts_of(trained)),
         fleet.mean,
         fleet.normalize,
         coordinates,

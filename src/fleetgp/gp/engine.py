@@ -6,8 +6,6 @@ import abc
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-import numpy as np
-
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
 from fleetgp.gp.evaluation import Evaluation, Posterior
@@ -31,8 +29,8 @@ class Engine(abc.ABC):
         """How many observations there are."""
 
     @abc.abstractmethod
-    def append(self, inputs: Array, observations: Array) -> None:
-        """More observations."""
+    def grow(self, inputs: Array, observations: Array) -> None:
+        """All observations, of which the first are those that there are: the others have come since."""
 
     @abc.abstractmethod
     def cost(self, theta: Array) -> float:
@@ -46,8 +44,11 @@ class Engine(abc.ABC):
         """NLL and log-gradient; None where they cannot be certified. Raises NumericalError."""
 
     @abc.abstractmethod
-    def condition(self, theta: Array) -> Posterior | None:
-        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError."""
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior | None:
+        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError.
+
+        before: that of the first rows at the same theta, by any engine: what of it can be used need not be computed.
+        """
 
     @abc.abstractmethod
     def products(self, theta: Array, trend: Trend) -> Array | None:
@@ -82,6 +83,5 @@ class DataEngine(Engine):
     def size(self) -> int:
         return len(self.observations)
 
-    def append(self, inputs: Array, observations: Array) -> None:
-        self.inputs = np.concatenate([self.inputs, inputs])
-        self.observations = np.concatenate([self.observations, observations])
+    def grow(self, inputs: Array, observations: Array) -> None:
+        self.inputs, self.observations = inputs, observations

@@ -145,11 +145,11 @@ class Expert:
         found._vecchia = self._vecchia.reobserved(inputs, observations)
         return found
 
-    def append(self, inputs: Array, observations: Array) -> None:
-        """More observations."""
+    def grow(self, inputs: Array, observations: Array) -> None:
+        """All observations, of which the first are those that there are. The engines share the arrays."""
         for engine in (self._dense, self._vecchia, self._moments):
             if engine is not None:
-                engine.append(inputs, observations)
+                engine.grow(inputs, observations)
 
     def settle(self, log_theta: Array) -> None:
         """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
@@ -200,10 +200,10 @@ class Expert:
             raise found
         return found
 
-    def condition(self, theta: Array) -> Posterior:
-        """The posterior at fixed hyperparameters (natural units), ready for queries."""
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior:
+        """The posterior at fixed hyperparameters (natural units), ready for queries. before: see `Engine.condition`."""
         for engine in self.preferred(theta):
-            found = engine.condition(theta)
+            found = engine.condition(theta, before)
             if found is not None:
                 return found
         raise self.failure(theta)
@@ -252,12 +252,20 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
     return [found[i] for i in range(len(experts))]
 
 
-def condition(experts: Sequence[Expert], thetas: Array, use: Callable[[Posterior], Result]) -> list[Result]:
-    """What `use` makes of every expert's posterior at its own theta, on all cores."""
+def condition(
+    experts: Sequence[Expert],
+    thetas: Array,
+    use: Callable[[Posterior], Result],
+    before: Sequence[Posterior | None] = (),
+) -> list[Result]:
+    """What `use` makes of every expert's posterior at its own theta, on all cores.
+
+    before: those of the first rows of some, at the same thetas.
+    """
     found: dict[int, Result] = {}
 
     def one(i: int) -> None:
-        found[i] = use(experts[i].condition(thetas[i]))
+        found[i] = use(experts[i].condition(thetas[i], before[i] if before else None))
 
     # Threads inside BLAS are for large matrices: the short steps of other engines would only wait for each other.
     first = [expert.preferred(theta)[0] for expert, theta in zip(experts, thetas, strict=True)]

@@ -92,7 +92,7 @@ class FleetExpert(Expert):
     def settle(self, log_theta: Array) -> None:
         """There is one engine."""
 
-    def append(self, inputs: Array, observations: Array) -> None:
+    def grow(self, inputs: Array, observations: Array) -> None:
         raise NotImplementedError("new observations are moments to be added")
 
     def preferred(self, theta: Array) -> Sequence[Engine]:

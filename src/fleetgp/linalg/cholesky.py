@@ -12,6 +12,8 @@ from fleetgp.linalg import lapack
 
 #: Tried in turn, relative to the mean of the diagonal.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+#: Squared pivots must be at least this part of the noise variance, which is what they are without any rounding.
+CERTAIN = 0.9
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,36 @@ class Cholesky:
         """L^-1 right, written over `right`, which is Fortran-ordered: no copy of it is made."""
         lapack.half_solve_in_place(self.lower, right)
         return right
+
+    def certain(self, noise_variance: float | Array) -> bool:
+        """Whether no squared pivot is below the noise: else rounding is larger than that, and nothing is certain."""
+        return self.jitter == 0.0 and not (np.diagonal(self.lower) ** 2 < CERTAIN * noise_variance).any()
+
+    def extended(self, cross: Array, corner: Array, noise_variance: Array) -> Cholesky | None:
+        r"""That of more points, of which only the new ones are worked on; None where it is not certain to be so.
+
+            [C       cross ]   [L 0] [L 0]'
+            [cross'  corner] = [B S] [B S]      B = cross' L'^-1      S S' = corner - B B'
+
+        cross: (N, k).  corner: (k, k) without its noise, of which noise_variance is (k,). Both stay as they are.
+
+        >>> points = np.random.default_rng(0).standard_normal((5, 9))
+        >>> whole = points @ points.T
+        >>> first = factorize(whole[:3, :3], 1.0)
+        >>> more = first.extended(whole[:3, 3:], whole[3:, 3:], np.ones(2))
+        >>> bool(np.allclose(np.tril(more.lower), np.tril(factorize(whole, 1.0).lower)))
+        True
+        """
+        if self.jitter > 0.0:
+            return None
+        below = self.half_solve(cross)
+        last = factorize(corner - below.T @ below, noise_variance)
+        if last is None or not last.certain(noise_variance):
+            return None
+        old, size = len(self.lower), len(self.lower) + len(corner)
+        lower = np.empty((size, size), order="F")
+        lower[:old, :old], lower[old:, :old], lower[old:, old:] = self.lower, below.T, last.lower
+        return Cholesky(lower, 0.0)
 
     def inverse_in_place(self) -> Array:
         """The lower triangle of C^-1, written over the factor, which is lost."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.consensus.fleet_moments import agree_on_moments
+from fleetgp.arrays import Array
+from fleetgp.consensus.fleet_moments import SPARE, agree_on_moments, grown_moments
 from fleetgp.consensus.pool import gather_data, pooled
 from fleetgp.consensus.reductions import ByServer, ByTree, total
-from fleetgp.consensus.samples import communication_data
+from fleetgp.consensus.samples import Drawn, communication_data
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, load_instead
 from fleetgp.errors import NumericalError
@@ -42,6 +43,22 @@ class Agreed:
     size: int = 0
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What was agreed on when the agents had fewer rows, or the same. rows: (A,) how many each hosted agent had.
+
+    all: whether nobody in the fleet has got any since.
+    """
+
+    agreed: Agreed
+    rows: Sequence[int]
+    all: bool
+
+    def since(self, shards: Sequence[Shard]) -> list[Shard]:
+        """What each hosted agent has got since."""
+        return [(x[n:], y[n:]) for (x, y), n in zip(shards, self.rows, strict=True)]
+
+
 def agree(
     network: Network,
     method: PredictionMethod,
@@ -49,26 +66,28 @@ def agree(
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
-    moments: FleetMoments | None = None,
+    before: Earlier | None = None,
 ) -> Agreed:
     """Let the agents agree on what this method needs; nothing is sent for the methods that need nothing.
 
-    moments: those that whoever needs them holds already, of the same data. If they are enough for theta, nothing is
-        sent.
+    before: what all agents hold, of the same model: only what has come since is sent. Of the box of all inputs, and of
+        how many rows there are, that is everything.
     """
     if method.rule == "full-gp" and method.decentralized:
         refuse_rough(kernel, options.engine)
-        if moments is None or not FleetExpert(moments).covers(h.theta):
-            moments = agree_on_moments(network, shards, h.theta)
-        return Agreed(moments=moments)
+        return Agreed(moments=_moments(network, shards, h.theta, before))
     if method.rule == "full-gp":
-        return _at_server(network, shards, kernel, h, options, moments)
+        return _at_server(network, shards, kernel, h, options, before)
     if method.rule == "nearest":
         with network.phase("size"):
             return Agreed(size=int(total(network, np.array([float(len(y)) for _, y in shards]))))
     if method.rule == "grbcm":
+        drawn = None if before is None else Drawn(before.agreed.samples, before.rows)
+        central, noises = not method.decentralized, kernel.noises
         with network.phase("augment"):
-            samples = communication_data(network, shards, options.seed, central=not method.decentralized)
+            samples = communication_data(
+                network, shards, options.seed, central=central, noises=noises, before=None if noises.robust else drawn
+            )
         return Agreed(samples=tuple(samples))
     if method.rule == "npae" and options.engine != "dense" and isinstance(kernel, SquaredExponential):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
@@ -77,24 +96,38 @@ def agree(
     return Agreed()
 
 
+def _moments(network: Network, shards: Sequence[Shard], theta: Array, before: Earlier | None) -> FleetMoments:
+    """Of all data: those that there are, with those of new rows, or all anew where that will not do."""
+    found = None if before is None else before.agreed.moments
+    if found is not None and before is not None and not before.all:
+        found = grown_moments(network, found, before.since(shards))
+    if found is None or not FleetExpert(found).covers(theta):
+        return agree_on_moments(network, shards, theta, spare=1 if before is None else SPARE)
+    return found
+
+
 def _at_server(
     network: Network,
     shards: Sequence[Shard],
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
-    moments: FleetMoments | None,
+    before: Earlier | None,
 ) -> Agreed:
     """All data at a central node: by their moments where they are in files, and moments will do."""
     if isinstance(shards, Streamed) and has_moments(kernel, options.engine):
         try:
+            moments = None if before is None else before.agreed.moments
             if moments is None or not FleetExpert(moments).covers(h.theta):
                 moments = agree_on_moments(network, shards, h.theta, central=True)
             FleetExpert(moments).condition(h.theta)  # or an error
             return Agreed(moments=moments)
         except NumericalError as why:
             load_instead(shards, why)
-    return Agreed(pool=pooled(gather_data(network, shards)))
+    known = None if before is None or kernel.noises.robust else before.agreed.pool
+    if before is None or known is None:
+        return Agreed(pool=pooled(gather_data(network, shards)))
+    return Agreed(pool=pooled([known, *gather_data(network, before.since(shards))]))
 
 
 def agreement_key(method: PredictionMethod, options: PredictionOptions) -> tuple[object, ...]:

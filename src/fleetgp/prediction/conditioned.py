@@ -11,6 +11,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
+from fleetgp.data.growing import added, same_data
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.gp.evaluation import Posterior
@@ -64,7 +65,7 @@ class Conditioned:
     def append(self, i: int, more: Shard) -> None:
         """More observations of one agent, in the units of the data: nothing is computed anew for any other.
 
-        What joins an agent's data with the samples of all agents goes: they are drawn from all observations.
+        What joins an agent's data with the samples of all agents stays for as long as these do.
         """
         assert isinstance(self.shards, list), "files do not grow"
         (scaled,) = self.scaling.apply([more], self.kernel)
@@ -76,12 +77,14 @@ class Conditioned:
             if role in self._kept and robust:  # old rows have other weights
                 self._kept[role].renew(i, self.shards[i])
             elif role in self._kept:
-                self._kept[role].append(i, scaled)
+                self._kept[role].grow(i, self.shards[i])
         if "reach" in self.__dict__:
             self.reach.renew(i, self.shards[i][0])
-        if self._extended is not None:
+        if self._extended is not None and robust:
             self._extended.release()
             self._extended = None
+        elif self._extended is not None:
+            self._extended.grow(i, pooled([self._extended.data[i], scaled]))
 
     def _noise(self, inputs: Array, theta: Array) -> Array:
         """(1,) the trained variance of an observation of whoever made these. theta: in the units of the data."""
@@ -192,12 +195,16 @@ class Conditioned:
         self, role: str, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, *, moments: bool = True
     ) -> Posteriors:
         kept = self._kept.get(role)
-        if kept is None or not same_data(kept.data, data):
+        more = None if kept is None else added(kept.data, data)
+        if kept is None or more is None:
             if kept is not None:
                 kept.release()
             kept = self._kept[role] = Posteriors(
                 data, agents, thetas, partial(self._expert, moments=moments), self._room, self._priors
             )
+        for i, (_, rows) in enumerate(more or ()):
+            if len(rows):
+                kept.grow(i, data[i])
         return kept
 
 
@@ -248,24 +255,3 @@ class Conditioner:
         self._data = shards if isinstance(shards, Streamed) else list(shards)
         self._model = model
         return self._last
-
-
-def added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | None:
-    """The rows that have come to each data set, at its end; None if anything else is different.
-
-    >>> X, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
-    >>> [len(rows) for _, rows in added([(X[:2], y[:2]), (X, y)], [(X, y), (X, y)])], added([(X, y)], [(X[1:], y[1:])])
-    ([1, 0], None)
-    """
-    sizes = [len(y) for _, y in before]
-    if len(before) != len(now) or not same_data(before, [(x[:n], y[:n]) for (x, y), n in zip(now, sizes, strict=True)]):
-        return None
-    return [(x[n:], y[n:]) for (x, y), n in zip(now, sizes, strict=True)]
-
-
-def same_data(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
-    """Whether two lists of data sets hold the same numbers."""
-    return len(one) == len(other) and all(
-        np.array_equal(x, other_x) and np.array_equal(y, other_y)
-        for (x, y), (other_x, other_y) in zip(one, other, strict=True)
-    )

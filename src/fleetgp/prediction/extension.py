@@ -25,9 +25,6 @@ from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.prediction.posteriors import UNUSED, Lazy, Marginals, Room, chunks
 
-#: Squared pivots must be at least this part of the noise variance, which is what they are without any rounding.
-CERTAIN = 0.9
-
 
 @dataclass(frozen=True)
 class Extension:
@@ -58,15 +55,26 @@ class Extensions(Lazy[Extension | None]):
         return side_by_side(self._extension, positions)
 
     def _extension(self, i: int) -> Extension | None:
-        assert self._base is not None
         inputs, observations = self.data[i]
-        on_samples = self._base.half_solve_in_place(self._kernel(self.samples[0], inputs, self._h)).T
-        noise = self._kernel.noise(inputs, self._h)
-        factor = factorize(self._kernel(inputs, None, self._h) - on_samples @ on_samples.T, noise)
-        # No squared pivot is below the noise, unless rounding is larger than the noise: then nothing is certain.
-        if factor is None or factor.jitter > 0.0 or (np.diagonal(factor.lower) ** 2 < CERTAIN * noise).any():
+        known = self._before.pop(i, None)
+        first = 0 if known is None else len(known.target)
+        more = inputs[first:]
+        on_samples, noise = self._given_samples(more), self._kernel.noise(more, self._h)
+        corner = self._kernel(more, None, self._h) - on_samples @ on_samples.T
+        if known is None:
+            factor = factorize(corner, noise)
+        else:
+            cross = self._kernel(inputs[:first], more, self._h) - known.on_samples @ on_samples.T
+            factor = known.factor.extended(cross, corner, noise)
+            on_samples = np.concatenate([known.on_samples, on_samples])
+        if factor is None or not factor.certain(self._kernel.noise(inputs, self._h)):
             return None
         return Extension(on_samples, factor, factor.half_solve(observations - on_samples @ self._target))
+
+    def _given_samples(self, inputs: Array) -> Array:
+        """B = K L_c'^-1, (N, S)."""
+        assert self._base is not None
+        return self._base.half_solve_in_place(self._kernel(self.samples[0], inputs, self._h)).T
 
     def at(self, queries: Array, wanted: BoolArray) -> tuple[Marginals, Marginals] | None:
         """f | samples and D_i where it is wanted, (A, T), and f | samples.

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.pool import pooled
 from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import Expert, condition
@@ -74,9 +73,18 @@ class Lazy(Generic[Item]):
         self.data, self._room = list(data), room
         self._kept: list[Item | None] = [None] * len(data)
         self._held = [0] * len(data)  # bytes of the room
+        self._before: dict[int, Item] = {}  # of the first rows of some, until these are asked for
 
     def compute(self, positions: Sequence[int]) -> Sequence[Item]:
         raise NotImplementedError
+
+    def grow(self, i: int, data: Shard) -> None:
+        """All rows of one data set, the old ones first: its item is computed anew, from the one that there is."""
+        known = self._before.get(i) if self._kept[i] is None else self._kept[i]
+        self.forget(i)
+        self.data[i] = data
+        if known is not None:
+            self._before[i] = known
 
     def items(self, positions: Sequence[int]) -> list[Item]:
         missing = [i for i in positions if self._kept[i] is None]
@@ -113,6 +121,7 @@ class Lazy(Generic[Item]):
         """Give back the room of one item."""
         self._room.left += self._held[i]
         self._kept[i], self._held[i] = None, 0
+        self._before.pop(i, None)
 
 
 class Posteriors(Lazy[Posterior]):
@@ -139,16 +148,14 @@ class Posteriors(Lazy[Posterior]):
         for i in positions:
             if i not in self._experts:
                 self._experts[i] = self._make(*self.data[i], self._agents[i])
-        return condition(
-            [self._experts[i] for i in positions], self.thetas[list(positions)], lambda posterior: posterior
-        )
+        experts, thetas = [self._experts[i] for i in positions], self.thetas[list(positions)]
+        before = [self._before.pop(i, None) for i in positions]
+        return condition(experts, thetas, lambda posterior: posterior, before)
 
-    def append(self, i: int, more: Shard) -> None:
-        """More observations of one: only its posterior is renewed, by an expert that keeps what it knows of the old."""
-        self.data[i] = pooled([self.data[i], more])
+    def grow(self, i: int, data: Shard) -> None:
+        super().grow(i, data)
         if i in self._experts:
-            self._experts[i].append(*more)
-        self.forget(i)
+            self._experts[i].grow(*data)
 
     def renew(self, i: int, data: Shard) -> None:
         """Other observations of one."""

@@ -17,7 +17,7 @@ from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
-from fleetgp.prediction.agreed import Agreed, agree
+from fleetgp.prediction.agreed import Agreed, Earlier, agree
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
@@ -45,7 +45,6 @@ def answer(
     noisy: bool = False,
     to: int | None = None,
     agreed: Agreed | None = None,
-    moments: FleetMoments | None = None,
     calibration: Calibration | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
@@ -53,11 +52,10 @@ def answer(
     to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
     agreed: what all agents hold already. Without it, everything that the method needs from other agents is sent over
         the network, however often it was sent before: agents that joined later, or were started again, can take part.
-    moments: of all data of the fleet, scaled as the model's, if every agent holds them: dec-full-gp then sends nothing.
     calibration: multiplies the deviations, if it is one for this method with these options.
     """
     if agreed is None:
-        agreed = agree_on(conditioned, network, method, options, moments) if len(queries) else Agreed()
+        agreed = agree_on(conditioned, network, method, options) if len(queries) else Agreed()
     how: dict[str, Any] = {"noisy": noisy, "to": to, "calibration": calibration}
     blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, **how)
     return joined([found for _, found in blocks])
@@ -68,12 +66,12 @@ def agree_on(
     network: Network,
     method: PredictionMethod,
     options: PredictionOptions,
-    moments: FleetMoments | None = None,
+    before: Earlier | None = None,
 ) -> Agreed:
     """What the method needs from other agents, whatever is asked; see `agree`."""
     h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
     with retold(units=conditioned.units):
-        return agree(network, method, conditioned.shards, conditioned.kernel, h, options, moments)
+        return agree(network, method, conditioned.shards, conditioned.kernel, h, options, before)
 
 
 def answer_in_blocks(

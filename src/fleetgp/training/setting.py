@@ -97,7 +97,7 @@ def prepare(
         with network.phase("normalize"):
             seen = visible_of(shards, kernel.noises)
             scaling = agree_on_scaling(reduction, seen, options.mean, normalize=options.normalize)
-    given = _data(method, shards, network, options.seed)
+    given = _data(method, shards, network, kernel, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     shift = scaling.shift(kernel.units(dimension_of(shards)))  # the scale stays, whatever the mean function
@@ -147,13 +147,14 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     return ByTree(network) if method.decentralized else ByServer(network)
 
 
-def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, seed: int) -> list[Shard]:
+def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, seed: int) -> list[Shard]:
     """The data each expert will hold."""
     if method.meet == "pool":
         return [pooled(shards)]
     if method.augmented:
         with network.phase("augment"):
-            samples = communication_data(network, shards, seed, central=not method.decentralized)
+            central, noises = not method.decentralized, kernel.noises
+            samples = communication_data(network, shards, seed, central=central, noises=noises)
         return [augmented(s, i, samples) for s, i in zip(shards, network.hosted, strict=True)]
     return list(shards)
 

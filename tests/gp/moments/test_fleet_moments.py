@@ -87,7 +87,7 @@ def test_rows_outside_the_box_and_other_boxes_are_refused() -> None:
         ChebyshevSums(outside[None], np.ones(1), whole.box)
     inside = ChebyshevSums(*POOL, whole.box)
     with pytest.raises(fg.InputError, match="inside the given box"):
-        inside.append(outside[None], np.ones(1))
+        inside.grow(np.vstack([POOL[0], outside]), np.append(POOL[1], 1.0))
     x, y = SHARDS[0]
     with pytest.raises(fg.InputError, match="on the same box"):
         whole.plus(FleetMoments.of(ChebyshevSums(x, y), whole.sizes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,9 +55,9 @@ def test_neither_order_nor_batches_change_a_bit(
         patch.setattr(transform, "chunk_for", lambda _: 128)
         whole, expert = MomentsEngine(x, y, 0), MomentsEngine(x[: ends[1]], y[: ends[1]], 0)
         expected = {i: bits(whole.evaluate(np.log(thetas[i]))) for i in range(4)}
-        for low, high in pairwise(ends[1:]):
+        for high in ends[2:]:
             expert.evaluate(np.log(thetas[order[0]]))
-            expert.append(x[low:high], y[low:high])
+            expert.grow(x[:high], y[:high])
         assert {i: bits(expert.evaluate(np.log(thetas[i]))) for i in order} == expected
         posteriors = [each.condition(thetas[order[1]]) for each in (whole, expert)]
         answers = [p.mean_and_variance(queries) for p in posteriors if p is not None]
@@ -74,7 +72,7 @@ def test_four_dimensions_have_tiles_of_whole_grids() -> None:
     grids = [(5, 3, 7, 4), (3, 9, 3, 3)]
     expected = [whole.up_to(sizes) for sizes in grids]
     parts.up_to(grids[1])
-    parts.append(x[200:], y[200:])
+    parts.grow(x, y)
     assert all(np.array_equal(parts.up_to(sizes), sums) for sizes, sums in zip(grids, expected, strict=True))
 
 
@@ -116,7 +114,7 @@ def test_new_points_inside_the_box_need_no_pass_over_old_ones(way: str) -> None:
         expert = MomentsEngine(x[:850], y[:850], 0)
         expert.evaluate(np.log(THETA))
         passes = expert.data.passes
-        expert.append(x[850:], y[850:])
+        expert.grow(x, y)
         found, dense = expert.evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
     assert expert.data.passes == passes
     assert found is not None
@@ -134,7 +132,7 @@ def test_appending_outside_the_box_leaves_no_stale_posterior(way: str) -> None:
         patch.setattr(transform, "chunk_for", lambda _: 64)
         expert = MomentsEngine(x[:100], y[:100], 0)
         assert expert.condition(theta) is not None
-        expert.append(x[100:], y[100:])
+        expert.grow(x, y)
         ours, reference = expert.condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(x), reference.mean_and_variance(x), strict=True):

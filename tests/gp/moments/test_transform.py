@@ -114,7 +114,7 @@ def test_rows_that_become_many_are_transformed_as_if_they_had_come_at_once() -> 
     assert transform.worthwhile(sizes, 20_000)
     grown = ChebyshevSums(x[:100], y[:100])
     grown.up_to(sizes)
-    grown.append(x[100:], y[100:])
+    grown.grow(x, y)
     assert np.array_equal(grown.up_to(sizes), ChebyshevSums(x, y).up_to(sizes))
 
 

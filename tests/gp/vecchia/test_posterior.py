@@ -74,10 +74,10 @@ def test_more_observations_enter_where_they_are_and_nothing_else_changes(rng: np
     grown = VecchiaEngine(inputs[:250], y[:250], kernel, 0, 10)
     lazy = VecchiaEngine(inputs[:250], y[:250], kernel, 0, 10)
     before = grown.evaluate(np.log(THETA))
-    for start, end in ((250, 251), (251, 300), (300, 400)):
-        grown.append(inputs[start:end], y[start:end])
+    for end in (251, 300, 400):
+        grown.grow(inputs[:end], y[:end])
         grown.evaluate(np.log(THETA))
-        lazy.append(inputs[start:end], y[start:end])
+        lazy.grow(inputs[:end], y[:end])
     after, at_once = grown.evaluate(np.log(THETA)), lazy.evaluate(np.log(THETA))
     assert after.nll == at_once.nll
     assert after.nll != before.nll
@@ -96,7 +96,7 @@ def test_fewer_points_than_neighbours_grow_into_more(rng: np.random.Generator) -
     grown = VecchiaEngine(inputs[:5], y[:5], KERNELS["matern52"], 0, 20)
     grown.evaluate(np.log(THETA))
     for start in range(5, 60, 5):
-        grown.append(inputs[start : start + 5], y[start : start + 5])
+        grown.grow(inputs[: start + 5], y[: start + 5])
         found = grown.evaluate(np.log(THETA))
         if start + 5 <= 21:
             exact = DenseEngine(inputs[: start + 5], y[: start + 5], KERNELS["matern52"], 0).evaluate(np.log(THETA))

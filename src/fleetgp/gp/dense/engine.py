@@ -14,7 +14,7 @@ from fleetgp.gp.dense.cost import expected_seconds
 from fleetgp.gp.dense.likelihood import evaluate_stack, stack_size
 from fleetgp.gp.dense.posterior import DensePosterior
 from fleetgp.gp.engine import DataEngine
-from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation, Posterior
 from fleetgp.gp.failure import MORE_NOISE, OUT_OF_RANGE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.trend import Trend
@@ -72,14 +72,16 @@ class DenseEngine(DataEngine):
         share(evaluate, stacks, largest=max((size for (size, _), _ in alike), default=0))
         return [found[i] for i in range(len(engines))]
 
-    def condition(self, theta: Array) -> DensePosterior:
+    def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
+        """before: that of the first rows is extended by those that came since, N^2 operations for each."""
         try:
-            return self.posterior(Hyperparameters.from_theta(theta))
+            found = before.extended(self.inputs, self.observations) if isinstance(before, DensePosterior) else None
+            return found or self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
 
     def posterior(self, h: Hyperparameters) -> DensePosterior:
-        """The same; a MemoryError is the caller's to explain."""
+        """The same, from all rows; a MemoryError is the caller's to explain."""
         factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h))
         if factor is None:
             raise self.failure(h)

@@ -26,6 +26,16 @@ class DensePosterior:
         self._factor = factor
         self._alpha = factor.solve(observations)
 
+    def extended(self, inputs: Array, observations: Array) -> DensePosterior | None:
+        """With more rows after those that it is of, all of which are given; None where it has to be computed anew."""
+        old, h = len(self.inputs), self.hyperparameters
+        more = inputs[old:]
+        if not len(more):
+            return self
+        cross, corner = self.kernel(self.inputs, more, h), self.kernel(more, None, h)
+        factor = self._factor.extended(cross, corner, self.kernel.noise(more, h))
+        return None if factor is None else DensePosterior(inputs, observations, self.kernel, h, factor)
+
     def left_out(self) -> tuple[Array, Array]:
         """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
 

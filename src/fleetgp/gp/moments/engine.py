@@ -25,7 +25,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.engine import Engine
-from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation, Posterior
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.certificate import EPS, ULPS, expansion_bound, negligible
 from fleetgp.gp.moments.cost import LONGEST, expected_seconds
@@ -81,7 +81,7 @@ class SumsEngine(Engine):
     def size(self) -> int:
         return self.data.count
 
-    def append(self, inputs: Array, observations: Array) -> None:
+    def grow(self, inputs: Array, observations: Array) -> None:
         raise NotImplementedError("sums take no observations: add the sums over them")
 
     def cost(self, theta: Array) -> float:
@@ -105,8 +105,8 @@ class SumsEngine(Engine):
             drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # well below, but never all the way in one step
         return None if s is None else evaluation(s, expansion_bound(s.grid.basis.counts, self._reach(h)))
 
-    def condition(self, theta: Array) -> MomentsPosterior | None:
-        """The posterior at fixed hyperparameters; None where it cannot be certified."""
+    def condition(self, theta: Array, before: Posterior | None = None) -> MomentsPosterior | None:
+        """The posterior at fixed hyperparameters; None where it cannot be certified. It costs the same for any data."""
         s = self._certified(theta)
         return None if s is None else MomentsPosterior(Hyperparameters.from_theta(theta), s)
 
@@ -165,9 +165,9 @@ class MomentsEngine(SumsEngine):
     def __init__(self, inputs: Array, observations: Array, agent: int | None) -> None:
         super().__init__(ChebyshevSums(inputs, observations), agent, _longest(len(observations)))
 
-    def append(self, inputs: Array, observations: Array) -> None:
-        """More observations. Inside the box of the old ones, the old ones are not read again."""
-        self.data.append(inputs, observations)
+    def grow(self, inputs: Array, observations: Array) -> None:
+        """Inside the box of the old rows, these are not read again."""
+        self.data.grow(inputs, observations)
         self._renew(_longest(self.size))
 
 

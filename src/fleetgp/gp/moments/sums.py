@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
@@ -77,12 +75,13 @@ class ChebyshevSums:
         """Always: the data are here."""
         return True
 
-    def append(self, inputs: Array, observations: Array) -> None:
-        """More rows: only they are read, unless the box grows, which changes every sum. A given one does not grow."""
-        self._check_inside(inputs)
+    def grow(self, inputs: Array, observations: Array) -> None:
+        """All rows, the old ones first: only new ones are read, unless the box grows, which changes every sum. A given
+        one does not grow.
+        """
         old = self.rows
-        inputs = np.concatenate([old.inputs, inputs])
-        rows = Rows(inputs, np.concatenate([old.observations, observations]), self._given or Box.around(inputs))
+        self._check_inside(inputs[old.count :])
+        rows = Rows(inputs, observations, self._given or Box.around(inputs))
         if rows.box.same(old.box):
             self.rows = rows
         else:

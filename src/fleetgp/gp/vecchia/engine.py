@@ -21,7 +21,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import NumericalError
 from fleetgp.gp.engine import DataEngine
-from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
+from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation, Posterior
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, out_of_range, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
@@ -62,10 +62,11 @@ class VecchiaEngine(DataEngine):
         self._order: IntArray | None = None
         self._near: dict[tuple[int, ...], Neighbours] = {}
 
-    def append(self, inputs: Array, observations: Array) -> None:
-        """More observations, at the end of the order. They cost a search for their own neighbours, and no other's."""
-        super().append(inputs, observations)
-        self._finite = self._finite and _all_finite(inputs, observations)
+    def grow(self, inputs: Array, observations: Array) -> None:
+        """New rows come to the end of the order. They cost a search for their own neighbours, and no other's."""
+        old = self.size
+        super().grow(inputs, observations)
+        self._finite = self._finite and _all_finite(inputs[old:], observations[old:])
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
@@ -89,7 +90,7 @@ class VecchiaEngine(DataEngine):
             raise self.failure(h)
         return _blended(parts, places, sound)
 
-    def condition(self, theta: Array) -> VecchiaPosterior:
+    def condition(self, theta: Array, before: Posterior | None = None) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
         return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
