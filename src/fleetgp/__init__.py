@@ -14,12 +14,14 @@ TYPE_CHECKING = False  # as in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp import io as io
+    from fleetgp import metrics as metrics
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
     from fleetgp.fleet import ConditionedFleet, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
+    from fleetgp.metrics import Scores, score
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Calibration, Prediction
     from fleetgp.storage.loading import load_model
@@ -53,6 +55,7 @@ __all__ = [
     "NumericalError",
     "Outputs",
     "Prediction",
+    "Scores",
     "Trainer",
     "TrainingInfo",
     "TrainingOptions",
@@ -60,6 +63,7 @@ __all__ = [
     "load_model",
     "partition",
     "save_model",
+    "score",
     "synthetic_field",
 ]
 
@@ -70,6 +74,7 @@ _HOMES = {
     "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
+    "metrics": ("Scores", "score"),
     "storage.loading": ("load_model",),
     "storage.model": ("Model",),
     "storage.saving": ("save_model",),

@@ -1,0 +1,37 @@
+"""How good a prediction is, against values that it did not see.
+
+A prediction is a mean and a variance at each of T places, taken as Gaussian. The variance must be that of the truth:
+`noisy=True` in `Fleet.predict` where the truth is observations, the variance of f where it is the field itself. Small
+is good, but for the coverage, which shall be what was promised. `score` has all of them at once.
+"""
+
+from fleetgp.metrics.formulas import (
+    LEVEL,
+    Trivial,
+    coverage,
+    crps,
+    half_width,
+    interval_score,
+    log_density,
+    mae,
+    msll,
+    nlpd,
+    rmse,
+)
+from fleetgp.metrics.scores import Scores, score
+
+__all__ = [
+    "LEVEL",
+    "Scores",
+    "Trivial",
+    "coverage",
+    "crps",
+    "half_width",
+    "interval_score",
+    "log_density",
+    "mae",
+    "msll",
+    "nlpd",
+    "rmse",
+    "score",
+]
