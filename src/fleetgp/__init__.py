@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
-    from fleetgp.fleet import ConditionedFleet, Fleet, Outputs
+    from fleetgp.fleet import ConditionedFleet, CrossValidation, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.metrics import Scores, score
@@ -36,6 +36,7 @@ __all__ = [
     "TRAINING_METHODS",
     "Calibration",
     "ConditionedFleet",
+    "CrossValidation",
     "Field",
     "Fit",
     "Fleet",
@@ -71,7 +72,7 @@ _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
-    "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
+    "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
     "metrics": ("Scores", "score"),

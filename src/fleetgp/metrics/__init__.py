@@ -18,7 +18,7 @@ from fleetgp.metrics.formulas import (
     nlpd,
     rmse,
 )
-from fleetgp.metrics.scores import Scores, score
+from fleetgp.metrics.scores import Scores, framed, score
 
 __all__ = [
     "LEVEL",
@@ -26,6 +26,7 @@ __all__ = [
     "Trivial",
     "coverage",
     "crps",
+    "framed",
     "half_width",
     "interval_score",
     "log_density",

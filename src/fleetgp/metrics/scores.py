@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -81,12 +81,7 @@ class Scores:
 
         agents: their names; without them their numbers.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise InputError('to_frame needs pandas: pip install "fleetgp[data]"') from error
-        parts = dict(self.parts(agents))
-        return pd.DataFrame([one.numbers for one in parts.values()], index=list(parts)).astype({"msll": float})
+        return framed(dict(self.parts(agents)))
 
     def __repr__(self) -> str:
         relative = "" if self.msll is None else f"msll={self.msll:.4g}, "
@@ -127,3 +122,12 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, level: float = LE
         coverage=coverage(*given, level),
         level=level,
     )
+
+
+def framed(parts: Mapping[str, Scores]) -> Any:
+    """A data frame with a row of scores for each part."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InputError('to_frame needs pandas: pip install "fleetgp[data]"') from error
+    return pd.DataFrame([one.numbers for one in parts.values()], index=list(parts)).astype({"msll": float})
