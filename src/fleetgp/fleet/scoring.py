@@ -63,18 +63,18 @@ def score_fleet(
         raise error if y is None else InputError(str(error).removeprefix("agent 0: ")) from error
     truth = np.concatenate([own for _, own in checked])
     found = fleet.predict(np.concatenate([x for x, _ in checked]), method, noisy=True, agent=agent, **asking)
-    trivial = trivial_of(fleet.shards)
+    means, variances, trivial = found.means, found.variances, trivial_of(fleet.shards)
 
     def scored(answer: int, rows: slice = EVERY) -> Scores:
-        mean, variance = found.means[answer, rows], found.variances[answer, rows] + added[rows]
-        return score((mean, variance), truth[rows], trained=trivial, level=level)
+        answers = means[answer, rows], variances[answer, rows] + added[rows]
+        return score(answers, truth[rows], trained=trivial, level=level)
 
     whole = scored(found.asked)
     rows_of: list[Scores | None] = [None] * fleet.agents if y is None else []
     starts = np.cumsum([0, *(len(own) for _, own in checked)]).tolist()
     for number, rows in zip(whose if rows_of else (), pairwise(starts), strict=False):
         rows_of[number] = scored(found.asked, slice(*rows))
-    alike = found.means.strides[0] == found.variances.strides[0] == 0  # kept once for all agents
+    alike = bool((means == means[:1]).all() and (variances == variances[:1]).all())
     answers = [] if agent is not None else [whole if alike else scored(one) for one in range(fleet.agents)]
     return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of))
 
