@@ -45,7 +45,7 @@ LEVELS = Annotated[float, typer.Option(help="Of the intervals whose coverage is 
 EACH = Annotated[bool, typer.Option("--agents", help="Scores for each agent too.")]
 COLUMN = Annotated[str | None, typer.Option(help="The column that says whose the rows of the table are.")]
 #: Columns of the table, and how their numbers are written.
-SHOWN = {"rmse": ".4g", "mae": ".4g", "nlpd": ".3f", "msll": ".3f", "crps": ".4g", "interval": ".4g", "coverage": ".1%"}
+SHOWN = {"rmse": ".3g", "mae": ".3g", "nlpd": ".3f", "msll": ".3f", "crps": ".3g", "interval": ".3g", "coverage": ".1%"}
 
 
 @dataclass(frozen=True)
