@@ -38,9 +38,7 @@ def an_item(draw: st.DrawFn) -> Item:
     )
     rows = draw(st.lists(st.tuples(number, number, number, number), max_size=3))
     queries = draw(st.none() | st.lists(st.tuples(number, number), min_size=1, max_size=4))
-    question = (
-        None if queries is None else Question(np.array(queries), draw(st.sampled_from(PREDICTORS)), draw(st.booleans()))
-    )
+    question = None if queries is None else Question(np.array(queries), draw(st.sampled_from(PREDICTORS)))
     wish = draw(st.none() | st.builds(Wish, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
     estimates = np.array(rows) if rows else np.zeros((0, 0))
     new, version = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
@@ -55,7 +53,7 @@ def assert_same(one: Item, other: Item) -> None:
     np.testing.assert_array_equal(one.estimates.reshape(-1), other.estimates.reshape(-1))
     assert (one.question is None) == (other.question is None)
     if one.question is not None and other.question is not None:
-        assert (one.question.method, one.question.noisy) == (other.question.method, other.question.noisy)
+        assert one.question.method == other.question.method
         np.testing.assert_array_equal(one.question.queries, other.question.queries)
 
 
@@ -176,7 +174,7 @@ ABSURD: list[tuple[str, Any]] = [
     ("wish.cold", 2),
     ("wish", True),
     ("question.method", "rbcm"),
-    ("question.noisy", None),
+    ("question.noisy", False),
     ("question", []),
     ("data", -1),
     ("data", 0.5),

@@ -49,10 +49,11 @@ def test_a_fleet_of_agents_is_as_the_simulator(tmp_path: Path) -> None:
         assert trained is not None
         np.testing.assert_allclose(trained.theta, fit.theta, rtol=1e-6)
         for agent, name in enumerate(description.names):
-            told = ask(description, name, QUERIES, noisy=True)
-            found = expected.predict(QUERIES, "dec-rbcm", agent=agent, noisy=True)
+            told = ask(description, name, QUERIES)
+            found = expected.predict(QUERIES, "dec-rbcm", agent=agent)
             np.testing.assert_allclose(told["mean"], found.mean, rtol=1e-6)
             np.testing.assert_allclose(told["variance"], found.variance, rtol=1e-6)
+            np.testing.assert_allclose(told["std_observed"], found.std_observed, rtol=1e-6)
         row = [0.6, 0.6, 0.4, 11.0]
         with AgentClient(description, "a0") as client:
             assert client.request("observe", 30.0, rows=[row])["rows"] == 1

@@ -25,7 +25,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
     assert "fleetgp map model" in fit.stdout
     run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")
     answer = pd.read_csv("answer.csv")
-    assert list(answer.columns) == ["lat", "lon", "name", "mean", "standard_deviation", "agents"]
+    assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "agents"]
     np.testing.assert_allclose(answer["mean"], truth(answer["lon"], answer["lat"]), atol=0.15)
     run("map", "model/", "--grid", "20x30", "--out", "map.nc", "--units", "degC")
     with xr.open_dataset("map.nc") as field:
@@ -33,14 +33,14 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
         assert field["sst"].shape == (30, 20)
         assert field["lon"].attrs["units"] == "degrees_east"
         assert field["sst"].attrs["units"] == "degC"
-        assert float(field["sst_standard_deviation"].min()) > 0.0
+        assert float(field["sst_std"].min()) > 0.0
         lon, lat = np.meshgrid(field["lon"], field["lat"])
         assert np.sqrt(np.mean((field["sst"].values - truth(lon, lat)) ** 2)) < 0.1
         model = load_model("model")
         queries = np.column_stack([lon.ravel(), lat.ravel()])
         expected = model.fleet.predict(queries, "dec-nn-grbcm")
         np.testing.assert_allclose(field["sst"].values.ravel(), expected.mean, rtol=1e-9)
-        np.testing.assert_array_equal(field["participants"].values.ravel(), expected.participants.sum(axis=0))
+        np.testing.assert_array_equal(field["agents"].values.ravel(), expected.participants.sum(axis=0))
     with Image.open("map.png") as picture:
         assert picture.size[0] > 900
         assert len(picture.convert("RGB").resize((200, 120)).getcolors(24_000) or []) > 200, "an empty picture"
@@ -103,7 +103,7 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert "unknown prediction method" in wrong("predict", "m", "points.csv", "--method", "magic", "--out", "a.csv")
     assert "ends in .csv" in wrong("predict", "m", "points.csv", "--out", "a.xlsx")
     assert "--grid must be like" in wrong("map", "m", "--grid", "200", "--out", "a.nc")
-    assert "ends in .nc" in wrong("map", "m", "--out", "a.png")
+    assert "ends in .nc" in wrong("map", "m", "--out", "a.pdf")
     assert not list(folder.glob("a.*"))
 
 

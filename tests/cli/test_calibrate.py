@@ -19,18 +19,18 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     assert facts["kernel"] == best["kernel"]
     (knot,) = facts["calibration"]["knots"]
     assert (knot["hold"], knot["rows"]) == ("rows", 240)
-    asked = ["predict", "model", "points.csv", "--noisy", "--quiet"]
+    asked = ["predict", "model", "points.csv", "--quiet"]
     told = json.loads(run(*asked, "--out", "answer.csv", "--json").stdout)
     assert told["factors"] == [knot["factor"]] * 2
     other = run(*asked, "--method", "dec-rbcm", "--out", "other.csv")
     assert "the fleet is calibrated for dec-nn-grbcm" in said(other)
 
-    plain = pd.read_csv("other.csv")["standard_deviation"]
+    plain = pd.read_csv("other.csv")["std_observed"]
     found = run("calibrate", "model", "--method", "dec-rbcm", "--hold", "both")
     assert "Calibrated for dec-rbcm" in found.stdout
     again = run(*asked, "--method", "dec-rbcm", "--out", "again.csv")
     assert "Calibrated: deviations times" in again.stdout
-    scaled = pd.read_csv("again.csv")["standard_deviation"]
+    scaled = pd.read_csv("again.csv")["std_observed"]
     factors = [knot["factor"] for knot in json.loads(Path("model/model.json").read_text())["calibration"]["knots"]]
     assert ((scaled / plain) >= min(factors) * (1 - 1e-9)).all()
     assert ((scaled / plain) <= max(factors) * (1 + 1e-9)).all()

@@ -6,9 +6,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import xarray as xr
 from PIL import Image
 
+import fleetgp as fg
+from fleetgp.storage.loading import load_model
+from fleetgp.storage.model import Model
+from fleetgp.storage.saving import save_model
 from tests.cli.commands import FIT, run, said, wrong
 from tests.conftest import interrupted_after
 
@@ -50,7 +55,7 @@ def test_a_map_does_not_colour_what_nobody_knows(modelled: Path) -> None:
     told = json.loads(result.stdout)
     with xr.open_dataset("map.nc") as field:
         coverage, mean, lon = (field[name].values for name in ("coverage", "sst", "lon"))
-        assert field["coverage"].attrs["flag_meanings"] == "known no_better_than_the_prior left_out"
+        assert field["coverage"].attrs["flag_meanings"] == "known no_better_than_the_prior left_out masked"
     assert set(np.unique(coverage)) == {0, 1}
     assert (coverage[:, (lon > -71.9) & (lon < -70.1)] == 0).all()
     assert (coverage[:, (lon < -74) | (lon > -68)] == 1).all()
@@ -89,3 +94,35 @@ def test_a_grid_that_is_too_large_says_so(modelled: Path) -> None:
     told = wrong("map", "m", "--grid", "100000x100000", "--out", "a.nc")
     assert "10,000,000,000 points are too many: give at most 10,000,000" in told
     assert "--grid must be like" in wrong("map", "m", "--grid", "1x5", "--out", "a.nc")
+
+
+def test_a_map_of_three_inputs_with_a_mask_and_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    x = np.column_stack([rng.uniform(0, 2, 80), rng.uniform(40, 42, 80), rng.uniform(18628, 18638, 80)])
+    fleet = fg.Fleet([(x, np.sin(x[:, 0]))], theta=(1.0, 1.0, 9.0, 1.0, 0.1), inputs=["lon", "lat", "time"])
+    fleet.units = {"time": "days since 1970-01-01", "chl": "mg m-3"}
+    save_model(Model(fleet, ("Ada",), ("lon", "lat", "time"), "chl"), "m")
+    lon, lat = np.linspace(-1, 3, 41), np.linspace(39, 43, 41)
+    land = xr.Dataset({"sea": (("lat", "lon"), np.where(lon < 1.0, 1, 0) * np.ones((41, 1)))}, {"lat": lat, "lon": lon})
+    land.to_netcdf("land.nc")
+    asked = ["map", "m", "--grid", "5x4", "--box", "0", "40", "2", "42", "--within", "inf"]
+    assert "got 3 (lon, lat, time): give the others a value" in wrong(*asked, "--out", "a.nc")
+    assert "expected a name and a value, like depth=5, got 'time'" in wrong(*asked, "--at", "time", "--out", "a.nc")
+    at = [*asked, "--at", "time=2021-01-05"]
+    assert "land.csv: there is no such file" in wrong(*at, "--mask", "land.csv", "--out", "a.nc")
+    assert json.loads(run(*at, "--mask", "land.nc", "--out", "a.nc", "--json").stdout)["masked"] == 12
+    with xr.open_dataset("a.nc") as sea, xr.open_dataset("land.nc") as given:
+        expected = load_model("m").fleet.map(
+            (5, 4), box=(0, 40, 2, 42), at={"time": 18632}, within=np.inf, mask=given["sea"]
+        )
+        xr.testing.assert_allclose(sea, expected)
+        assert sea["chl"].attrs["units"] == "mg m-3"
+        assert sea["time"].values == np.datetime64("2021-01-05")
+    land.assign(other=land["sea"]).to_netcdf("two.nc")
+    assert "expected one variable over lon and lat, got 2 (sea, other)" in wrong(
+        *at, "--mask", "two.nc", "--out", "a.nc"
+    )
+    run(*at, "--out", "only.png")
+    assert colourful("only.png") > 0
+    assert not Path("only.nc").exists()

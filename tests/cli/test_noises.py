@@ -45,7 +45,7 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     assert fleet.robust
     for name, (inputs, _) in zip(("Ada", "Bo"), fleet.shards, strict=True):
         np.testing.assert_array_equal(fleet.noises.known(inputs), table["err"][table["boat"] == name])
-    told = run("predict", "m", "points.csv", "--agent", "Bo", "--noisy", "--out", "a.csv", "--quiet").stdout
+    told = run("predict", "m", "points.csv", "--agent", "Bo", "--out", "a.csv", "--quiet").stdout
     assert "(sigma_eps_Bo = " in told
     assert "Known deviations of rows are not in it." in " ".join(told.split())
     of_f, of_y = (fleet.predict(table[["lon", "lat"]].head(3), noisy=noisy, agent=1) for noisy in (False, True))

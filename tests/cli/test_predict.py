@@ -45,15 +45,16 @@ def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
     assert len(pd.read_csv("a.csv")) == 14
 
 
-def test_the_answer_says_whose_deviation_it_has(modelled: Path) -> None:
-    quiet = run("predict", "m", "points.csv", "--out", "a.csv")
-    noisy = run("predict", "m", "points.csv", "--noisy", "--out", "b.csv")
-    assert "The standard deviation is that of the field; --noisy gives that of an observation" in quiet.stdout
-    assert "The standard deviation is that of an observation (sigma_eps = 0.05 is in it)" in noisy.stdout
-    field, observation = (pd.read_csv(name)["standard_deviation"] for name in ("a.csv", "b.csv"))
-    np.testing.assert_allclose(observation**2 - field**2, 0.05**2, rtol=1e-6)
-    told = json.loads(run("predict", "m", "points.csv", "--noisy", "--out", "b.csv", "--json").stdout)
-    assert (told["standard_deviation_of"], told["uninformed"]) == ("observation", 0)
+def test_the_answer_has_both_deviations(modelled: Path) -> None:
+    told = run("predict", "m", "points.csv", "--out", "a.csv").stdout
+    assert "std is the standard deviation of the field, std_observed that of an observation" in told
+    assert "(sigma_eps = 0.05 is in it)" in told
+    answer = pd.read_csv("a.csv")
+    np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
+    expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
+    for name in ("mean", "std", "std_observed", "agents"):
+        np.testing.assert_allclose(answer[name], expected[name], rtol=1e-9)
+    assert json.loads(run("predict", "m", "points.csv", "--out", "b.csv", "--json").stdout)["uninformed"] == 0
 
 
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:

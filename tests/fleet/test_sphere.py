@@ -19,12 +19,12 @@ from fleetgp.data import Shard
 from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.sphere import seen_by
+from fleetgp.fleet.grids import cells_within
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.network import Network
-from fleetgp.storage.maps import cells_within
 from fleetgp.training import TrainingOptions, train, training_method
 
 NAMES = ("lon", "lat")
@@ -135,7 +135,7 @@ def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_pa
     assert again.fleet.fit.coordinates == fit.coordinates
     assert np.array_equal(again.fleet.predict(queries).mean, fleet.predict(queries).mean)
     cells = np.array([[-179.99, 10.0], [179.99, 10.0], [45.0, 0.0]])
-    assert cells_within(again, cells, 0.01)[:2].all(), "the nearest observation is on the other side of 180 degrees"
+    assert cells_within(again.fleet, cells, 0.01)[:2].all(), "the nearest observation is beyond 180 degrees"
     calibration = again.fleet.calibrate("dec-rbcm")
     assert len(calibration.knots) == 2
     assert (again.fleet.predict(queries, "dec-rbcm").factors > 0.0).all()

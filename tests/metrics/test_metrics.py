@@ -169,8 +169,9 @@ def test_bad_input_is_one_clear_error(name: str) -> None:
 def test_a_prediction_is_scored_as_it_is() -> None:
     field = fg.synthetic_field(60, seed=1)
     fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=2), theta=fg.PAPER_THETA)
-    found = fleet.predict(field.inputs[:5], "dec-rbcm", noisy=True)
-    trivial = Trivial(0.0, 1.0)
-    assert fg.score(found, field.truth[:5], trained=trivial) == score(
-        (found.mean, found.variance), field.truth[:5], trained=trivial
-    )
+    found, trivial = fleet.predict(field.inputs[:5], "dec-rbcm"), Trivial(0.0, 1.0)
+    noise = fg.PAPER_THETA[-1] ** 2
+    observed = score((found.mean, found.variance + noise), field.truth[:5], trained=trivial)
+    assert fg.score(found, field.truth[:5], trained=trivial).numbers == pytest.approx(observed.numbers, rel=1e-9)
+    of_field = fg.score(found, field.truth[:5], observed=False)
+    assert of_field.nlpd == pytest.approx(nlpd(found.mean, found.variance, field.truth[:5]), rel=1e-9)

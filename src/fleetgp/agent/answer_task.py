@@ -107,7 +107,7 @@ class AnswerTask:
     def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Found:
         """Together with the others; only the member at this position, which was asked, needs the answer."""
         method, options = prediction_method(question.method), self._description.prediction_options()
-        queries, noisy = question.queries, question.noisy
+        queries = question.queries
         with tasks.next() as network:
             try:
                 conditioned = self.conditioned(model)
@@ -120,7 +120,7 @@ class AnswerTask:
                 places = self._description.noises.padded(model.coordinates.places(queries))
                 units = self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
-                    how: dict[str, Any] = {"noisy": noisy, "to": position, "calibration": calibration_for(model, tasks)}
+                    how: dict[str, Any] = {"to": position, "calibration": calibration_for(model, tasks)}
                     found = answer(conditioned, network, method, places, options, agreed=agreed, **how)
             except NetworkError:
                 raise
@@ -238,6 +238,7 @@ class Asides:
 def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
     """The answer of the agent that was asked, and how it came about.
 
+    variance: of f.  std_observed: the deviation of an observation of this agent.
     rounds, bytes_sent: of the whole question, from its agenda on: of the fleet, and what this agent sent in them.
     data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.  left_out: members with rows
     that are not.
@@ -253,7 +254,8 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
         whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in answered.left_out]}
     return {
         "mean": found.means[0].tolist(),
-        "variance": found.variances[0].tolist(),
+        "variance": found.variance.tolist(),
+        "std_observed": found.std_observed.tolist(),
         "factor": found.factors[0].tolist(),
         "participants": participants,
         "uninformed": found.uninformed.tolist(),

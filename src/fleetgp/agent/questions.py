@@ -26,7 +26,6 @@ class Question(Strict):
 
     queries: Matrix
     method: Predictor
-    noisy: bool = False
 
 
 @dataclass(frozen=True)

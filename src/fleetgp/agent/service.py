@@ -115,8 +115,7 @@ class Service:
         check_queries(queries, description.dimension)
         if not 0.0 < seconds <= LONGEST_WAIT:
             raise InputError(f"expected seconds above 0 and up to {LONGEST_WAIT:g}, got {seconds}")
-        question = Question(queries, method, bool(request.get("noisy")))
-        self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply))
+        self._agent.ask(Asked(Question(queries, method), seconds, time.monotonic() + seconds, reply))
 
     def _observe(self, request: dict[str, Any], reply: Reply) -> None:
         self._agent.observe(request.get("rows"), request.get("request"), reply)

@@ -50,9 +50,7 @@ def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -
         warn(told)
 
 
-def report_answers(
-    model: Model, answers: Answers, facts: dict[str, Any], noisy: bool, told: str, as_json: bool
-) -> None:
+def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: str, as_json: bool) -> None:
     if answers.status != "converged":
         advice = "--consensus tree is exact, or try more --rounds"
         warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
@@ -82,17 +80,14 @@ def report_answers(
         "uninformed": int(answers.uninformed.sum()),
         "drawn": answers.drawn,
         "held": answers.held,
-        "standard_deviation_of": "observation" if noisy else "field",
     }
     label = noise_of(model, answers.agent)
-    noise = f"{label} = {model.theta[label]:.3g}"
     deviation = (
-        f"The standard deviation is that of an observation ({noise} is in it)."
-        if noisy
-        else f"The standard deviation is that of the field; --noisy gives that of an observation (with {noise})."
+        "std is the standard deviation of the field, std_observed that of an observation "
+        f"({label} = {model.theta[label]:.3g} is in it)."
     )
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
-    if noisy and model.fleet.noises.holds_known:
+    if model.fleet.noises.holds_known:
         deviation += " Known deviations of rows are not in it."
     sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
     drawn = [sample] if answers.held else []

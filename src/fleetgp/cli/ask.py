@@ -11,9 +11,10 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import told_of_factors
-from fleetgp.cli.options import AGENT, FILE, NOISY, Output, TableReading, check_seconds
+from fleetgp.cli.options import AGENT, FILE, Output, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
+from fleetgp.cli.reading import TableReading
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.prediction.predict import BLOCK
@@ -39,7 +40,6 @@ def ask(
     method: Annotated[
         str | None, typer.Option(help="How the agents combine their answers. (default: that of the file)")
     ] = None,
-    noisy: NOISY = False,
     seconds: Annotated[
         float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
     ] = None,
@@ -48,8 +48,9 @@ def ask(
 ) -> None:
     """Ask one agent: the fleet computes the answer together.
 
-    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part. If agents
-    of the fleet were not there, a column "missing_agents" names them.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
+    an observation of this agent), and agents (how many took part). If agents of the fleet were not there, a column
+    "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -62,14 +63,14 @@ def ask(
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
     limit = description.timeouts.ask if seconds is None else seconds
     check_seconds(limit)
-    blocks = _ask_in_blocks(description, agent, queries, {"method": method, "noisy": noisy}, limit, output.quiet)
-    mean, variance, participants = (
+    blocks = _ask_in_blocks(description, agent, queries, {"method": method}, limit, output.quiet)
+    mean, variance, observed, participants = (
         np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
-        for name in ("mean", "variance", "participants")
+        for name in ("mean", "variance", "std_observed", "participants")
     )
     if any(block["missing"] for block in blocks):
         others[MISSING_AGENTS] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
-    write_answer(out, others, mean, variance, participants.astype(int))
+    write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int))
     facts = _facts(blocks, description, agent, out)
     _warn(blocks, facts)
     _report(facts, out, output.as_json)

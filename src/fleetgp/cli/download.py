@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fleetgp.cli.options import Json, Quiet, four_sides
+from fleetgp.cli.options import Json, Quiet
 from fleetgp.cli.output import bold, emit
+from fleetgp.cli.reading import four_sides
 from fleetgp.files import check_writable, whole
 from fleetgp.io import download_mur, load_sst
 from fleetgp.io.erddap import SERVER

@@ -18,6 +18,7 @@ from fleetgp.cli.fitted import told_of_fit
 from fleetgp.cli.kernels import KERNEL
 from fleetgp.cli.means import Seen
 from fleetgp.cli.noises import Noisy
+from fleetgp.cli.reading import FILL, MISSING, FileReading
 from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
 from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
@@ -43,9 +44,9 @@ def fit(
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
     kernel: KERNEL = "matern32",
-    missing: options.MISSING = "refuse",
-    fill: options.FILL = None,
-    reading: options.FileReading,
+    missing: MISSING = "refuse",
+    fill: FILL = None,
+    reading: FileReading,
     streaming: InFiles,
     seen: Seen,
     noisy: Noisy,

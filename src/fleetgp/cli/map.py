@@ -2,71 +2,112 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from fleetgp.cli import options
 from fleetgp.cli.answers import asked, known_model, report_answers, warn_of_outside
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold
+from fleetgp.cli.reading import four_sides, values_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
-from fleetgp.storage.model import Model
+from fleetgp.io.masks import read_mask
+
+MAP_OUT = Annotated[Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG.")]
+GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
+MAP_BOX = Annotated[
+    list[float] | None,
+    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+]
+WITHIN = Annotated[
+    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
+]
+UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
+AT = Annotated[
+    list[str] | None,
+    typer.Option(help="The values of other inputs, for example: --at depth=5 day=2021-01-05"),
+]
+MASK = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the map shall be: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False
+    ),
+]
 
 
 def map_(
     *,
     model: options.MODEL,
-    out: options.MAP_OUT,
-    grid: options.GRID = "200x200",
-    box: options.MAP_BOX = None,
-    within: options.WITHIN = 0.5,
-    units: options.UNITS = "",
+    out: MAP_OUT,
+    grid: GRID = "200x200",
+    box: MAP_BOX = None,
+    at: AT = None,
+    within: WITHIN = 0.5,
+    mask: MASK = None,
+    units: UNITS = "",
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
 ) -> None:
-    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG.
+    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; with --out map.png as PNG only.
 
-    Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, land, say,
-    that the model would paint over; --within inf nothing. Of the others, those that are no better known than the prior
-    are hatched in the picture too. The file's variable coverage tells them apart.
+    Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
+    inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
+    too; the file's variable coverage tells all of them apart. A model of more than two inputs needs a value for each
+    other one.
 
     [bold]Examples[/bold]
 
     [cyan]fleetgp map model/ --grid 200x200 --out map.nc[/cyan]
 
-    [cyan]fleetgp map model/ --grid 200x200 --within 0.2 --out map.nc[/cyan]
+    [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
     """
-    from fleetgp.storage.maps import axes_of, cells_within, on_all_cells, save_map
+    from fleetgp.fleet.grids import cells_in_mask, grid_of
+    from fleetgp.fleet.maps import MASKED, PRIOR, check_names, chosen_cells, on_all_cells
+    from fleetgp.storage.maps import save_map
 
     known = known_model(model, where)
-    _check(known, out)
-    first, second = axes_of(known.fleet.seen, grid, options.four_sides(box))
-    cells = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
-    near = cells_within(known, cells, within)
-    found = asked(known, cells[near], asking, out, output.quiet)
-    answers, coverage = on_all_cells(found, near)
-    picture = save_map(out, known, (first, second), answers, coverage, units)
+    _check(out)
+    cells = grid_of(known.fleet, _counts(grid), four_sides(box), values_of(at))
+    check_names(cells, known.target)
+    kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
+    chosen, coverage = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
+    answers = asked(known, cells.cells[chosen], asking, out, output.quiet)
+    picture = save_map(out, known, cells, answers, chosen, coverage, units)
     answers.kept.clear()
+    far = np.asarray(kept & ~chosen)
     left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
-    warn_of_outside(known, cells, ~near, left)
+    warn_of_outside(known, cells.cells, far, left)
     unknown = "cells are no better known than the prior: hatched in the picture"
-    warn_of_outside(known, cells, answers.uninformed, unknown)
-    facts = {"out": str(out), "picture": str(picture), "left_out": int((~near).sum())}
-    told = f"The map is in {bold(out)}, its picture in {bold(picture)}."
-    report_answers(known, answers, facts, asking.noisy, told, output.as_json)
+    warn_of_outside(known, cells.cells, on_all_cells(coverage, chosen, answers.uninformed) == PRIOR, unknown)
+    masked = int((coverage == MASKED).sum())
+    facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
+    beside = "" if out == picture else f", its picture in {bold(picture)}"
+    hidden = f" The mask leaves out {masked:,} of {len(coverage):,} cells." if masked else ""
+    report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}", output.as_json)
 
 
-def _check(model: Model, out: Path) -> None:
-    """One clear error for a map that cannot be drawn or written."""
-    from fleetgp.storage.maps import check_names
+def _counts(grid: str) -> tuple[int, int]:
+    """--grid as two numbers.
 
-    if model.fleet.dimension != 2:
-        raise InputError(f"a map: expected a model of two inputs, got {len(model.inputs)}: {', '.join(model.inputs)}")
-    if out.suffix.lower() != ".nc":
-        raise InputError(f"{out}: expected a name that ends in .nc")
+    >>> _counts("200x100")
+    (200, 100)
+    """
+    found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
+    first, second = map(int, found.groups()) if found else (0, 0)
+    if min(first, second) < 2:
+        raise InputError(f"--grid must be like 200x100, two points or more along each input, got {grid!r}")
+    return first, second
+
+
+def _check(out: Path) -> None:
+    """One clear error for a map that cannot be written."""
+    if out.suffix.lower() not in (".nc", ".png"):
+        raise InputError(f"{out}: expected a name that ends in .nc (or .png, for the picture alone)")
     check_writable(out)
     check_writable(out.with_suffix(".png"))
-    check_names(model)

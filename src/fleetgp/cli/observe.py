@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetgp.arrays import Array
-from fleetgp.cli.options import AGENT, FILE, MISSING, Json, TableReading, as_typed, check_seconds, missing_of
+from fleetgp.cli.options import AGENT, FILE, Json, as_typed, check_seconds
 from fleetgp.cli.output import emit, warn
+from fleetgp.cli.reading import MISSING, TableReading, missing_of
 from fleetgp.cli.running import description_of, request
 from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations

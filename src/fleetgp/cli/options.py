@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,8 +13,6 @@ from fleetgp.cli.known import Knowing
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.graph import GRAPH_NAMES
-from fleetgp.io.formats import Reading
-from fleetgp.io.tables import Missing
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.options import CONSENSUS as CONSENSUS_KINDS
 from fleetgp.prediction.options import Eta, checked_eta, refuse_foreign
@@ -52,9 +50,6 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-FILL = Annotated[
-    list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
-]
 NORMALIZE = Annotated[
     bool, typer.Option(help="Centre and scale the observations by the fleet's own mean and deviation.")
 ]
@@ -76,21 +71,11 @@ NOISE_FLOOR = Annotated[
 SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")]
 
-# ---- predict and map ---------------------------------------------------------------------------------------
+# ---- predict, map and others ---------------------------------------------------------------------------------------
 
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
 ANSWER_OUT = Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")]
-MAP_OUT = Annotated[Path, typer.Option(help="The map: a NetCDF file; a PNG of the same name goes beside it.")]
-GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
-MAP_BOX = Annotated[
-    list[float] | None,
-    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
-]
-WITHIN = Annotated[
-    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
-]
-UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
 CONSENSUS = Annotated[
     str | None,
@@ -113,7 +98,6 @@ ETA = Annotated[
 HOLD = Annotated[
     str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
-NOISY = Annotated[bool, typer.Option("--noisy", help="The deviation of an observation, not of the field.")]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
 ENGINE = Annotated[str, typer.Option(help="auto, dense, moments or vecchia.")]
 NEIGHBOURS_HELP = "Engine vecchia: how many of its nearest earlier observations each one is given."
@@ -123,16 +107,6 @@ NEIGHBOURS_ASKED = Annotated[
     typer.Option(help="Engine vecchia: as in fit. dec-nearest: how many observations answer. (default: 30)"),
 ]
 
-# ---- what files do not say of themselves -------------------------------------------------------------------
-
-DATE = Annotated[str | None, typer.Option(help="NetCDF, Zarr: which day of several, YYYY-MM-DD.")]
-BOX = Annotated[list[float] | None, typer.Option(help="NetCDF, Zarr: west, south, east, north, in degrees.")]
-STRIDE = Annotated[int | None, typer.Option(help="NetCDF, Zarr: every so many-th row and column.", min=1)]
-SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; tab, for example. (default: ,)")]
-DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
-ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]
-MISSING = Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")]
-
 # ---- a running fleet ---------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
@@ -140,39 +114,6 @@ AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's
 
 #: The longest that a command waits: a day.
 LONGEST = 86_400.0
-
-
-@dataclass(frozen=True)
-class TableReading:
-    """How a table is to be read."""
-
-    sep: SEP = None
-    decimal: DECIMAL = None
-    encoding: ENCODING = None
-
-    @property
-    def reading(self) -> Reading:
-        return Reading(sep=self.sep, decimal=self.decimal, encoding=self.encoding)
-
-
-@dataclass(frozen=True)
-class FileReading:
-    """How a table or a NetCDF file is to be read."""
-
-    date: DATE = None
-    box: BOX = None
-    stride: STRIDE = None
-    sep: SEP = None
-    decimal: DECIMAL = None
-    encoding: ENCODING = None
-
-    @property
-    def reading(self) -> Reading:
-        return Reading(self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding)
-
-    def what(self, missing: str, fill: Sequence[str] | None) -> dict[str, Any]:
-        """What `read_observations` takes, with what stands for missing values."""
-        return {"missing": missing_of(missing), "fill": fills_of(fill), "reading": self.reading}
 
 
 @dataclass(frozen=True)
@@ -205,7 +146,6 @@ class Asking:
 
     method: METHOD = "dec-nn-grbcm"
     agent: ASKED = None
-    noisy: NOISY = False
     eta: ETA = None
     consensus: CONSENSUS = None
     rounds: ROUNDS = None
@@ -225,7 +165,7 @@ class Asking:
             "engine": None if self.engine == "auto" else self.engine,
         }
         refuse_foreign(prediction_method(self.method), given, prefix="--")
-        return {"noisy": self.noisy, **given}
+        return given
 
 
 @dataclass(frozen=True)
@@ -234,17 +174,6 @@ class Output:
 
     as_json: Json = False
     quiet: Quiet = False
-
-
-def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float] | None:
-    """--box as four numbers, or one clear error."""
-    if not box:
-        return None
-    if len(box) != 4:
-        told = " ".join(f"{side:g}" for side in box)
-        raise InputError(f"--box: expected four numbers (west south east north), got {len(box)}: {told}")
-    west, south, east, north = box
-    return west, south, east, north
 
 
 def eta_of(text: str) -> Eta:
@@ -256,18 +185,6 @@ def eta_of(text: str) -> Eta:
     return checked_eta(number)
 
 
-def fills_of(fill: Sequence[str] | None) -> list[float] | None:
-    """--fill as numbers; "none" says that there are none."""
-    if not fill:
-        return None
-    if list(fill) == ["none"]:
-        return []
-    try:
-        return [float(value) for value in fill]
-    except ValueError as error:
-        raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
-
-
 def as_typed(name: str) -> str:
     """An option as it is typed.
 
@@ -275,11 +192,6 @@ def as_typed(name: str) -> str:
     '--nested-iterations'
     """
     return "--" + name.replace("_", "-")
-
-
-def missing_of(given: str) -> Missing:
-    """--missing as one of its values."""
-    return one_of("--missing", given, get_args(Missing))
 
 
 def one_of(option: str, given: str, choices: Sequence[Choice]) -> Choice:

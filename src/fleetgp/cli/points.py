@@ -15,7 +15,8 @@ from fleetgp.files import check_writable
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import check_ending, numeric, read_columns, write_columns
 
-ADDED = ("mean", "standard_deviation", "agents")
+#: The columns of an answer, behind those of the points.
+ADDED = ("mean", "std", "std_observed", "agents")
 
 
 def check_answer_file(out: Path, points: Path) -> None:
@@ -53,6 +54,9 @@ def read_points(
     return queries, others
 
 
-def write_answer(out: Path, others: dict[str, Any], mean: Array, variance: Array, agents: IntArray) -> None:
+def write_answer(
+    out: Path, others: dict[str, Any], mean: Array, std: Array, std_observed: Array, agents: IntArray
+) -> None:
+    """The table of an answer: the columns of the points, and `ADDED`."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_columns(out, {**others, **dict(zip(ADDED, (mean, np.sqrt(variance), agents), strict=True))})
+    write_columns(out, {**others, **dict(zip(ADDED, (mean, std, std_observed, agents), strict=True))})

@@ -7,21 +7,22 @@ from fleetgp.cli.answers import asked, known_model, report_answers, warn_of_outs
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
+from fleetgp.cli.reading import FileReading
 
 
 def predict(
     model: options.MODEL,
     points: options.POINTS,
     out: options.ANSWER_OUT,
-    reading: options.FileReading,
+    reading: FileReading,
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
 ) -> None:
     """Predict at the points of a file, by any of the methods.
 
-    The answer has the columns of the points, the mean, the standard deviation, and how many agents took part. The
-    deviation is that of the field; --noisy gives that of an observation, which is the one to compare measurements with.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
+    an observation, the one to compare measurements with), and agents (how many took part).
 
     [bold]Examples[/bold]
 
@@ -33,7 +34,7 @@ def predict(
     check_answer_file(out, points)
     queries, others = read_points(points, known.inputs, out, reading.reading)
     answers = asked(known, queries, asking, out, output.quiet)
-    write_answer(out, others, answers.mean, answers.variance, answers.participants)
+    write_answer(out, others, answers.mean, answers.std, answers.std_observed, answers.participants)
     answers.kept.clear()
     warn_of_outside(known, queries, answers.uninformed)
-    report_answers(known, answers, {"out": str(out)}, asking.noisy, f"The answer is in {bold(out)}.", output.as_json)
+    report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", output.as_json)

@@ -18,6 +18,7 @@ from fleetgp.cli.answers import known_model
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import DEVIATION
 from fleetgp.cli.output import emit, plain_table, warn
+from fleetgp.cli.reading import FILL, MISSING, FileReading
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
@@ -62,13 +63,13 @@ class Hiding:
 
 
 @dataclass(frozen=True)
-class Reading(options.FileReading):
+class Reading(FileReading):
     """How a table of observations is read, and what it says beside them."""
 
     agent_column: COLUMN = None
     deviation: DEVIATION = None
-    missing: options.MISSING = "refuse"
-    fill: options.FILL = None
+    missing: MISSING = "refuse"
+    fill: FILL = None
 
     def observations(self, path: Path, model: Model) -> Observations:
         what = self.what(self.missing, self.fill) | {"agent": self.agent_column, "deviation": self.deviation}
@@ -103,7 +104,7 @@ def score(
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
-    asked = {name: value for name, value in asking.chosen.items() if name != "noisy" and value is not None}
+    asked = {name: value for name, value in asking.chosen.items() if value is not None}
     asked |= {"method": asking.method, "level": level}
     if truth is not None:
         facts, title, found = _scored(known, truth, reading, asking.agent, asked)

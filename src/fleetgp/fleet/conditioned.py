@@ -15,6 +15,7 @@ from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.answering import Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
+from fleetgp.fleet.named import with_numbers
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
@@ -83,7 +84,7 @@ class ConditionedFleet:
         if told:
             unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
             _warn(told + unfinished)
-        return answer
+        return replace(answer, points=self.source.points(points))
 
     def predict_in_blocks(
         self,
@@ -134,6 +135,7 @@ def check_agent(agent: object, agents: int) -> int:
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
     dimension = dimension_of(source.seen)
+    queries = with_numbers(queries, source.units)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")

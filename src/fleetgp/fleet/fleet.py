@@ -17,6 +17,8 @@ from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.learning import train, trainer
+from fleetgp.fleet.maps import map_
+from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
@@ -32,7 +34,7 @@ from fleetgp.progress import Progress
 from fleetgp.training import Fit
 
 
-class Fleet(Closing, Choosing):
+class Fleet(Closing, Choosing, Named):
     """M agents, each with its own data, linked by a graph.
 
     shards: a list of (X_i, y_i), one per agent; sizes may differ. Or of (X_i, y_i, s_i), with the known standard
@@ -117,6 +119,7 @@ class Fleet(Closing, Choosing):
     from_files = classmethod(from_files)
     train, trainer = train, trainer
     calibrate = calibrate
+    map = map_
     score, cross_validate = score_fleet, cross_validate
 
     @property
@@ -168,7 +171,9 @@ class Fleet(Closing, Choosing):
         number = check_agent(agent, self.agents)
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.shards[number] = grown_hidden(self.shards[number], number, (X, y, s), self.noises, self.inputs)
+        self.shards[number] = grown_hidden(
+            self.shards[number], number, (with_numbers(X, self.units), y, s), self.noises, self.inputs
+        )
         self.calibration = None
 
     def predict(
@@ -189,7 +194,8 @@ class Fleet(Closing, Choosing):
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
-        queries: an array with the inputs in their order, or a data frame that has them among its columns.
+        queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
+            are times (`units`) may be times there.
         theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
             mean of their estimates), or those given to the fleet.
         consensus: with dec-, "tree" (default) adds up along the spanning tree: exact, in as many rounds as twice the
@@ -200,7 +206,8 @@ class Fleet(Closing, Choosing):
         eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3);
             with "auto", if it tells at least half as much as the best agent (in nats): few agents, also where
             length-scales are long and everybody is correlated.
-        noisy: the variance of an observation instead of that of f.
+        noisy: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
+            any case, and `interval(0.95)` has its ends.
         agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
             every agent gets the answer: `means` and `variances` have them all.
         seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.

@@ -73,7 +73,7 @@ def merged_prediction(
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
     whole = {
         name: joined_rows([getattr(p, name) for p in parts], hosting)
-        for name in ("means", "variances", "explained", "factors")
+        for name in ("means", "field_variances", "explained", "factors", "noise")
     }
     largest = {
         name: np.max([getattr(part, name) for part in parts], axis=0)

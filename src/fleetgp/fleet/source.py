@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName, Scaling
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
 from fleetgp.data.partition import Shard
+from fleetgp.data.points import Points, names_of
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import same_shards
@@ -36,6 +37,7 @@ class Source:
     scaling, coordinates: those of the training; None if the agents have yet to agree on them.
     mean, normalize, rule: how, then.
     held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
+    units, target: of inputs and target by name, where they are known, and what the target is called.
     moments: those of all data, if every agent has them from the training, or the central node has (`central`).
     """
 
@@ -53,6 +55,12 @@ class Source:
     rule: CoordinateRule = field(default_factory=CoordinateRule)
     central: bool = False
     held: IntArray = field(default_factory=lambda: NONE)
+    units: Mapping[str, str] = field(default_factory=dict)
+    target: str = "y"
+
+    def points(self, values: Array) -> Points:
+        """Queries (T, D) with the names of the inputs."""
+        return Points(values, names_of(self.inputs, values.shape[1]), self.units, self.target)
 
     @property
     def seen(self) -> Sequence[Shard]:
@@ -77,7 +85,7 @@ class Source:
     @property
     def _model(self) -> tuple[object, ...]:
         agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
-        return (self.inputs, self.kernel, self.seed, *agreed)
+        return (self.inputs, self.units, self.target, self.kernel, self.seed, *agreed)
 
 
 def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
@@ -124,4 +132,6 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         fleet.coordinates,
         central,
         held_by(data, fit),
+        fleet.units,
+        fleet.target,
     )

@@ -87,12 +87,12 @@ def read_table(path: str | Path, *, text: Which | None = None, reading: Reading 
         raise InputError(f"{path}: it cannot be read as {file.suffix[1:].upper()}: {error}") from error
 
 
-def pandas_for(file: Path) -> Any:
-    """The library, or one error that names the extra."""
+def pandas_for(what: object) -> Any:
+    """The library, or one error that names what needs it (a file, a call) and the extra."""
     try:
         import pandas as pd
     except ImportError as error:
-        raise InputError(f'{file}: CSV and Parquet need pandas: install the extra "data"') from error
+        raise InputError(f'{what}: needs pandas: install the extra "data"') from error
     return pd
 
 

@@ -63,6 +63,22 @@ def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: st
     return OnMap(latitude, longitude, rows, columns, north[rows], east[columns])
 
 
+def nearest_cells(have: Array, wanted: Array) -> IntArray:
+    """The position of the nearest of some coordinates (n,) to each wanted value; -1 beyond half a cell of their ends.
+
+    >>> nearest_cells(np.array([2.0, 1.0, 0.0]), np.array([-0.5, 0.4, 0.6, 2.5, 2.6])).tolist()
+    [2, 2, 1, 0, -1]
+    """
+    order = np.argsort(have, kind="stable")
+    known = have[order]
+    halves = 0.5 * np.diff(known)
+    nearest = np.searchsorted(known[:-1] + halves, wanted)
+    first, last = (halves[0], halves[-1]) if len(halves) else (0.0, 0.0)
+    hair = HAIR * max(first, last, abs(float(known[0])) * HAIR)
+    outside = (wanted < known[0] - first - hair) | (wanted > known[-1] + last + hair)
+    return np.asarray(np.where(outside, -1, order[nearest]))
+
+
 def indexer(positions: IntArray) -> slice | IntArray:
     """As a slice where they are evenly spaced: files are read faster by them.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.errors import InputError
+from fleetgp.given import as_flag
 from fleetgp.metrics.formulas import LEVEL, coverage, crps, interval_score, mae, msll, nlpd, rmse
 
 
@@ -91,12 +92,12 @@ class Scores:
         )
 
 
-def score(prediction: Any, truth: Any, *, trained: Any = None, level: float = LEVEL) -> Scores:
+def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = True, level: float = LEVEL) -> Scores:
     """All scores of a prediction against values that it did not see.
 
-    prediction: a `Prediction`, or a pair (mean, variance) of arrays (T,). The variance must be that of the truth: ask
-        with noisy=True where that is observations.
-    truth: (T,).  trained: (N,) the observations that were trained on, for the MSLL, or the `Trivial` of them.
+    prediction: a `Prediction`, or a pair (mean, variance) of arrays (T,), the variance that of the truth.
+    truth: (T,).  observed: of a `Prediction`, whether the truth is observations, or the field itself.
+    trained: (N,) the observations that were trained on, for the MSLL, or the `Trivial` of them.
     level: of the intervals.
 
     Masked and missing values are refused.
@@ -106,8 +107,9 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, level: float = LE
     """
     if isinstance(prediction, tuple | list) and len(prediction) == 2:
         mean, variance = prediction
-    elif hasattr(prediction, "mean") and hasattr(prediction, "variance") and not isinstance(prediction, np.ndarray):
-        mean, variance = prediction.mean, prediction.variance
+    elif hasattr(prediction, "std_observed"):
+        mean, std = prediction.mean, prediction.std_observed if as_flag(observed, "observed") else prediction.std
+        variance = std**2
     else:
         raise InputError(f"expected a Prediction or a pair (mean, variance), got {type(prediction).__name__}")
     given = mean, variance, truth

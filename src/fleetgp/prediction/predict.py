@@ -174,7 +174,7 @@ def _prediction(
     return Prediction(
         method=task.method.name,
         means=kept_once(scaling.mean(task.queries) + scaling.scale * found.means),
-        variances=kept_once(factors**2 * (of_observation if noisy else of_f)),
+        field_variances=kept_once(factors**2 * of_f),
         participants=kept_once(found.participants),
         query_rounds=_rounds(found.averaging, queries) if found.rounds is None else found.rounds,
         solver_rounds=_rounds(found.solving, queries),
@@ -185,6 +185,8 @@ def _prediction(
         ledger=task.network.ledger,
         explained=kept_once(_explained(task, found)),
         factors=kept_once(factors),
+        noise=conditioned.noise.copy(),
+        noisy=noisy,
         **_sampled(task, conditioned.shards),
     )
 

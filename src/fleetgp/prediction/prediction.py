@@ -8,10 +8,15 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
+from fleetgp.data.points import Points
+from fleetgp.errors import InputError
+from fleetgp.given import as_flag, check_number
 from fleetgp.network import Ledger
+from fleetgp.prediction.frames import answer_dataset, answer_frame
 from fleetgp.prediction.posteriors import first_used
 
 #: An answer that explains less than this share of the variance is no better than the prior.
@@ -25,8 +30,10 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 class Prediction:
     """What the fleet answers at T queries, and how it came by it, for the agents hosted here.
 
-    means, variances: (A, T) each agent's own answer; of f, or of y where noisy. NaN at agents that were not told, since
-        another one asked.
+    means: (A, T) each agent's own answer. NaN at agents that were not told, since another one asked.
+    field_variances: (A, T) likewise, of f.
+    noise: (A, 1) the variance of each agent's own observations about f, sigma_eps^2.
+    noisy: whether `variances` are of an observation, as `predict(noisy=True)` has them, or of f.
     participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest:
         whose observations are among the nearest.
     query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
@@ -41,14 +48,27 @@ class Prediction:
     explained: (A, T) the share of the variance of f that the answer explains: 0 where it is the prior. That of
         the method itself, without a factor.
     factors: (A, T) what a calibration (`Fleet.calibrate`) has multiplied the standard deviations by; 1 without one.
-    asked: position of the agent whose answer `mean` and `variance` are.
+    asked: position of the agent whose answer `mean`, `variance`, `std` and `std_observed` are.
     drawn, held: (A,) where the answer is of a random sample of each agent's own observations (`Fleet.from_files` with
         sample): how many these are, and how many are in the files; empty if it is of all of them.
+    points: the queries, with the names of the inputs; None for one block of many.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> out = fleet.predict([[0.5, 0.5], [1.5, 0.5]])
+    >>> np.allclose(out.std_observed**2 - out.std**2, 0.1**2)
+    True
+    >>> low, high = out.interval(0.95)
+    >>> np.allclose(high - low, 2 * 1.96 * out.std_observed, rtol=1e-4)
+    True
+    >>> out.to_frame().columns.tolist()
+    ['x1', 'x2', 'mean', 'std', 'std_observed', 'agents', 'uninformed']
     """
 
     method: str
     means: Array
-    variances: Array
+    field_variances: Array
     participants: BoolArray
     query_rounds: IntArray
     solver_rounds: IntArray
@@ -59,17 +79,78 @@ class Prediction:
     ledger: Ledger
     explained: Array
     factors: Array
+    noise: Array
+    noisy: bool = False
     asked: int = 0
     drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    points: Points | None = None
 
     @property
     def mean(self) -> Array:
         return np.asarray(self.means[self.asked])
 
     @property
+    def variances(self) -> Array:
+        """(A, T) each agent's own; of an observation where `noisy`, else of f."""
+        return self.field_variances + self.factors**2 * self.noise if self.noisy else self.field_variances
+
+    @property
     def variance(self) -> Array:
-        return np.asarray(self.variances[self.asked])
+        """(T,) of an observation where `noisy`, else of f."""
+        return np.asarray(self._variance(observed=self.noisy))
+
+    @property
+    def std(self) -> Array:
+        """(T,) the standard deviation of f, whatever `noisy` was."""
+        return np.sqrt(self._variance(observed=False))
+
+    @property
+    def std_observed(self) -> Array:
+        """(T,) that of an observation of the agent that asks, with its sigma_eps, whatever `noisy` was."""
+        return np.sqrt(self._variance(observed=True))
+
+    def _variance(self, *, observed: bool) -> Array:
+        field = self.field_variances[self.asked]
+        return np.asarray(field + self.factor**2 * self.noise[self.asked] if observed else field)
+
+    def interval(self, level: float = 0.95, observed: bool = True) -> tuple[Array, Array]:
+        """The ends (T,) and (T,) of the central interval that holds so much of the probability.
+
+        observed: of an observation, to compare measurements with; False for f.
+        """
+        check_number("level", level, above=0.0)
+        if not level < 1.0:
+            raise InputError(f"level must lie between 0 and 1, got {level!r}")
+        std = self.std_observed if as_flag(observed, "observed") else self.std
+        half = float(ndtri(0.5 + 0.5 * level)) * std
+        return self.mean - half, self.mean + half
+
+    def to_frame(self, queries: Any = None) -> Any:
+        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, agents, uninformed.
+
+        The inputs are called x1, x2, ... where they have no names; those that are times are times again.
+        agents: how many took part.
+        queries: columns to have in the place of the inputs, as a data frame; also needed where `points` is None.
+        """
+        return answer_frame(self.points, self._columns, queries)
+
+    def to_dataset(self) -> Any:
+        """An xarray dataset over the axes of the grid that the queries are, with the columns of `to_frame`.
+
+        The queries may be in any order; every combination of their coordinates must be there once.
+        """
+        return answer_dataset(self.points, self._columns)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "std_observed": self.std_observed,
+            "agents": np.asarray(self.participants.sum(axis=0)),
+            "uninformed": self.uninformed,
+        }
 
     @property
     def factor(self) -> Array:
@@ -135,7 +216,15 @@ def joined(parts: Sequence[Prediction]) -> Prediction:
     """One answer from those at blocks of the queries, in their order, by one method over one network."""
     if len(parts) == 1:
         return parts[0]
-    along_queries = ["means", "variances", "participants", "query_rounds", "solver_rounds", "residual", "explained"]
+    along_queries = [
+        "means",
+        "field_variances",
+        "participants",
+        "query_rounds",
+        "solver_rounds",
+        "residual",
+        "explained",
+    ]
     along_queries.append("factors")
     whole: dict[str, Any] = {name: _beside([getattr(part, name) for part in parts]) for name in along_queries}
     return replace(

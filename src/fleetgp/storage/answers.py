@@ -27,7 +27,9 @@ from fleetgp.version import __version__
 
 @dataclass(frozen=True)
 class Answers:
-    """mean, variance and how many took part (T,); share: (M,) of the points in which each agent had a say.
+    """mean, std (of f), std_observed (of an observation of the agent that is asked), and how many took part, (T,).
+
+    share: (M,) of the points in which each agent had a say.
 
     uninformed: (T,) where the answer is no better than the prior.
     factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
@@ -38,7 +40,8 @@ class Answers:
     method: str
     agent: str
     mean: Array
-    variance: Array
+    std: Array
+    std_observed: Array
     participants: IntArray
     uninformed: BoolArray
     share: Array
@@ -116,7 +119,7 @@ def _settings(
             content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 5,  # of what a block holds
+        "pieces": 6,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,
@@ -138,7 +141,8 @@ def _piece(found: Prediction, sent: int) -> dict[str, Any]:
     """What is kept of a block's answer, for JSON. sent: its bytes."""
     return {
         "mean": found.mean.tolist(),
-        "variance": found.variance.tolist(),
+        "std": found.std.tolist(),
+        "std_observed": found.std_observed.tolist(),
         "participants": found.participants.sum(axis=0).tolist(),
         "uninformed": found.uninformed.tolist(),
         "said": found.participants.sum(axis=1).tolist(),
@@ -162,7 +166,8 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         method,
         agent,
         mean,
-        along("variance", float),
+        along("std", float),
+        along("std_observed", float),
         along("participants", int),
         along("uninformed", bool),
         np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0) / max(1, len(mean)),

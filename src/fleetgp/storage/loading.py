@@ -107,6 +107,10 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
     if "calibration" in facts:
         fleet.calibration = read_calibration(facts["calibration"], fleet)
+    fleet.units = {
+        typed({"name": name}, "name", str): typed({"units": own}, "units", str)
+        for name, own in facts.get("units", {}).items()  # older folders have none
+    }
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 

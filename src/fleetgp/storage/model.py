@@ -13,7 +13,8 @@ from fleetgp.given import as_names
 class Model:
     """A fleet with the names that people know it by. note: what else is to be told of how it came about.
 
-    The fleet learns the inputs' names, so that it takes data frames by them; if it has names, they must be these.
+    The fleet learns them, so that it takes data frames by the inputs' names; if it has names of inputs, they must be
+    these. `fleet.units` are kept with the model.
     """
 
     fleet: Fleet
@@ -37,6 +38,7 @@ class Model:
                 f"got {', '.join(self.inputs)}: name them in the fleet's order"
             )
         self.fleet.inputs = self.inputs
+        self.fleet.call(self.agents, self.target, self.fleet.units)
 
     @property
     def status(self) -> str:

@@ -134,6 +134,7 @@ def _write(model: Model, folder: Path) -> None:
         "written_by": f"fleetgp {__version__}",
         "inputs": list(model.inputs),
         "target": model.target,
+        "units": dict(fleet.units),
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
         "mean": fleet.mean,

@@ -1,0 +1,111 @@
+"""What files do not say of themselves, as it is typed: the options of all commands that read tables or fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
+
+import typer
+
+from fleetgp.cli.options import one_of
+from fleetgp.errors import InputError
+from fleetgp.io.formats import Reading
+from fleetgp.io.tables import Missing
+
+DATE = Annotated[str | None, typer.Option(help="NetCDF, Zarr: which day of several, YYYY-MM-DD.")]
+BOX = Annotated[list[float] | None, typer.Option(help="NetCDF, Zarr: west, south, east, north, in degrees.")]
+STRIDE = Annotated[int | None, typer.Option(help="NetCDF, Zarr: every so many-th row and column.", min=1)]
+AT = Annotated[
+    list[str] | None,
+    typer.Option(help="NetCDF, Zarr: the values of other axes, for example: --at depth=5 time=2021-01-05"),
+]
+TIME_UNIT = Annotated[
+    str, typer.Option(help="What inputs that are times are counted in, since 1970: days, hours or seconds.")
+]
+SEP = Annotated[str | None, typer.Option(help="CSV: what separates the columns; tab, for example. (default: ,)")]
+DECIMAL = Annotated[str | None, typer.Option(help="CSV: the decimal sign. (default: .)")]
+ENCODING = Annotated[str | None, typer.Option(help="CSV: for example latin-1. (default: utf-8)")]
+MISSING = Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")]
+FILL = Annotated[
+    list[str] | None, typer.Option(help="Values that stand for nothing: -9999, say; none if all values are real.")
+]
+
+
+@dataclass(frozen=True)
+class TableReading:
+    """How a table is to be read."""
+
+    sep: SEP = None
+    decimal: DECIMAL = None
+    encoding: ENCODING = None
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(sep=self.sep, decimal=self.decimal, encoding=self.encoding)
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """How a table or a NetCDF file is to be read."""
+
+    date: DATE = None
+    box: BOX = None
+    stride: STRIDE = None
+    sep: SEP = None
+    decimal: DECIMAL = None
+    encoding: ENCODING = None
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding)
+
+    def what(self, missing: str, fill: Sequence[str] | None) -> dict[str, Any]:
+        """What `read_observations` takes, with what stands for missing values."""
+        return {"missing": missing_of(missing), "fill": fills_of(fill), "reading": self.reading}
+
+
+def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float] | None:
+    """--box as four numbers, or one clear error."""
+    if not box:
+        return None
+    if len(box) != 4:
+        told = " ".join(f"{side:g}" for side in box)
+        raise InputError(f"--box: expected four numbers (west south east north), got {len(box)}: {told}")
+    west, south, east, north = box
+    return west, south, east, north
+
+
+def values_of(at: Sequence[str] | None) -> dict[str, float | str] | None:
+    """--at as values by name.
+
+    >>> values_of(["depth=5", "time=2021-01-05"])
+    {'depth': 5.0, 'time': '2021-01-05'}
+    """
+    found: dict[str, float | str] = {}
+    for text in at or ():
+        name, given, value = text.partition("=")
+        if not given or not name or not value:
+            raise InputError(f"--at: expected a name and a value, like depth=5, got {text!r}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = value
+    return found or None
+
+
+def fills_of(fill: Sequence[str] | None) -> list[float] | None:
+    """--fill as numbers; "none" says that there are none."""
+    if not fill:
+        return None
+    if list(fill) == ["none"]:
+        return []
+    try:
+        return [float(value) for value in fill]
+    except ValueError as error:
+        raise InputError(f"--fill: expected numbers, or none, got {' '.join(fill)}") from error
+
+
+def missing_of(given: str) -> Missing:
+    """--missing as one of its values."""
+    return one_of("--missing", given, get_args(Missing))

@@ -1,0 +1,96 @@
+"""Times as inputs: numbers of days, hours or seconds since 1970, and back. Their units say so, as CF conventions do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.errors import InputError, unknown_name
+
+#: What a time is counted in; since 1970 in any case.
+TimeUnit = Literal["days", "hours", "seconds"]
+_EPOCH = np.datetime64("1970-01-01", "us")
+_SINCE = "since 1970-01-01"
+#: In microseconds, which doubles tell apart in any of the units for half a century from now.
+_LENGTHS: dict[str, int] = {"days": 86_400_000_000, "hours": 3_600_000_000, "seconds": 1_000_000}
+#: A date as ISO 8601 has it, with a time or without.
+_ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?\s*")
+
+
+def check_time_unit(unit: str) -> TimeUnit:
+    """The unit, or one clear error."""
+    for known in get_args(TimeUnit):
+        if unit == known:
+            return known  # type: ignore[no-any-return]
+    raise unknown_name("time_unit", unit, get_args(TimeUnit))
+
+
+def units_of_times(unit: TimeUnit) -> str:
+    """As a file says it.
+
+    >>> units_of_times("days")
+    'days since 1970-01-01'
+    """
+    return f"{unit} {_SINCE}"
+
+
+def time_unit_of(units: str | None) -> TimeUnit | None:
+    """The converse: None for what is no time.
+
+    >>> time_unit_of("hours since 1970-01-01"), time_unit_of("degC")
+    ('hours', None)
+    """
+    unit, _, since = (units or "").partition(" ")
+    return check_time_unit(unit) if since == _SINCE and unit in _LENGTHS else None
+
+
+def are_times(values: Any) -> bool:
+    """Whether a column holds times: of NumPy, or of pandas, with a zone or without."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    return kind == "M" or type(getattr(values, "dtype", None)).__name__ == "DatetimeTZDtype"
+
+
+def are_dates_as_text(values: Any) -> bool:
+    """Whether all texts of a column are dates, YYYY-MM-DD, with a time or without; missing ones do not count."""
+    texts = [value for value in values if isinstance(value, str) and value.strip()]
+    return bool(texts) and all(_ISO.fullmatch(text) for text in texts)
+
+
+def numbers_of_times(values: Any, unit: TimeUnit, what: str) -> Array:
+    """Times as numbers since 1970 (UTC), NaN where there is none.
+
+    values: times, or texts of them.
+
+    >>> numbers_of_times(np.array(["1970-01-02", "NaT"], dtype="datetime64[D]"), "hours", "time").tolist()
+    [24.0, nan]
+    """
+    if type(getattr(values, "dtype", None)).__name__ == "DatetimeTZDtype":
+        values = values.dt.tz_convert(None) if hasattr(values, "dt") else values.tz_convert(None)
+    array = np.asarray(values)
+    if array.dtype.kind != "M":
+        array = np.array([_moment(value, what) for value in array.ravel()], dtype="datetime64[us]").reshape(array.shape)
+    counted = (array.astype("datetime64[us]") - _EPOCH).astype(np.int64)
+    return np.asarray(np.where(np.isnat(array), np.nan, counted / _LENGTHS[unit]))
+
+
+def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
+    """The converse: exact to the microsecond from 1911 to 2059, later to one more or less.
+
+    >>> times_of_numbers(np.array([1.5]), "days")
+    array(['1970-01-02T12:00:00.000000'], dtype='datetime64[us]')
+    """
+    known = np.isfinite(values)
+    counted = np.rint(np.where(known, values, 0.0) * _LENGTHS[unit]).astype(np.int64)
+    return np.where(known, _EPOCH + counted.astype("timedelta64[us]"), np.datetime64("NaT", "us"))
+
+
+def _moment(value: Any, what: str) -> np.datetime64:
+    if not isinstance(value, str) or not value.strip():
+        return np.datetime64("NaT", "us")
+    try:
+        return np.datetime64(value.strip().removesuffix("Z"), "us")
+    except ValueError as error:
+        raise InputError(f"{what}: expected a date like 2021-01-31 or 2021-01-31T12:00, got {value!r}") from error

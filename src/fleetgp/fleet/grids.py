@@ -1,0 +1,205 @@
+"""The cells of a map: a grid over two inputs of a fleet, the value of every other, and which cells are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.reductions import Alone
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.points import Points, names_of
+from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.summary import corners
+from fleetgp.data.times import numbers_of_times, time_unit_of
+from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.given import as_numbers, check_number, check_whole
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.io.masks import named_as
+from fleetgp.io.selection import nearest_cells
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+#: Beyond this many points a map takes days, and more memory than most machines have.
+MOST_CELLS = 10_000_000
+#: Where a map shall be: a function of points (T, D), an array (second, first input), or an xarray DataArray over both.
+Mask = Callable[[Array], Any] | Array | BoolArray | Any | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """names: of all inputs.  along: the positions of the two that the grid is over.  axes: the coordinates along them.
+
+    fixed: the values of the other inputs, by name.
+    """
+
+    names: tuple[str, ...]
+    along: tuple[int, int]
+    axes: tuple[Array, Array]
+    fixed: dict[str, float]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.axes[0]), len(self.axes[1])
+
+    @property
+    def cells(self) -> Array:
+        """(T, D), the first of the two inputs slowest."""
+        first, second = np.meshgrid(*self.axes, indexing="ij")
+        found = np.empty((first.size, len(self.names)))
+        found[:, self.along[0]], found[:, self.along[1]] = first.ravel(), second.ravel()
+        for name, value in self.fixed.items():
+            found[:, self.names.index(name)] = value
+        return found
+
+
+def grid_of(
+    fleet: Fleet, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
+) -> Grid:
+    """So many points along the two inputs that have no value in `at`, over a box or over the data.
+
+    box: the lowest first and second of these inputs, then the highest.
+
+    >>> from fleetgp import Fleet
+    >>> fleet = Fleet([([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])], inputs=["x", "day", "y"])
+    >>> grid = grid_of(fleet, (3, 2), None, {"day": 8})
+    >>> grid.axes, grid.cells[1].tolist()
+    ((array([0., 1., 2.]), array([1., 5.])), [0.0, 8.0, 5.0])
+    """
+    names = names_of(fleet.inputs, fleet.dimension)
+    fixed = {name: _value(name, value, names, fleet.units) for name, value in (at or {}).items()}
+    left = [d for d, name in enumerate(names) if name not in fixed]
+    if len(left) != 2:
+        told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
+        advice = ': give the others a value, at={"day": 5} (on the command line --at day=5)' if len(left) > 2 else ""
+        raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
+    low, high = _corners(fleet, left, box)
+    first, second = _counts(counts)
+    return Grid(
+        names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
+    )
+
+
+def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
+    if box is None:
+        low, high = (corner[list(left)] for corner in corners(summaries_of(fleet.seen)))
+    elif len(box) != 4:
+        raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
+    else:
+        for side in box:
+            check_number("box", side)
+        low, high = np.array(box[:2], dtype=float), np.array(box[2:], dtype=float)
+    if not (np.isfinite([low, high]).all() and (low < high).all()):
+        raise InputError(f"the map's box must have a width and a height, but it runs from {low} to {high}")
+    return low, high
+
+
+def _counts(counts: Sequence[int]) -> tuple[int, int]:
+    if not isinstance(counts, list | tuple) or len(counts) != 2:
+        raise InputError(f"grid: expected two numbers of points, (200, 100), got {shortened(counts)}")
+    for count in counts:
+        check_whole("grid", count, least=2)
+    if counts[0] * counts[1] > MOST_CELLS:
+        raise InputError(
+            f"grid: {counts[0] * counts[1]:,} points are too many: give at most {MOST_CELLS:,} in all (--grid)"
+        )
+    return int(counts[0]), int(counts[1])
+
+
+def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]) -> float:
+    """That of an input, as a caller gives it: a number, or a date where the input is a time."""
+    if name not in names:
+        raise unknown_name("input in at", name, names)
+    unit = time_unit_of(units.get(name))
+    if unit is not None and isinstance(value, str | date | np.datetime64):
+        given = value if isinstance(value, str) else str(np.array(value, dtype="datetime64[us]"))
+        return float(numbers_of_times(np.array([given], dtype=object), unit, f"at: {name}")[0])
+    if unit is None and isinstance(value, str | date | np.datetime64):
+        raise InputError(f"at: expected a number for {name}, which is no time, got {value!r}")
+    check_number(f"at: {name}", value)
+    return float(value)
+
+
+# ---- cells that are left out ------------------------------------------------------------------------------------
+
+
+def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
+    """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
+    from scipy.spatial import cKDTree
+
+    if not isinstance(within, int | float) or isinstance(within, bool) or not within > 0.0:
+        raise InputError(f"within must be a number of length-scales above 0 (--within), got {within}")
+    if isinstance(fleet.shards, Streamed):
+        if within < np.inf:
+            raise InputError(
+                "the model knows its data by their moments, not where every observation is: expected within=inf "
+                f"(--within inf), got {within:g}"
+            )
+        return np.ones(len(cells), dtype=bool)
+    if fleet.theta is None:
+        raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
+    coordinates, kernel, dimension = _coordinates(fleet), fleet.kernel, fleet.dimension
+    places = coordinates.places(np.concatenate([x for x, _ in fleet.seen]))
+    theta = fleet.theta / np.exp(coordinates.shift(kernel.units(dimension)))
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
+    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
+    return np.asarray(distance <= within)
+
+
+def _coordinates(fleet: Fleet) -> Coordinates:
+    """Those of its training, or as they would be agreed on."""
+    if fleet.fit is not None:
+        return fleet.fit.coordinates
+    return agree_on_coordinates(Alone(), fleet.seen, fleet.coordinates)
+
+
+def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
+    """(T,) which cells a mask keeps: not where it is 0, False or NaN."""
+    count = grid.shape[0] * grid.shape[1]
+    if mask is None:
+        return np.ones(count, dtype=bool)
+    if hasattr(mask, "dims") and hasattr(mask, "coords"):
+        values = _of_field(grid, mask)
+    elif callable(mask):
+        values = np.asarray(mask(grid.cells))
+        if values.shape != (count,):
+            raise InputError(f"mask: expected a value for each of {count} points, got the shape {values.shape}")
+    else:
+        values, expected = np.asarray(mask), grid.shape[::-1]
+        if values.shape != expected:
+            x, y = (grid.names[d] for d in grid.along)
+            raise InputError(f"mask: expected the shape {expected}, {y} and {x}, got {values.shape}")
+        values = values.T.ravel()
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"mask: expected true and false, or numbers, got {values.dtype}")
+    kept = (values != 0) & ~np.isnan(values.astype(float))
+    if not kept.any():
+        raise InputError("mask: it leaves out all cells of the map: expected 1 (or True) where the map shall be")
+    return np.asarray(kept)
+
+
+def _of_field(grid: Grid, mask: Any) -> Any:
+    """A field's value at every cell, that of its nearest one; NaN beyond its edge."""
+    names = [grid.names[d] for d in grid.along]
+    field = named_as(mask.squeeze(drop=True), names)
+    if set(map(str, field.dims)) != set(names) or not all(name in field.coords for name in names):
+        raise InputError(
+            f"mask: expected a field over {' and '.join(names)}, with their coordinates, got one over "
+            f"{', '.join(map(str, field.dims)) or 'nothing'}"
+        )
+    have = [as_numbers(field[name], f"mask: {name}") for name in names]
+    places = [nearest_cells(own, axis) for own, axis in zip(have, grid.axes, strict=True)]
+    values = np.asarray(field.transpose(*names).values)[np.ix_(*(np.maximum(place, 0) for place in places))]
+    outside = np.logical_or.outer(places[0] < 0, places[1] < 0)
+    return np.where(outside, np.nan, values.astype(float)).ravel()
+
+
+def points_of(fleet: Fleet, values: Array) -> Points:
+    """Cells with the names of the fleet's inputs."""
+    return Points(values, names_of(fleet.inputs, fleet.dimension), fleet.units, fleet.target)

@@ -1,0 +1,46 @@
+"""What people call the parts of a fleet: its agents, its target, and the units of what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fleetgp.data.streamed import Shards, Streamed
+from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
+from fleetgp.given import column_names
+
+
+class Named:
+    """target: the name of what is observed.  units: of inputs and target, by name, where they are known.
+
+    An input with the units "days since 1970-01-01" (or hours, or seconds) is a time: data frames may have it as times.
+    """
+
+    target: str = "y"
+    units: Mapping[str, str] = {}
+    shards: Shards
+    _labels: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The agents' names: as the data have them, or their numbers."""
+        if self._labels:
+            return self._labels
+        names = getattr(self.shards, "names", None) if isinstance(self.shards, Streamed) else None
+        return tuple(names) if names else tuple(str(agent) for agent in range(len(self.shards)))
+
+    def call(self, labels: Sequence[str], target: str, units: Mapping[str, str]) -> None:
+        """Give the names that the data have. units: without those that are not known."""
+        self._labels, self.target = tuple(labels), target
+        self.units = {name: unit for name, unit in units.items() if unit}
+
+
+def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
+    """A data frame whose times, of inputs that are times, are numbers in their units; anything else as it is."""
+    names = [name for name in units if name in (column_names(frame, "queries") or ()) and hasattr(frame, "assign")]
+    found = {}
+    for name in names:
+        unit, values = time_unit_of(units[name]), frame[name]
+        if unit is not None and (are_times(values) or are_dates_as_text(values)):
+            found[name] = numbers_of_times(values, unit, f"queries: {name!r}")
+    return frame.assign(**found) if found else frame
