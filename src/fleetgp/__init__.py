@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp import io as io
     from fleetgp import metrics as metrics
+    from fleetgp import plot as plot
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
