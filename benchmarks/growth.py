@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import fleetgp as fg
+from fleetgp.metrics import rmse
 
 POINTS, ROUNDS, QUERIES = 100, 100, 100
 THETA = (1.0, 1.0, 1.3, 0.1)
@@ -69,7 +70,7 @@ def run(agents: int) -> dict[str, object]:
         "theta": fit.theta.tolist(),
         "disagreement": fit.disagreement,
         "status": out.status,
-        "rmse": float(np.sqrt(np.mean((out.mean - truth) ** 2))),
+        "rmse": rmse(out.mean, truth),
         "rounds": out.rounds,
         "participants": float(out.participants.sum(axis=0).mean()),
     }

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 
 from benchmarks.growth import peak_memory
 from benchmarks.rivals import MODULES, RIVALS
-from benchmarks.scores import scores
 from benchmarks.sea import NOISE, experiment, present
 from benchmarks.timing import Table, Tables, seconds
+from fleetgp.metrics import score
 
 #: Seconds that a run may take.
 LIMIT = 900
@@ -61,7 +61,7 @@ def run(asked: Run) -> dict[str, object]:
             start = time.perf_counter()
             means, deviations = predict(queries)
             taken = time.perf_counter() - start
-            found = scores(mean + deviation * means, deviation * deviations, seen)
+            found = score((mean + deviation * means, (deviation * deviations) ** 2), seen).numbers
             answers.append({"way": way, "place": place, "prediction": taken, **found})
     return {"training": training, "said": trained.said, "memory": peak_memory(), "answers": answers}
 

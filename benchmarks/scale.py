@@ -26,6 +26,7 @@ from benchmarks.rivals import RIVALS
 from benchmarks.timing import Table, Tables, seconds
 from fleetgp.io.file_source import Source
 from fleetgp.linalg.threads import cores
+from fleetgp.metrics import rmse
 
 THETA = (1.2, 0.3, 1.3, 0.1)
 SIDE, ROWS_PER_FILE, WAVES = 2.0, 1_000_000, 300
@@ -123,7 +124,7 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
         "memory": peak_memory(),
         "theta": fit.theta.tolist(),
         "status": fit.status,
-        "rmse": float(np.sqrt(np.mean((out.mean - field(queries())) ** 2))),
+        "rmse": rmse(out.mean, field(queries())),
         "deviation": float(np.sqrt(out.variance).mean()),
     }
     fleet.close()
@@ -143,8 +144,8 @@ def rival(rows: int, folder: Path, name: str) -> dict[str, object]:
     training, trained = timed(lambda: RIVALS[name](x, (y - mean) / size, "se"))
     way, predict = next(iter(trained.ways.items()))
     drawn, (means, _) = timed(lambda: predict(queries()))
-    rmse = float(np.sqrt(np.mean((mean + size * means - field(queries())) ** 2)))
-    return {"training": training, "map": drawn, "memory": peak_memory(), "rmse": rmse,
+    off = rmse(mean + size * means, field(queries()))
+    return {"training": training, "map": drawn, "memory": peak_memory(), "rmse": off,
             "said": ", ".join(part for part in (trained.said, way) if part)}  # fmt: skip
 
 

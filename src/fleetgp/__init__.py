@@ -14,12 +14,15 @@ TYPE_CHECKING = False  # as in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp import io as io
+    from fleetgp import metrics as metrics
+    from fleetgp import plot as plot
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
-    from fleetgp.fleet import ConditionedFleet, Fleet, Outputs
+    from fleetgp.fleet import ConditionedFleet, CrossValidation, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
+    from fleetgp.metrics import Scores, score
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Calibration, Prediction
     from fleetgp.storage.loading import load_model
@@ -34,6 +37,7 @@ __all__ = [
     "TRAINING_METHODS",
     "Calibration",
     "ConditionedFleet",
+    "CrossValidation",
     "Field",
     "Fit",
     "Fleet",
@@ -53,6 +57,7 @@ __all__ = [
     "NumericalError",
     "Outputs",
     "Prediction",
+    "Scores",
     "Trainer",
     "TrainingInfo",
     "TrainingOptions",
@@ -60,6 +65,7 @@ __all__ = [
     "load_model",
     "partition",
     "save_model",
+    "score",
     "synthetic_field",
 ]
 
@@ -67,9 +73,10 @@ _HOMES = {
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
-    "fleet": ("ConditionedFleet", "Fleet", "Outputs"),
+    "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
     "gp.hyperparameters": ("Hyperparameters",),
+    "metrics": ("Scores", "score"),
     "storage.loading": ("load_model",),
     "storage.model": ("Model",),
     "storage.saving": ("save_model",),

@@ -27,6 +27,7 @@ from fleetgp.cli.output import complain, warn
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
+from fleetgp.cli.score import score
 from fleetgp.cli.status import status
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
@@ -133,6 +134,7 @@ COMMANDS = (
     calibrate,
     predict,
     map_,
+    score,
     download,
     reproduce,
     certs,

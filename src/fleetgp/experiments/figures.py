@@ -12,27 +12,14 @@ from matplotlib.figure import Figure, FigureBase
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard, synthetic_field
 from fleetgp.gp.hyperparameters import names
+from fleetgp.plot.fields import draw_dots, draw_graph
+from fleetgp.plot.style import agent_colours, symbol
+from fleetgp.plot.trainings import draw_history
 from fleetgp.prediction import Prediction
 from fleetgp.training import Fit
 
-SYMBOLS = {"sigma_f": r"$\sigma_f$", "sigma_eps": r"$\sigma_\epsilon$"}
 TRUTH = {"color": "black", "linestyle": "--", "linewidth": 1.2}
 FULL = {"color": "tab:red", "linestyle": ":", "linewidth": 1.6}
-
-
-def symbol(name: str) -> str:
-    """A hyperparameter's name as maths.
-
-    >>> symbol("l_2")
-    '$\\\\ell_2$'
-    """
-    return SYMBOLS.get(name, rf"$\ell_{{{name[2:]}}}$" if len(name) > 3 else rf"$\ell_{name[2:]}$")
-
-
-def agent_colours(agents: int) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.0, 0.95, agents))
 
 
 def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed: int) -> Figure:
@@ -43,20 +30,15 @@ def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed
     _draw_field(above, left, field, seed)
     _draw_stripes(middle, shards)
     _draw_spread(right, fit)
-    colours = agent_colours(len(shards))
-    rounds = np.arange(len(fit.history))
     labels = names(field.inputs.shape[1])
     panels = np.atleast_1d(below.subplots(1, len(labels)))
     for j, (name, ax) in enumerate(zip(labels, panels, strict=True)):
-        for agent, colour in enumerate(colours):
-            ax.plot(rounds, fit.history[:, agent, j], color=colour, linewidth=1.0, alpha=0.9)
+        draw_history(ax, fit.history[:, :, j])
         ax.axhline(field.theta[j], label="truth", **TRUTH)
         ax.axhline(full.theta[j], label="full-gp (all data pooled)", **FULL)
-        ax.set(title=f"{symbol(name)} of every agent", xlabel="round", yscale="log")
+        ax.set_title(f"{symbol(name)} of every agent")
         ax.set_xscale("symlog", linthresh=10)
-        ax.set_xlim(0, rounds[-1])
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.grid(alpha=0.25, which="both")
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter("{x:g}")
         ax.tick_params(axis="y", which="minor", labelsize=7)
@@ -116,15 +98,10 @@ def _draw_field(figure: FigureBase, ax: Axes, field: Field, seed: int) -> None:
 
 
 def _draw_stripes(ax: Axes, shards: list[Shard]) -> None:
-    colours = agent_colours(len(shards))
-    centres = np.array([x.mean(axis=0) for x, _ in shards])
-    for agent, ((x, _), colour) in enumerate(zip(shards, colours, strict=True)):
-        ax.scatter(x[:, 0], x[:, 1], s=4, color=colour, linewidths=0)
-        ax.annotate(
-            str(agent), centres[agent], ha="center", va="center", fontsize=9, fontweight="bold", zorder=4, color="white"
-        )
-    ax.plot(centres[:, 0], centres[:, 1], color="black", linewidth=1.5, zorder=2)
-    ax.scatter(centres[:, 0], centres[:, 1], s=190, color="black", zorder=3)
+    colours, centres = agent_colours(len(shards)), np.array([x.mean(axis=0) for x, _ in shards])
+    draw_dots(ax, [x for x, _ in shards], colours)
+    path = np.array(list(pairwise(range(len(shards)))))
+    draw_graph(ax, centres, path, colours, [str(agent) for agent in range(len(shards))])
     ax.set(title="Each agent's observations, and the graph", xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
     ax.margins(0.02)
 

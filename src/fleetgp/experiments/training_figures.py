@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 import fleetgp as fg
-from fleetgp.experiments.figures import symbol
 from fleetgp.experiments.paper import TRAINERS
 from fleetgp.experiments.report import COLOURS
 from fleetgp.experiments.training import BLOCKS, PARAMETERS, PROPOSED, TRUTH, Groups, TrainingPlan, each
+from fleetgp.plot.style import symbol
 
 
 def hyperparameter_figure(plan: TrainingPlan, found: Groups, size: int) -> Figure:

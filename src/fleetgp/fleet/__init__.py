@@ -3,5 +3,6 @@
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.outputs import Outputs
+from fleetgp.fleet.validation import CrossValidation
 
-__all__ = ["ConditionedFleet", "Fleet", "Outputs"]
+__all__ = ["ConditionedFleet", "CrossValidation", "Fleet", "Outputs"]

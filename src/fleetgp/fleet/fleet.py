@@ -22,9 +22,11 @@ from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
+from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
+from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
@@ -122,6 +124,7 @@ class Fleet(Closing, Choosing, Named):
     train, trainer = train, trainer
     calibrate = calibrate
     map = map_
+    score, cross_validate = score_fleet, cross_validate
 
     @property
     def agents(self) -> int:
@@ -140,6 +143,20 @@ class Fleet(Closing, Choosing, Named):
     def names(self) -> tuple[str, ...]:
         """The names of the hyperparameters, in the order of theta; those of the first kernel before one is chosen."""
         return self.first_kernel.names(self.inputs or self.dimension)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, but for data, graph and where its agents are: `Fleet(others, graph, **settings)`."""
+        return {
+            "normalize": self.normalize,
+            "mean": self.mean,
+            "coordinates": self.coordinates.name,
+            "kernel": [kernel.name for kernel in self.kernels],
+            "noise": self.noise,
+            "robust": self.robust,
+            "seed": self.seed,
+            "inputs": self.inputs,
+        }
 
     def adopt(self, fit: Fit) -> None:
         """Take over a training that was of the fleet's data, as they are now."""

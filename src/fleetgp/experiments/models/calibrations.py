@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from scipy.special import ndtri
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
@@ -68,7 +67,7 @@ def _reliability(
     facts: dict[str, float] = {"places": int(where.sum())}
     for (name, one), (colour, style) in zip(found.items(), ((FIRST, "--"), (SECOND, "-")), strict=True):
         seen = one.mean[where], one.variance[where], truth[where]
-        shares = [coverage(*seen, float(ndtri(0.5 + 0.5 * level))) for level in LEVELS]
+        shares = [coverage(*seen, level) for level in LEVELS]
         ax.plot(LEVELS, shares, color=colour, linestyle=style, linewidth=1.5, label=name)
         facts[name] = rounded(coverage(*seen))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=0)

@@ -1,0 +1,204 @@
+"""fleetgp score: how good a model is, against observations that it has not seen, or by hiding its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import numpy as np
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fleetgp.cli import options
+from fleetgp.cli.answers import known_model
+from fleetgp.cli.cluster import Cluster
+from fleetgp.cli.noises import DEVIATION
+from fleetgp.cli.output import emit, plain_table, warn
+from fleetgp.cli.reading import FILL, MISSING, FileReading
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.fleet import CrossValidation
+from fleetgp.fleet.folds import By
+from fleetgp.io import read_observations
+from fleetgp.io.kept import Kept
+from fleetgp.io.tables import Observations
+from fleetgp.metrics import LEVEL, Scores
+from fleetgp.storage.layout import DESCRIPTION
+from fleetgp.storage.model import Model
+from fleetgp.version import __version__
+
+TRUTH = Annotated[
+    Path | None,
+    typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
+]
+FOLDS = Annotated[int | None, typer.Option(help="Hide the model's own rows in so many turns. (default: 5)", min=2)]
+BY = Annotated[
+    str | None,
+    typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
+]
+TRAIN = Annotated[
+    bool, typer.Option("--train", help="Train anew for every fold. (default: the model's hyperparameters)")
+]
+LEVELS = Annotated[float, typer.Option(help="Of the intervals whose coverage is told.")]
+EACH = Annotated[bool, typer.Option("--agents", help="Scores for each agent too.")]
+COLUMN = Annotated[str | None, typer.Option(help="The column that says whose the rows of the table are.")]
+#: Columns of the table, and how their numbers are written.
+SHOWN = {"rmse": ".3g", "mae": ".3g", "nlpd": ".3f", "msll": ".3f", "crps": ".3g", "interval": ".3g", "coverage": ".1%"}
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """How rows of the model are hidden."""
+
+    folds: FOLDS = None
+    by: BY = None
+    train: TRAIN = False
+
+    @property
+    def given(self) -> bool:
+        return self != Hiding()
+
+
+@dataclass(frozen=True)
+class Reading(FileReading):
+    """How a table of observations is read, and what it says beside them."""
+
+    agent_column: COLUMN = None
+    deviation: DEVIATION = None
+    missing: MISSING = "refuse"
+    fill: FILL = None
+
+    def observations(self, path: Path, model: Model) -> Observations:
+        what = self.what(self.missing, self.fill) | {"agent": self.agent_column, "deviation": self.deviation}
+        return read_observations(path, inputs=model.inputs, target=model.target, **what)
+
+
+def score(
+    *,
+    model: options.MODEL,
+    truth: TRUTH = None,
+    hiding: Hiding,
+    level: LEVELS = LEVEL,
+    agents: EACH = False,
+    reading: Reading,
+    asking: options.Asking,
+    output: options.Output,
+) -> None:
+    """Score a model: with a table of observations that it has not seen, or by cross-validation of its own rows.
+
+    RMSE, MAE, CRPS and the interval score are in the target's units, NLPD and MSLL in nats a row: small is good. An
+    MSLL below 0 is better than to say the mean of all data everywhere. The coverage shall be --level.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp score model/ truth.csv --method dec-nn-grbcm[/cyan]
+
+    [cyan]fleetgp score model/ --folds 5 --by block --agents[/cyan]
+    """
+    if (truth is None) != hiding.given:
+        raise InputError(
+            "score: expected either a table of observations, or --folds and --by to hide rows of the model, got "
+            + ("both" if hiding.given else "neither")
+        )
+    known = known_model(model, Cluster())
+    asked = {name: value for name, value in asking.chosen.items() if value is not None}
+    asked |= {"method": asking.method, "level": level}
+    if truth is not None:
+        facts, title, found = _scored(known, truth, reading, asking.agent, asked)
+        parts, whole = dict(found.parts(known.agents)), found
+    else:
+        if reading != Reading() or asking.agent is not None:
+            raise InputError("--agent, --agent-column and how to read are for a table of observations: leave them out")
+        facts, title, validated = _validated(known, model, hiding, asked, output.quiet)
+        parts, whole = dict(validated.parts(known.agents)), validated.scores
+    facts = {"model": str(model), **facts, "scores": {told: one.numbers for told, one in parts.items()}}
+    alike = all(one.numbers == whole.numbers for one in whole.answers)
+    hidden = ("answer of", *([] if agents else ["rows of"])) if alike or not agents else ()
+    shown = _table({told: one for told, one in parts.items() if not told.startswith(hidden or " ")})
+    same = ["Every agent gives the same answer."] if alike and len(whole.answers) > 1 else []
+    emit(facts, title, shown, _told_coverage(whole), *same, as_json=output.as_json)
+
+
+def _scored(
+    known: Model, truth: Path, reading: Reading, agent: str | None, asked: dict[str, Any]
+) -> tuple[dict[str, Any], str, Scores]:
+    """Against a table."""
+    rows = reading.observations(truth, known)
+    for note in rows.notes:
+        warn(f"{truth}: {note}")
+    if rows.dropped:
+        warn(f"{truth}: {rows.dropped:,} rows with missing values were dropped")
+    asker = None if agent is None else _position(known, agent, "--agent")
+    if reading.agent_column is None:
+        found = known.fleet.score(rows.inputs, rows.observations, s=rows.deviations, agent=asker, **asked)
+    else:
+        found = known.fleet.score(_by_agent(known, rows), agent=asker, **asked)
+    method = asked["method"]
+    title = f"[bold]{method}: {found.rows:,} observations of {escape(known.target)} that the model has not seen[/bold]"
+    return {"truth": str(truth), "method": method, "dropped": rows.dropped}, title, found
+
+
+def _validated(
+    known: Model, folder: Path, hiding: Hiding, asked: dict[str, Any], quiet: bool
+) -> tuple[dict[str, Any], str, CrossValidation]:
+    """By hiding rows. Finished folds lie beside the model until all are done: the same command goes on from them."""
+    by = options.one_of("--by", hiding.by or "random", get_args(By))
+    how = {"folds": hiding.folds, "by": by, "train": hiding.train, **asked}
+    content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
+    kept = Kept(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
+    found = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
+    kept.clear()
+    capped = [n for n, fold in enumerate(found.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
+    if capped:
+        warn(f"not converged in {len(capped)} of {len(found.folds)} folds (first: fold {capped[0]})")
+    if found.uninformed:
+        warn(
+            f"{found.uninformed:,} of {found.scores.rows:,} hidden rows are no better predicted than by the prior: "
+            "they are far from all others"
+        )
+    facts = {"by": by, "method": found.method, "folds": len(found.folds), "trained": hiding.train}
+    facts |= {"uninformed": found.uninformed, "theta": [fold.theta for fold in found.folds]}
+    return facts, _title(found, hiding.train), found
+
+
+def _title(found: CrossValidation, train: bool) -> str:
+    how = {
+        "random": "rows hidden at random",
+        "agent": "all rows of agents hidden",
+        "block": "blocks hidden that nobody observes",
+    }
+    theta = "trained anew for each" if train else "with the model's hyperparameters"
+    return f"[bold]{found.method}: {how[found.by]}, {len(found.folds)} folds, {theta}[/bold]"
+
+
+def _table(parts: Mapping[str, Scores]) -> Table:
+    table = plain_table("", "", "rows", *(name.upper() if len(name) < 5 else name for name in SHOWN))
+    for told, one in parts.items():
+        numbers = one.numbers
+        cells = ["" if numbers[name] is None else format(numbers[name], how) for name, how in SHOWN.items()]
+        table.add_row(escape(told), f"{one.rows:,}", *cells)
+    return table
+
+
+def _told_coverage(found: Scores) -> str:
+    """Whether intervals hold what they promise, within what so many rows can tell."""
+    off, error = found.coverage - found.level, np.sqrt(found.level * (1.0 - found.level) / found.rows)
+    much = "as they should" if abs(off) < 2.0 * error else "too few" if off < 0.0 else "more than promised"
+    advice = ": fleetgp calibrate widens them" if much == "too few" else ""
+    return f"{found.coverage:.1%} of the observations lie in their {100 * found.level:g} % intervals, {much}{advice}."
+
+
+def _position(model: Model, name: str, what: str) -> int:
+    if name not in model.agents:
+        raise unknown_name(f"agent ({what})", name, model.agents)
+    return model.agents.index(name)
+
+
+def _by_agent(model: Model, rows: Observations) -> list[tuple[Any, ...]]:
+    """The rows of each agent of the model."""
+    whose = np.array([_position(model, label, "--agent-column") for label in rows.labels or ()])
+    columns = [rows.inputs, rows.observations, *([] if rows.deviations is None else [rows.deviations])]
+    return [tuple(column[whose == number] for column in columns) for number in range(len(model.agents))]

@@ -1,0 +1,106 @@
+"""Which rows a cross-validation hides together, and the fleet as if they were not there."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.summary import corners
+from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.fleet.noises import own_groups, shown
+from fleetgp.given import check_whole
+from fleetgp.graph.relaying import relayed
+from fleetgp.prediction import Holding
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+By = Literal["random", "agent", "block"]
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A fleet as if the rows of a fold were not there. members: the numbers that its agents have in the whole fleet.
+
+    judges: for every agent of the whole fleet, the member that answers for it: itself, or one with the same noise.
+    """
+
+    fleet: Fleet
+    members: tuple[int, ...]
+    judges: tuple[int, ...]
+
+
+def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int) -> list[IntArray]:
+    """(N_i,) of each agent's rows the fold in which they are hidden; or one clear error."""
+    if by not in get_args(By):
+        raise unknown_name("by", by, get_args(By))
+    if cells is not None and by != "block":
+        raise InputError(f'cells are of by="block", got by="{by}": leave them out')
+    shards = rows_of(fleet)
+    count = (fleet.agents if by == "agent" else FOLDS) if folds is None else folds
+    check_whole("folds", count, least=2)
+    if by == "agent" and count > fleet.agents:
+        raise InputError(f'by="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
+    if by == "agent":
+        turns = np.random.default_rng(seed).permutation(fleet.agents) if count < fleet.agents else range(count)
+        return [np.full(len(y), turn % count) for (_, y), turn in zip(shards, turns, strict=True)]
+    if by == "random":
+        return [row_pieces(len(y), seed, agent) % count for agent, (_, y) in enumerate(shards)]
+    low, high = corners(summaries_of(shards))
+    many = Holding(cells=cells).cells_for(fleet.agents)
+    return [block_pieces(x, low, high, many, seed) % count for x, _ in shards]
+
+
+def rows_of(fleet: Fleet) -> Sequence[Shard]:
+    """Every agent's rows, loaded if they are in files."""
+    return fleet.seen.load() if isinstance(fleet.seen, Streamed) else fleet.seen
+
+
+def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
+    """The same fleet, untrained, without the rows of a fold. Agents with no others only relay.
+
+    kernel: in the place of the fleet's own.
+    """
+    members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
+    if not members:
+        raise InputError("cross-validation: expected rows that stay when a fold is hidden, got none: give more cells")
+    hidden = rows_of(fleet) if isinstance(fleet.shards, Streamed) else fleet.shards
+    shards = []
+    for agent in members:
+        inputs, observations, known = shown(hidden[agent], fleet.noises)
+        keep = fold_of[agent] != fold
+        shards.append(tuple(part[keep] for part in (inputs, observations, known) if part is not None))
+    groups = own_groups(fleet.noise, fleet.agents, fleet.noises)
+    names = [fleet.noises.groups[group] for group in groups] if fleet.noises.groups else None
+    settings = fleet.settings | {"kernel": kernel, "noise": names and [names[agent] for agent in members]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FleetGPWarning)  # of the data: it was said when the fleet was made
+        rest = type(fleet)(shards, relayed(fleet.graph, members), **settings)
+    return Rest(rest, members, tuple(_judge(agent, members, groups, names) for agent in range(fleet.agents)))
+
+
+def _judge(agent: int, members: Sequence[int], groups: Sequence[int], names: Sequence[str] | None) -> int:
+    if agent in members:
+        return members.index(agent)
+    for place, other in enumerate(members):
+        if groups[other] == groups[agent]:
+            return place
+    assert names is not None, "without groups all are of one"
+    raise InputError(
+        f"cross-validation: agent {agent} has no rows left in a fold, and nobody else has the noise {names[agent]!r}: "
+        'its observations cannot be judged. Give by="random", or a noise that several agents share'
+    )
+
+
+def by_name(theta: Array, names: Sequence[str], wanted: Sequence[str]) -> list[float]:
+    """A theta in the order of other names: groups of noise may be in another order without some agents."""
+    values = dict(zip(names, theta.tolist(), strict=True))
+    return [values[name] for name in wanted]

@@ -1,0 +1,107 @@
+"""`Fleet.score`: how good the fleet's predictions are, against observations that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import summaries_of
+from fleetgp.data.summary import joined
+from fleetgp.errors import InputError
+from fleetgp.fleet.noises import check_deviations, parted
+from fleetgp.fleet.shards import check_shards
+from fleetgp.metrics import LEVEL, Scores, Trivial, score
+
+if TYPE_CHECKING:
+    from fleetgp.fleet.fleet import Fleet
+
+EVERY = slice(None)
+
+
+def score_fleet(
+    fleet: Fleet,
+    X: Any,
+    y: Any = None,
+    method: str = "dec-nn-grbcm",
+    *,
+    s: Any = None,
+    agent: int | None = None,
+    level: float = LEVEL,
+    **asking: Any,
+) -> Scores:
+    """All scores of the fleet's predictions of observations that it has not seen (`Scores`).
+
+    X, y: (T, D) and (T,), an array or a data frame with the inputs. Or X alone, as a list of (X_i, y_i) or
+        (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own rows.
+    s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
+    method, asking: as in `predict`, whose variance is that of an observation here.
+    agent: who asks; without it every agent is told, and `answers` of the result has the scores of each one's answer.
+    level: of the intervals.
+
+    The MSLL is against the mean and the variance of the fleet's own observations.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(400, seed=1)
+    >>> fleet = Fleet(partition(field.inputs[:300], field.observations[:300], agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.score(field.inputs[300:], field.observations[300:])
+    >>> found.rows, found.rmse < 0.2, found.msll < -1.0, len(found.answers)
+    (100, True, True, 4)
+    """
+    if "noisy" in asking:
+        raise InputError("score: expected no noisy, got one: scores are of observations, whose variance they take")
+    whose, pairs, known = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(fleet, X, s)
+    try:
+        checked, _ = check_shards(pairs, fleet.inputs)
+        added = _known(checked, known)
+    except InputError as error:
+        raise error if y is None else InputError(str(error).removeprefix("agent 0: ")) from error
+    truth = np.concatenate([own for _, own in checked])
+    found = fleet.predict(np.concatenate([x for x, _ in checked]), method, noisy=True, agent=agent, **asking)
+    means, variances, trivial = found.means, found.variances, trivial_of(fleet.shards)
+
+    def scored(answer: int, rows: slice = EVERY) -> Scores:
+        answers = means[answer, rows], variances[answer, rows] + added[rows]
+        return score(answers, truth[rows], trained=trivial, level=level)
+
+    whole = scored(found.asked)
+    rows_of: list[Scores | None] = [None] * fleet.agents if y is None else []
+    starts = np.cumsum([0, *(len(own) for _, own in checked)]).tolist()
+    for number, rows in zip(whose if rows_of else (), pairwise(starts), strict=False):
+        rows_of[number] = scored(found.asked, slice(*rows))
+    alike = bool((means == means[:1]).all() and (variances == variances[:1]).all())
+    answers = [] if agent is not None else [whole if alike else scored(one) for one in range(fleet.agents)]
+    return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of))
+
+
+def trivial_of(shards: Sequence[Shard]) -> Trivial:
+    """What says the same everywhere, of all agents' observations; nothing is loaded."""
+    whole = joined(summaries_of(shards))
+    return Trivial(whole.mean, whole.squares / whole.count)
+
+
+def _of_agents(fleet: Fleet, shards: Any, s: Any) -> tuple[list[int], Any, list[Any] | None]:
+    """The agents that have rows, and these."""
+    if s is not None:
+        raise InputError("score: expected the known deviations s_i with each agent's rows, (X_i, y_i, s_i), got s")
+    if not isinstance(shards, list | tuple) or len(shards) != fleet.agents:
+        raise InputError(f"score: expected X and y, or a list with (X_i, y_i) for each of {fleet.agents} agents")
+    whose = [
+        number
+        for number, shard in enumerate(shards)
+        if not isinstance(shard, list | tuple) or len(shard) < 2 or np.size(shard[1])
+    ]
+    return whose, *parted([shards[number] for number in whose])
+
+
+def _known(shards: Sequence[Shard], known: Sequence[Any] | None) -> Array:
+    """(T,) the variances that come on top of what the fleet knows of its noise."""
+    if known is None:
+        return np.zeros(sum(len(y) for _, y in shards))
+    pairs = enumerate(zip(known, shards, strict=True))
+    return np.concatenate([check_deviations(given, shard, number) for number, (given, shard) in pairs]) ** 2

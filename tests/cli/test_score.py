@@ -1,0 +1,106 @@
+"""fleetgp score: with a table, and by hiding rows of the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fleetgp.fleet.validating import Plan
+from fleetgp.metrics import score
+from fleetgp.storage.loading import load_model
+from tests.cli.commands import run, said, truth, wrong
+
+
+@pytest.fixture
+def tested(modelled: Path) -> Path:
+    """A model, and observations that it has not seen."""
+    rng = np.random.default_rng(8)
+    table = pd.DataFrame({"lon": rng.uniform(-72, -70, 40), "lat": rng.uniform(40, 42, 40)})
+    table["sst"] = truth(table["lon"], table["lat"])
+    table["boat"] = np.where(table["lon"] < -71.5, "Ada", "Bo")
+    table["error"] = 0.1
+    table.to_csv("truth.csv", index=False)
+    return modelled
+
+
+def test_a_table_is_scored_as_in_python(tested: Path) -> None:
+    facts = json.loads(run("score", "m", "truth.csv", "--method", "dec-rbcm", "--json").stdout)
+    table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
+    told = fleet.predict(table[["lon", "lat"]], "dec-rbcm", noisy=True)
+    seen = np.concatenate([y for _, y in fleet.shards])
+    expected = score((told.mean, told.variance), table["sst"].to_numpy(), trained=seen)
+    assert facts["scores"]["all"] == pytest.approx(expected.numbers, rel=1e-9)
+    assert set(facts["scores"]) == {"all", "answer of Ada", "answer of Bo"}
+
+
+def test_whose_rows_and_known_deviations(tested: Path) -> None:
+    asked = ["score", "m", "truth.csv", "--method", "dec-rbcm", "--agent-column", "boat", "--deviation", "error"]
+    facts = json.loads(run(*asked, "--json").stdout)
+    table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
+    mine = table[table["boat"] == "Bo"]
+    told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", noisy=True)
+    expected = score((told.mean, told.variance + 0.01), mine["sst"].to_numpy())
+    assert facts["scores"]["rows of Bo"]["crps"] == pytest.approx(expected.crps, rel=1e-9)
+    shown = run(*asked, "--agents").stdout
+    assert "rows of Ada" in shown
+    assert "answer of" not in shown, "they are all the same"
+    assert "Every agent gives the same answer." in shown
+    assert "rows of" not in run(*asked).stdout
+    assert "unknown agent (--agent-column) 'Cy'" in _with_other_boat(table)
+
+
+def _with_other_boat(table: pd.DataFrame) -> Any:
+    table.assign(boat="Cy").to_csv("other.csv", index=False)
+    return wrong("score", "m", "other.csv", "--agent-column", "boat")
+
+
+def test_rows_of_the_model_are_hidden(tested: Path) -> None:
+    asked = ["score", "m", "--folds", "3", "--by", "block", "--method", "dec-rbcm", "--quiet"]
+    facts = json.loads(run(*asked, "--json").stdout)
+    found = load_model("m").fleet.cross_validate(3, "block", "dec-rbcm", train=False)
+    assert facts["scores"]["all"] == pytest.approx(found.scores.numbers, rel=1e-9)
+    assert set(facts["scores"]) == {"all", "fold 0", "fold 1", "fold 2", "rows of Ada", "rows of Bo"}
+    shown = run(*asked, "--agents").stdout
+    assert "blocks hidden that nobody observes, 3 folds, with the model's hyperparameters" in shown
+    assert "% of the observations lie in their 95 % intervals" in shown
+    assert [path.name for path in tested.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_interrupted_cross_validation_goes_on(tested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["score", "m", "--folds", "3", "--method", "dec-rbcm", "--quiet"]
+    real, computed = Plan.fold, list[int]()
+
+    def fold(plan: Plan, number: int) -> Any:
+        if number == 2 and len(computed) == 2:
+            computed.append(-1)
+            raise KeyboardInterrupt
+        computed.append(number)
+        return real(plan, number)
+
+    monkeypatch.setattr(Plan, "fold", fold)
+    assert "interrupted; finished pieces" in said(run(*asked, code=130))
+    run(*asked)
+    assert computed == [0, 1, -1, 2]
+
+
+def test_folds_that_are_trained_anew(tested: Path) -> None:
+    asked = ["score", "m", "--folds", "2", "--train", "--method", "dec-rbcm", "--quiet", "--json"]
+    facts = json.loads(run(*asked).stdout)
+    assert facts["trained"] is True
+    assert facts["theta"][0] != facts["theta"][1]
+
+
+def test_what_cannot_be_is_one_line(tested: Path) -> None:
+    assert "got neither" in wrong("score", "m")
+    assert "got both" in wrong("score", "m", "truth.csv", "--folds", "3")
+    assert "unknown --by 'rows': choose one of random, agent, block" in wrong("score", "m", "--by", "rows")
+    assert "are for a table of observations" in wrong("score", "m", "--by", "block", "--fill", "-9")
+    assert "'sst'" in wrong("score", "m", "points.csv")
+    assert "unknown agent (--agent) 'Cy'" in wrong("score", "m", "truth.csv", "--agent", "Cy")
+    assert "level must lie between 0 and 1" in wrong("score", "m", "truth.csv", "--level", "95")
+    assert "there is no model.json" in wrong("score", ".", "truth.csv")
