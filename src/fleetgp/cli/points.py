@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.cli.output import warn
-from fleetgp.data.times import time_unit_of
+from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 from fleetgp.io.formats import Reading
@@ -37,7 +37,7 @@ def read_points(
 
     units: of the model's inputs, those that are times.
     """
-    reading = replace(reading, time_unit=next(filter(None, map(time_unit_of, units.values())), "days"))
+    reading = replace(reading, time_unit=time_unit_among(units))
     as_written = out.suffix.lower() == ".csv"
     table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
     found = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,7 +18,8 @@ from fleetgp.cli.answers import known_model
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import DEVIATION
 from fleetgp.cli.output import emit, plain_table, warn
-from fleetgp.cli.reading import FILL, MISSING, FileReading
+from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
+from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
@@ -72,8 +73,21 @@ class Reading(FileReading):
     fill: FILL = None
 
     def observations(self, path: Path, model: Model) -> Observations:
-        what = self.what(self.missing, self.fill) | {"agent": self.agent_column, "deviation": self.deviation}
-        return read_observations(path, inputs=model.inputs, target=model.target, **what)
+        units = model.fleet.units
+        found = read_observations(
+            path,
+            inputs=model.inputs,
+            target=model.target,
+            agent=self.agent_column,
+            deviation=self.deviation,
+            missing=missing_of(self.missing),
+            fill=fills_of(self.fill),
+            reading=replace(self.reading, time_unit=time_unit_among(units)),
+        )
+        for name in model.inputs:
+            if time_unit_of(found.units.get(name)) and not time_unit_of(units.get(name)):
+                raise InputError(f"{path}: column {name!r} has dates, but in the model it is no time: give numbers")
+        return found
 
 
 def score(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -45,6 +46,11 @@ def time_unit_of(units: str | None) -> TimeUnit | None:
     """
     unit, _, since = (units or "").partition(" ")
     return check_time_unit(unit) if since == _SINCE and unit in _LENGTHS else None
+
+
+def time_unit_among(units: Mapping[str, str]) -> TimeUnit:
+    """What the times among a model's inputs are counted in; days where it has none. units: of inputs, by name."""
+    return next(filter(None, map(time_unit_of, units.values())), "days")
 
 
 def are_times(values: Any) -> bool:
