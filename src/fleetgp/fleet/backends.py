@@ -26,6 +26,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.joint import Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
 
@@ -139,6 +140,9 @@ class AnswersHere:
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
         return self._hosted.blocks(InProcess(self._hosted.source.graph), question)
+
+    def joint(self, question: Question) -> Joint:
+        return self._hosted.joint(InProcess(self._hosted.source.graph), question)
 
 
 IN_PROCESS = AllHere()

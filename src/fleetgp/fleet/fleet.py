@@ -16,6 +16,7 @@ from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
+from fleetgp.fleet.joint import joint, sample
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
@@ -115,6 +116,7 @@ class Fleet(Closing, Choosing):
     from_files = classmethod(from_files)
     train, trainer = train, trainer
     calibrate = calibrate
+    joint, sample = joint, sample
 
     @property
     def agents(self) -> int:
@@ -197,16 +199,20 @@ class Fleet(Closing, Choosing):
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
-        source = source_of(self, theta, self._trained)
         nearest = prediction_method(method).rule == "nearest"
-        of_engine = None if nearest else neighbours
-        if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
-            self._conditioned = None  # before the next one needs the memory
-            self._conditioned = ConditionedFleet(source, engine, of_engine, self._conditioner, self._backend)
+        conditioned = self._at(theta, engine, None if nearest else neighbours)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
+        return conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
+
+    def _at(self, theta: Sequence[float] | Array | None, engine: str, neighbours: int | None) -> ConditionedFleet:
+        """The fleet as it is, conditioned: the same as before, unless something has changed."""
+        source = source_of(self, theta, self._trained)
+        if self._conditioned is None or not self._conditioned.same(source, engine, neighbours):
+            self._conditioned = None  # before the next one needs the memory
+            self._conditioned = ConditionedFleet(source, engine, neighbours, self._conditioner, self._backend)
         self._conditioned.calibration = current_calibration(self, theta)
-        return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
+        return self._conditioned
 
     def condition(
         self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None

@@ -6,7 +6,9 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.conditional import symmetric
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import SquaredExponential
 from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.gp.moments.solution import Solution
 from fleetgp.linalg import lapack
@@ -29,6 +31,18 @@ class MomentsPosterior:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         explained = self.explained_variance(queries)
         return self._mean(queries), np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T): as in `explained_variance`, of pairs."""
+        c = np.asfortranarray(self.basis.at(queries).T)
+        solved = c.copy(order="F")
+        lapack.solve_in_place(self._solution.lower, solved)
+        parts = self._parts(queries, self._largest)
+        heard = np.concatenate([np.zeros((len(c), 0)), *(self._heard(part) for part in parts)], axis=1)
+        both = heard.T @ solved
+        explained = both + both.T - c.T @ (c - self._solution.noise**2 * solved)
+        prior = SquaredExponential()(queries, None, self.hyperparameters)
+        return self._mean(queries), symmetric(prior - explained)
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_o' C_i^-1 k_i*, (r_o, T), for another basis phi_o on a box that holds this one."""
@@ -60,6 +74,11 @@ class MomentsPosterior:
         """The queries, in as many parts as keep memory (doubles per query) in bounds; none of no queries."""
         step = max(1, LARGEST_GRID // memory)
         return [queries[start : start + step] for start in range(0, len(queries), step)]
+
+    @property
+    def _largest(self) -> int:
+        """Doubles per query on the way to what is heard of it."""
+        return self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:]))
 
     def _to_grid(self, queries: Array) -> list[Array]:
         """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2."""
@@ -116,7 +135,7 @@ class MomentsPosterior:
         small outside, it is c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without any cancellation that
         sigma would amplify.
         """
-        parts = self._parts(queries, self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:])))
+        parts = self._parts(queries, self._largest)
         return np.concatenate([np.zeros(0), *(self._explained(part) for part in parts)])
 
     def _explained(self, queries: Array) -> Array:
