@@ -22,6 +22,8 @@ from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
+from fleetgp.prediction.gradient import Gradient
+from fleetgp.prediction.gradients import answer_gradients
 from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.jointly import answer_jointly
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
@@ -56,6 +58,9 @@ class Answers(Protocol):
 
     def joint(self, question: Question) -> Joint:
         """The answer at all queries together."""
+
+    def gradient(self, question: Question) -> Gradient:
+        """The gradients of the mean at the queries."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,23 @@ class HostedAnswers:
         given: dict[str, Any] = {"noisy": question.noisy, "to": question.to, "calibration": question.calibration}
         with retold(units=told_units(self.source, asked.view)):
             return answer_jointly(asked.conditioned, network, *asked.given, **given)
+
+    def gradient(self, network: Network, question: Question) -> Gradient:
+        """By the inputs as they are given."""
+        asked = self._asked(network, question)
+        with retold(units=told_units(self.source, asked.view)):
+            found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
+        change = asked.view.coordinates.jacobian(question.queries)
+        width = change.shape[1]  # what stands behind the inputs has no part in it
+        spread, kinks = found.covariance, found.kinks[:, :width]
+        return replace(
+            found,
+            gradient=np.einsum("tp,tpd->td", found.gradient[:, :width], change),
+            covariance=None
+            if spread is None
+            else np.einsum("tpd,tpq,tqe->tde", change, spread[:, :width, :width], change),
+            kinks=np.einsum("tp,tpd->td", kinks.astype(float), np.abs(change)) > 0.0,
+        )
 
     def _asked(self, network: Network, question: Question) -> Asked:
         """All agreements that are needed, made now or before."""

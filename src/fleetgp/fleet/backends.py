@@ -26,6 +26,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.joint import Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
@@ -143,6 +144,9 @@ class AnswersHere:
 
     def joint(self, question: Question) -> Joint:
         return self._hosted.joint(InProcess(self._hosted.source.graph), question)
+
+    def gradient(self, question: Question) -> Gradient:
+        return self._hosted.gradient(InProcess(self._hosted.source.graph), question)
 
 
 IN_PROCESS = AllHere()

@@ -37,6 +37,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.joint import Joint
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
@@ -208,6 +209,9 @@ class AnswersOnCluster:
 
     def joint(self, question: Question) -> Joint:
         raise elsewhere("a joint posterior")
+
+    def gradient(self, question: Question) -> Gradient:
+        raise elsewhere("a gradient")
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
         task = self._task(question)

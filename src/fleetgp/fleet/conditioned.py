@@ -19,7 +19,16 @@ from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
-from fleetgp.prediction import Calibration, Conditioner, Joint, Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction import (
+    Calibration,
+    Conditioner,
+    Gradient,
+    Joint,
+    Prediction,
+    PredictionOptions,
+    prediction_method,
+)
+from fleetgp.prediction.gradients import check_gradient
 from fleetgp.prediction.jointly import check_joint
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.prediction.prediction import joined
@@ -121,10 +130,34 @@ class ConditionedFleet:
         self._warn_of_outside(question.queries, found.uninformed)
         return found
 
+    def gradient(
+        self,
+        queries: Any,
+        method: str = "dec-nn-grbcm",
+        *,
+        agent: int | None = None,
+        eta: Eta | None = None,
+        neighbours: int | None = None,
+        seed: int | None = None,
+    ) -> Gradient:
+        """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
+        given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        question = self._question(queries, method, False, agent, given, calibrated=False)
+        check_gradient(question.method, len(self.source.shards))
+        with retold(names=self.source.names):
+            return self._answers.gradient(question)
+
     def _question(
-        self, queries: Any, method: str, noisy: bool, agent: int | None, given: Mapping[str, Any]
+        self,
+        queries: Any,
+        method: str,
+        noisy: bool,
+        agent: int | None,
+        given: Mapping[str, Any],
+        *,
+        calibrated: bool = True,
     ) -> Question:
-        """What is asked, checked. given: options, None for those that are not given."""
+        """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
         points = check_queries(queries, self.source)
         row = prediction_method(method)
         refuse_foreign(row, given)
@@ -133,7 +166,7 @@ class ConditionedFleet:
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, len(self.source.shards))
         calibration = self.calibration
-        if calibration is not None and not calibration.about(row, options):
+        if calibrated and calibration is not None and not calibration.about(row, options):
             _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
         return Question(row, options, points, as_flag(noisy, "noisy"), (), asker, calibration)
 

@@ -16,6 +16,7 @@ from fleetgp.fleet.calibrating import calibrate, current_calibration
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
+from fleetgp.fleet.gradient import gradient
 from fleetgp.fleet.joint import joint, sample
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
@@ -116,7 +117,7 @@ class Fleet(Closing, Choosing):
     from_files = classmethod(from_files)
     train, trainer = train, trainer
     calibrate = calibrate
-    joint, sample = joint, sample
+    joint, sample, gradient = joint, sample, gradient
 
     @property
     def agents(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
+from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.prediction import Joint, prediction_method
 from fleetgp.prediction.options import Eta, refuse_foreign
 
@@ -52,12 +53,25 @@ def joint(
     >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
     ((3, 3), 4, (5, 3))
     """
+    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
+
+
+def conditioned_for(
+    fleet: Fleet,
+    method: str,
+    theta: Sequence[float] | Array | None,
+    engine: str,
+    neighbours: int | None,
+    eta: Eta | None,
+    seed: int | None,
+) -> tuple[ConditionedFleet, dict[str, Any]]:
+    """The conditioned fleet that a method asks, and the options that are left for it."""
     row = prediction_method(method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
     conditioned = fleet._at(theta, engine, None if nearest else neighbours)
-    given: dict[str, Any] = {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
-    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
+    return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
 
 
 def sample(

@@ -2,6 +2,7 @@
 
 from fleetgp.prediction.calibration import Calibration, Holding
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
+from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.options import PredictionOptions
@@ -13,6 +14,7 @@ __all__ = [
     "Calibration",
     "Conditioned",
     "Conditioner",
+    "Gradient",
     "Holding",
     "Joint",
     "Prediction",

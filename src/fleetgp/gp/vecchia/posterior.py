@@ -12,6 +12,7 @@ from fleetgp.gp.conditional import mean_and_covariance
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.slopes import Slopes, slopes_of_each
 from fleetgp.gp.vecchia.likelihood import means, points
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
@@ -68,6 +69,19 @@ class VecchiaPosterior:
         self.jitter = max(self.jitter, factor.jitter)
         weights = factor.solve(self._observations[used])
         return mean_and_covariance(self.kernel, h, inputs, factor, weights, queries)
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
+        found, jitter = slopes_of_each(
+            self.kernel,
+            self.hyperparameters,
+            (self.inputs, self._observations),
+            self._nearest(queries).astype(np.int64),
+            queries,
+            lambda near: self._failure(len(near)),
+        )
+        self.jitter = max(self.jitter, jitter)
+        return found
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
