@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.network import InProcess, Ledger, Loopback, Network
-    from fleetgp.prediction import PREDICTION_METHODS, Calibration, Gradient, Joint, Prediction
+    from fleetgp.prediction import PREDICTION_METHODS, Calibration, Gradient, Joint, Prediction, Suggestion
     from fleetgp.storage.loading import load_model
     from fleetgp.storage.model import Model
     from fleetgp.storage.saving import save_model
@@ -55,6 +55,7 @@ __all__ = [
     "NumericalError",
     "Outputs",
     "Prediction",
+    "Suggestion",
     "Trainer",
     "TrainingInfo",
     "TrainingOptions",
@@ -76,7 +77,7 @@ _HOMES = {
     "storage.model": ("Model",),
     "storage.saving": ("save_model",),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
-    "prediction": ("PREDICTION_METHODS", "Calibration", "Gradient", "Joint", "Prediction"),
+    "prediction": ("PREDICTION_METHODS", "Calibration", "Gradient", "Joint", "Prediction", "Suggestion"),
     "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

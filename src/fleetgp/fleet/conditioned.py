@@ -123,12 +123,18 @@ class ConditionedFleet:
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        found = self.known_jointly(queries, method, noisy=noisy, agent=agent, **given)
+        self._warn_of_outside(self.checked(queries), found.uninformed)
+        return found
+
+    def known_jointly(
+        self, queries: Any, method: str, *, noisy: bool = False, agent: int | None = None, **given: Any
+    ) -> Joint:
+        """The same for those who look for places that nobody knows: no warning of them."""
         question = self._question(queries, method, noisy, agent, given)
         check_joint(question.method, len(self.source.shards), len(question.queries))
         with retold(names=self.source.names):
-            found = self._answers.joint(question)
-        self._warn_of_outside(question.queries, found.uninformed)
-        return found
+            return self._answers.joint(question)
 
     def gradient(
         self,
@@ -146,6 +152,10 @@ class ConditionedFleet:
         check_gradient(question.method, len(self.source.shards))
         with retold(names=self.source.names):
             return self._answers.gradient(question)
+
+    def checked(self, queries: Any) -> Array:
+        """Queries as an array (T, D), or one clear error."""
+        return check_queries(queries, self.source)
 
     def _question(
         self,

@@ -22,6 +22,7 @@ from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
+from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import Kernel
@@ -117,7 +118,7 @@ class Fleet(Closing, Choosing):
     from_files = classmethod(from_files)
     train, trainer = train, trainer
     calibrate = calibrate
-    joint, sample, gradient = joint, sample, gradient
+    joint, sample, gradient, suggest = joint, sample, gradient, suggest
 
     @property
     def agents(self) -> int:

@@ -8,6 +8,7 @@ from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, pre
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import agree_on, answer
 from fleetgp.prediction.prediction import Prediction
+from fleetgp.prediction.suggestion import Suggestion
 
 __all__ = [
     "PREDICTION_METHODS",
@@ -20,6 +21,7 @@ __all__ = [
     "Prediction",
     "PredictionMethod",
     "PredictionOptions",
+    "Suggestion",
     "agree_on",
     "answer",
     "prediction_method",
