@@ -24,7 +24,7 @@ import fleetgp as fg
 from fleetgp import estimator as module
 from fleetgp.arrays import Array
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.fleet import joint
+from fleetgp.prediction import jointly
 
 THETA: dict[str, Any] = {"normalize": False, "fixed": {"length": 1.0, "signal": 1.2, "noise": 0.1}}
 
@@ -210,12 +210,18 @@ def test_labels_say_whose_the_rows_are() -> None:
         numbered.predict(X[:1], agent=0)
 
 
-def test_what_several_agents_cannot_tell_is_refused() -> None:
-    X, y = wave(20)
-    model = FleetGPRegressor(n_agents=2, **THETA).fit(X, y)
-    for ask in (lambda: model.predict(X, return_cov=True), lambda: model.sample_y(X)):
-        with pytest.raises(fg.InputError, match=r"one agent with all data, got 2 agents: fit with n_agents=1"):
-            ask()
+@pytest.mark.parametrize("predictor", ["dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
+def test_several_agents_have_covariances_and_samples_by_the_predictor(predictor: str) -> None:
+    X, y = wave(40)
+    model = FleetGPRegressor(n_agents=3, predictor=predictor, **THETA).fit(X, y)
+    points = wave(5, seed=1)[0]
+    mean, covariance = model.predict(points, return_cov=True)
+    found = model.fleet_.joint(points, predictor)
+    np.testing.assert_array_equal(mean, found.mean)
+    np.testing.assert_array_equal(covariance, found.covariance)
+    draws = model.sample_y(points, 4000, random_state=1)
+    std = np.sqrt(np.diagonal(covariance))
+    assert (np.abs(np.cov(draws) - covariance) < 5.0 * np.sqrt(2.0 / 4000) * np.outer(std, std)).all()
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -301,11 +307,11 @@ def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
         FleetGPRegressor(random_state=-1).fit(X, y)
     with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
         FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
-    with pytest.raises(fg.InputError, match=r'12 rows expected engine="dense", got \'vecchia\''):
-        FleetGPRegressor(engine="vecchia", **THETA).fit(X, y).sample_y(X)
-    monkeypatch.setattr(joint, "MOST_JOINT", 11)
-    with pytest.raises(fg.InputError, match="at most 11 rows and points, got 12"):
-        model.sample_y(X[:2])
+    monkeypatch.setattr(jointly, "MOST_JOINT", 11)
+    with pytest.raises(fg.InputError, match="dec-nn-grbcm: expected at most 11 queries at once, got 12: give fewer"):
+        model.sample_y(X)
+    with pytest.raises(fg.InputError, match="dec-npae has no joint covariance"):
+        FleetGPRegressor(n_agents=2, predictor="dec-npae", **THETA).fit(X, y).sample_y(X)
 
 
 def test_what_has_not_converged_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.metrics import Scores, score
     from fleetgp.network import InProcess, Ledger, Loopback, Network
-    from fleetgp.prediction import PREDICTION_METHODS, Calibration, Prediction
+    from fleetgp.prediction import PREDICTION_METHODS, Calibration, Gradient, Joint, Prediction, Suggestion
     from fleetgp.storage.loading import load_model
     from fleetgp.storage.model import Model
     from fleetgp.storage.saving import save_model
@@ -43,12 +43,14 @@ __all__ = [
     "Fleet",
     "FleetGPError",
     "FleetGPWarning",
+    "Gradient",
     "Graph",
     "GraphError",
     "GraphSequence",
     "Hyperparameters",
     "InProcess",
     "InputError",
+    "Joint",
     "Ledger",
     "Loopback",
     "Model",
@@ -58,6 +60,7 @@ __all__ = [
     "Outputs",
     "Prediction",
     "Scores",
+    "Suggestion",
     "Trainer",
     "TrainingInfo",
     "TrainingOptions",
@@ -81,7 +84,7 @@ _HOMES = {
     "storage.model": ("Model",),
     "storage.saving": ("save_model",),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
-    "prediction": ("PREDICTION_METHODS", "Calibration", "Prediction"),
+    "prediction": ("PREDICTION_METHODS", "Calibration", "Gradient", "Joint", "Prediction", "Suggestion"),
     "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

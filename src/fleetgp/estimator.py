@@ -14,7 +14,6 @@ from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, listed
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.joint import joint_posterior
 from fleetgp.given import check_finite, check_whole
 from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.kernels import Kernel
@@ -155,7 +154,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
         They are of f, not of an observation, whose variance has noise_**2 more.
         agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
-        A covariance is of one agent that has all data, by the dense engine, at most 10,000 rows and points.
+        A covariance is by `Fleet.joint` with the predictor, which says how many points it may be of: 500 where several
+        agents answer as a committee. Its variances are then those of the points together, not those of return_std.
         """
         check_is_fitted(self, "fleet_")
         if return_std and return_cov:
@@ -165,7 +165,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         queries = validate_data(self, X, dtype=np.float64, reset=False)
         asker = None if agent is None else self._number(agent)
         if return_cov:
-            return self._joint(queries)
+            found = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
+            return found.mean.copy(), found.covariance.copy()
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
             warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
@@ -276,21 +277,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         if whole and isinstance(labels[0], str) and 0 <= agent < len(labels):
             return int(agent)
         raise InputError(f"agent: expected one of {listed(map(str, labels))}, got {agent!r}: `fit` knows all agents")
-
-    def _joint(self, queries: Array) -> tuple[Array, Array]:
-        if self.n_agents_ != 1:
-            raise InputError(
-                f"return_cov and sample_y need one agent with all data, got {self.n_agents_} agents: fit with "
-                'n_agents=1 (and engine="dense" beyond 1,500 rows), or ask for return_std'
-            )
-        if self.engine == "vecchia" or (self.engine != "dense" and len(self.fleet_.seen[0][1]) > ONE_AGENT):
-            raise InputError(
-                f"return_cov and sample_y are of the exact GP: for {len(self.fleet_.seen[0][1])} rows expected "
-                f'engine="dense", got {self.engine!r}'
-            )
-        if self.predictor == "dec-nearest":
-            raise InputError("return_cov and sample_y: dec-nearest has no joint covariance: expected another predictor")
-        return joint_posterior(self.fleet_, queries)
 
 
 def _guess(fleet: Fleet, size: float) -> Array:

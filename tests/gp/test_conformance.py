@@ -88,6 +88,19 @@ class TestConformance:
         assert np.allclose(found[1], variance, atol=1e-6)
         assert np.allclose(posterior.explained_variance(problem.queries), theta[-2] ** 2 - variance, atol=1e-6)
 
+    def test_its_joint_posterior_is_the_one_with_plain_inverses(self, name: str, theta: list[float]) -> None:
+        """Outside the data, too."""
+        problem = Problem()
+        posterior = problem.engine(name).condition(np.array(theta))
+        assert posterior is not None
+        h = Hyperparameters.from_theta(np.array(theta))
+        inverse = np.linalg.inv(SE(problem.inputs, None, h) + h.noise**2 * np.eye(150))
+        cross = SE(problem.inputs, problem.queries, h)
+        mean, covariance = posterior.mean_and_covariance(problem.queries)
+        assert np.allclose(mean, cross.T @ inverse @ problem.observations, atol=1e-6)
+        assert np.allclose(covariance, SE(problem.queries, None, h) - cross.T @ inverse @ cross, atol=1e-6)
+        assert (covariance == covariance.T).all()
+
     def test_more_data_are_as_if_there_from_the_start(self, name: str, theta: list[float]) -> None:
         problem = Problem()
         grown, fresh = problem.engine(name, slice(90)), problem.engine(name)

@@ -98,6 +98,25 @@ class Coordinates:
         found[..., self.longitude], found[..., self.latitude] = place[..., 0], place[..., 1]
         return found
 
+    def jacobian(self, inputs: Array) -> Array:
+        """d places / d inputs at inputs (T, D), (T, D', D) with D' = D, on the sphere D + 1.
+
+        >>> Coordinates("scaled", (1.0, 2.0), (4.0, 0.5)).jacobian(np.zeros((1, 2))).tolist()
+        [[[0.25, 0.0], [0.0, 2.0]]]
+        """
+        size, dimension = inputs.shape
+        if not self.origin or self.name != "sphere":
+            unit = np.array(self.unit) if self.origin else np.ones(dimension)
+            return np.tile(np.diag(1.0 / unit), (size, 1, 1))
+        east, north = (np.radians(inputs[:, axis]) for axis in (self.longitude, self.latitude))
+        by_east = [-np.cos(north) * np.sin(east), np.cos(north) * np.cos(east), np.zeros(size)]
+        by_north = [-np.sin(north) * np.cos(east), -np.sin(north) * np.sin(east), np.cos(north)]
+        found = np.tile(np.eye(dimension + 1, dimension), (size, 1, 1))
+        for place, one, other in zip((self.longitude, self.latitude, dimension), by_east, by_north, strict=True):
+            found[:, place] = 0.0
+            found[:, place, self.longitude], found[:, place, self.latitude] = DEGREE * one, DEGREE * other
+        return found
+
     def given(self, places: Array) -> Array:
         """The converse, but for the sphere."""
         assert self.name != "sphere", "nothing asks for it there"

@@ -22,6 +22,10 @@ from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, Earlier, agreement_key
+from fleetgp.prediction.gradient import Gradient
+from fleetgp.prediction.gradients import answer_gradients
+from fleetgp.prediction.joint import Joint
+from fleetgp.prediction.jointly import answer_jointly
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.training.endings import about_coordinates
 from fleetgp.training.mean import agree_on_correction, trend_of
@@ -51,6 +55,21 @@ class Answers(Protocol):
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
         """The answers at some thousand queries at a time, each with its number."""
+
+    def joint(self, question: Question) -> Joint:
+        """The answer at all queries together."""
+
+    def gradient(self, question: Question) -> Gradient:
+        """The gradients of the mean at the queries."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as the model sees it. given: the method, queries in its coordinates, options and agreements."""
+
+    conditioned: Conditioned
+    view: View
+    given: tuple[PredictionMethod, Array, PredictionOptions, Agreed]
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,38 @@ class HostedAnswers:
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
+        asked = self._asked(network, question)
+        given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
+        given["calibration"] = question.calibration
+        found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
+        return _told(found, told_units(self.source, asked.view))
+
+    def joint(self, network: Network, question: Question) -> Joint:
+        """At all queries together."""
+        asked = self._asked(network, question)
+        given: dict[str, Any] = {"noisy": question.noisy, "to": question.to, "calibration": question.calibration}
+        with retold(units=told_units(self.source, asked.view)):
+            return answer_jointly(asked.conditioned, network, *asked.given, **given)
+
+    def gradient(self, network: Network, question: Question) -> Gradient:
+        """By the inputs as they are given."""
+        asked = self._asked(network, question)
+        with retold(units=told_units(self.source, asked.view)):
+            found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
+        change = asked.view.coordinates.jacobian(question.queries)
+        width = change.shape[1]  # what stands behind the inputs has no part in it
+        spread, kinks = found.covariance, found.kinks[:, :width]
+        return replace(
+            found,
+            gradient=np.einsum("tp,tpd->td", found.gradient[:, :width], change),
+            covariance=None
+            if spread is None
+            else np.einsum("tpd,tpq,tqe->tde", change, spread[:, :width, :width], change),
+            kinks=np.einsum("tp,tpd->td", kinks.astype(float), np.abs(change)) > 0.0,
+        )
+
+    def _asked(self, network: Network, question: Question) -> Asked:
+        """All agreements that are needed, made now or before."""
         row, options, queries = question.method, question.options, question.queries
         source, kept = self.source, ("model", row.decentralized)
         view, theta = self._once(network, kept, lambda _: agree_on_model(network, source, row, self._options))
@@ -95,11 +146,8 @@ class HostedAnswers:
 
             with retold(units=told_units(source, view), names=source.names):
                 agreed = self._once(network, key, agree_since, of_rows=True)
-        given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
-        given["calibration"] = question.calibration
         places = source.kernel.noises.padded(view.coordinates.places(queries))
-        units = told_units(source, view)
-        return _told(answer_in_blocks(conditioned, network, row, places, options, agreed, **given), units)
+        return Asked(conditioned, view, (row, places, options, agreed))
 
     def _once(
         self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False

@@ -26,6 +26,8 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.gradient import Gradient
+from fleetgp.prediction.joint import Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
 
@@ -155,6 +157,12 @@ class AnswersHere:
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
         return self.hosted.blocks(InProcess(self.hosted.source.graph), question)
+
+    def joint(self, question: Question) -> Joint:
+        return self.hosted.joint(InProcess(self.hosted.source.graph), question)
+
+    def gradient(self, question: Question) -> Gradient:
+        return self.hosted.gradient(InProcess(self.hosted.source.graph), question)
 
 
 IN_PROCESS = AllHere()

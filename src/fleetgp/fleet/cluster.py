@@ -37,6 +37,8 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.gradient import Gradient
+from fleetgp.prediction.joint import Joint
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.run import Report
@@ -122,7 +124,7 @@ class OnCluster:
         return replace(found[0], ledger=Ledger.merged(part.ledger for part in found if part.ledger is not None))
 
     def check_here(self, what: str) -> None:
-        raise InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
+        raise elsewhere(what)
 
     def forget(self, name: int) -> None:
         """What the workers keep under a name is needed no more."""
@@ -156,6 +158,11 @@ def _close(crew: Crew, session: Session) -> None:
     if ray.is_initialized():
         crew.close()
     session.close()
+
+
+def elsewhere(what: str) -> InputError:
+    """The error of what needs all agents in this process."""
+    return InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
 
 
 #: Agents whose data are put into a cluster's store together: few calls for a large fleet, and a small one for new rows.
@@ -219,6 +226,12 @@ class AnswersOnCluster:
         if isinstance(self._source.shards, Streamed):
             refuse_rows(question.method)
         return self._follow(question)
+
+    def joint(self, question: Question) -> Joint:
+        raise elsewhere("a joint posterior")
+
+    def gradient(self, question: Question) -> Gradient:
+        raise elsewhere("a gradient")
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
         task = self._task(question)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.fleet.answering import Answers, Question
@@ -20,7 +20,17 @@ from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
-from fleetgp.prediction import Calibration, Conditioner, Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction import (
+    Calibration,
+    Conditioner,
+    Gradient,
+    Joint,
+    Prediction,
+    PredictionOptions,
+    prediction_method,
+)
+from fleetgp.prediction.gradients import check_gradient
+from fleetgp.prediction.jointly import check_joint
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
 from fleetgp.prediction.prediction import joined
 
@@ -85,10 +95,8 @@ class ConditionedFleet:
         given["neighbours"] = neighbours
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
-        told = told_of_outside(points, answer.uninformed, self.source.seen, self.source.inputs)
-        if told:
-            unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
-            _warn(told + unfinished)
+        unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
+        self._warn_of_outside(points, answer.uninformed, unfinished)
         return replace(answer, points=self.source.points(points))
 
     def predict_in_blocks(
@@ -105,6 +113,67 @@ class ConditionedFleet:
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
+        question = self._question(queries, method, noisy, agent, given)
+        return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
+
+    def joint(
+        self,
+        queries: Any,
+        method: str = "dec-nn-grbcm",
+        *,
+        noisy: bool = False,
+        agent: int | None = None,
+        eta: Eta | None = None,
+        neighbours: int | None = None,
+        seed: int | None = None,
+    ) -> Joint:
+        """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
+        given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        found = self.known_jointly(queries, method, noisy=noisy, agent=agent, **given)
+        self._warn_of_outside(self.checked(queries), found.uninformed)
+        return found
+
+    def known_jointly(
+        self, queries: Any, method: str, *, noisy: bool = False, agent: int | None = None, **given: Any
+    ) -> Joint:
+        """The same for those who look for places that nobody knows: no warning of them."""
+        question = self._question(queries, method, noisy, agent, given)
+        check_joint(question.method, len(self.source.shards), len(question.queries))
+        with retold(names=self.source.names):
+            return self._answers.joint(question)
+
+    def gradient(
+        self,
+        queries: Any,
+        method: str = "dec-nn-grbcm",
+        *,
+        agent: int | None = None,
+        eta: Eta | None = None,
+        neighbours: int | None = None,
+        seed: int | None = None,
+    ) -> Gradient:
+        """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
+        given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        question = self._question(queries, method, False, agent, given, calibrated=False)
+        check_gradient(question.method, len(self.source.shards))
+        with retold(names=self.source.names):
+            return self._answers.gradient(question)
+
+    def checked(self, queries: Any) -> Array:
+        """Queries as an array (T, D), or one clear error."""
+        return check_queries(queries, self.source)
+
+    def _question(
+        self,
+        queries: Any,
+        method: str,
+        noisy: bool,
+        agent: int | None,
+        given: Mapping[str, Any],
+        *,
+        calibrated: bool = True,
+    ) -> Question:
+        """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
         points = check_queries(queries, self.source)
         row = prediction_method(method)
         refuse_foreign(row, given)
@@ -113,10 +182,14 @@ class ConditionedFleet:
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, len(self.source.shards))
         calibration = self.calibration
-        if calibration is not None and not calibration.about(row, options):
+        if calibrated and calibration is not None and not calibration.about(row, options):
             _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
-        question = Question(row, options, points, as_flag(noisy, "noisy"), done, asker, calibration)
-        return self._told(self._answers.blocks(question), asker or 0)
+        return Question(row, options, points, as_flag(noisy, "noisy"), (), asker, calibration)
+
+    def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
+        told = told_of_outside(points, uninformed, self.source.seen, self.source.inputs)
+        if told:
+            _warn(told + more)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
         """With who asked, and of which sample the data are; errors with the names of the inputs."""

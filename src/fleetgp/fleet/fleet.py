@@ -18,6 +18,8 @@ from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.frames import from_dataset, from_frame
+from fleetgp.fleet.gradient import gradient
+from fleetgp.fleet.joint import joint, sample
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
@@ -25,6 +27,7 @@ from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of,
 from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
+from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
@@ -125,6 +128,7 @@ class Fleet(Closing, Choosing, Named):
     calibrate = calibrate
     map = map_
     score, cross_validate = score_fleet, cross_validate
+    joint, sample, gradient, suggest = joint, sample, gradient, suggest
 
     @property
     def agents(self) -> int:
@@ -241,17 +245,21 @@ class Fleet(Closing, Choosing, Named):
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
-        source = source_of(self, theta, self._trained)
         nearest = prediction_method(method).rule == "nearest"
-        of_engine = None if nearest else neighbours
-        if self._conditioned is None or not self._conditioned.same(source, engine, of_engine):
-            self._conditioned = ConditionedFleet(
-                source, engine, of_engine, self._conditioner, self._backend, before=self._conditioned
-            )
+        conditioned = self._at(theta, engine, None if nearest else neighbours)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given["neighbours"] = neighbours if nearest else None
+        return conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
+
+    def _at(self, theta: Sequence[float] | Array | None, engine: str, neighbours: int | None) -> ConditionedFleet:
+        """The fleet as it is, conditioned: the same as before, unless something has changed."""
+        source = source_of(self, theta, self._trained)
+        if self._conditioned is None or not self._conditioned.same(source, engine, neighbours):
+            self._conditioned = ConditionedFleet(
+                source, engine, neighbours, self._conditioner, self._backend, before=self._conditioned
+            )
         self._conditioned.calibration = current_calibration(self, theta)
-        return self._conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
+        return self._conditioned
 
     def condition(
         self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None

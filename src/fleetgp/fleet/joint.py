@@ -1,47 +1,90 @@
-"""The joint posterior of f at several points, where one agent has all data."""
+"""`Fleet.joint` and `Fleet.sample`: mean and covariance of f at several points together, and draws of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError
-from fleetgp.fleet.answering import agree_on_model
-from fleetgp.fleet.conditioned import check_queries
-from fleetgp.fleet.source import source_of
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.network import InProcess
-from fleetgp.prediction import PredictionOptions, prediction_method
-from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.prediction import Joint, prediction_method
+from fleetgp.prediction.options import Eta, refuse_foreign
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
 
-#: Rows, and points, of a joint covariance: matrices of so many take 0.8 GB each.
-MOST_JOINT = 10_000
+
+def joint(
+    fleet: Fleet,
+    queries: Any,
+    method: str = "dec-nn-grbcm",
+    *,
+    noisy: bool = False,
+    agent: int | None = None,
+    theta: Sequence[float] | Array | None = None,
+    engine: str = "auto",
+    neighbours: int | None = None,
+    eta: Eta | None = None,
+    seed: int | None = None,
+) -> Joint:
+    """Mean (T,) and covariance (T, T) of f at the queries (T, D) together, by any method of `predict` but NPAE.
+
+    full-gp, dec-full-gp: the exact joint posterior; dec-full-gp in no round. With one agent every method is it.
+    dec-nearest: the exact one of all observations that are among the nearest to any of the queries; at most 5,000.
+    The committees (PoE, gPoE, BCM, rBCM, grBCM): their rule, applied to the whole vector of queries at once. At most
+        500 queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
+
+    The variances of a joint committee are not those of `predict`, where queries are correlated; those of one query
+    are. A committee supposes that the agents' data are independent of each other given f at the queries. Given f at one
+    point they are not; given f at many they nearly are, as Tresp (2000) proposed. So what two agents both infer
+    from the field between them is counted less often, and more queries among the data make the answer better.
+
+    noisy: the covariance of observations instead of that of f, with the noise of the agent that asks on its diagonal.
+    agent: who asks: along the tree no other agent is told.
+    theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
+
+    Where the covariance of queries is close to singular, as of points that are close together with a smooth kernel, a
+    committee adds 1e-9 of the prior variance to each variance, and says so in `jitter`.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6], [1.5, 0.2]], "dec-rbcm")
+    >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
+    ((3, 3), 4, (5, 3))
+    """
+    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
 
 
-def joint_posterior(fleet: Fleet, queries: Any) -> tuple[Array, Array]:
-    """Mean (T,) and covariance (T, T) of f at the queries by the dense engine, in the units of the data."""
-    if fleet.agents != 1:
-        raise InputError(
-            f"a joint covariance needs one agent with all data, got a fleet of {fleet.agents}: fit with one agent, or "
-            "ask for standard deviations"
-        )
-    source = source_of(fleet, None, fleet._trained)
-    points = check_queries(queries, source)
-    most = max(len(points), len(source.shards[0][1]))
-    if most > MOST_JOINT:
-        raise InputError(f"a joint covariance is of at most {MOST_JOINT} rows and points, got {most}: give fewer")
-    method = prediction_method("dec-poe")  # of one agent every method is the same
-    view, theta = agree_on_model(InProcess(fleet.graph), source, method, PredictionOptions(engine="dense"))
-    conditioned = Conditioned(
-        view.coordinates.apply(source.shards), source.kernel, theta[None], view.scaling, engine="dense"
-    )
-    ((inputs, observations),) = conditioned.shards
-    posterior = DenseEngine(inputs, observations, source.kernel, agent=0).condition(conditioned.thetas[0])
-    places = source.kernel.noises.padded(view.coordinates.places(points))
-    mean, covariance = posterior.mean_and_covariance(places)
-    return np.asarray(view.scaling.mean(places) + view.scaling.scale * mean), view.scaling.scale**2 * covariance
+def conditioned_for(
+    fleet: Fleet,
+    method: str,
+    theta: Sequence[float] | Array | None,
+    engine: str,
+    neighbours: int | None,
+    eta: Eta | None,
+    seed: int | None,
+) -> tuple[ConditionedFleet, dict[str, Any]]:
+    """The conditioned fleet that a method asks, and the options that are left for it."""
+    row = prediction_method(method)
+    nearest = row.rule == "nearest"
+    refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
+    conditioned = fleet._at(theta, engine, None if nearest else neighbours)
+    return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
+
+
+def sample(
+    fleet: Fleet, queries: Any, n: int = 1, method: str = "dec-nn-grbcm", *, seed: int = 0, **given: Any
+) -> Array:
+    """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
+
+    seed: of the draws.  given: noisy, agent, theta, engine, neighbours and eta, as in `joint`.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> fleet.sample([[0.5, 0.5], [0.5, 0.6]], n=3, method="dec-full-gp", seed=7).shape
+    (3, 2)
+    """
+    return joint(fleet, queries, method, **given).sample(n, seed)

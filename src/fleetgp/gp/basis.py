@@ -94,7 +94,17 @@ class Axis:
 
     def at(self, positions: Array) -> Array:
         """phi anywhere, inside the interval or not, (N, r): the coordinates of k(t, .) on the interval."""
-        cross = np.exp(-((self.h * (self.nodes[self.pivots, None] - positions)) ** 2))
+        return self._coordinates(np.exp(-((self.h * self._apart(positions)) ** 2)))
+
+    def slope(self, positions: Array) -> Array:
+        """d phi / dt, (N, r)."""
+        apart = self._apart(positions)
+        return self._coordinates(2.0 * self.h**2 * apart * np.exp(-((self.h * apart) ** 2)))
+
+    def _apart(self, positions: Array) -> Array:
+        return np.asarray(self.nodes[self.pivots, None] - positions)
+
+    def _coordinates(self, cross: Array) -> Array:
         return np.asarray(solve_triangular(self.triangle, cross, lower=True, check_finite=False).T @ self.rotation)
 
 
@@ -124,10 +134,19 @@ class Basis:
 
     def at(self, points: Array) -> Array:
         """phi at points anywhere, (N, r)."""
+        return self._product(points, None)
+
+    def slopes(self, points: Array) -> Array:
+        """d phi / dx along each axis, (D, N, r)."""
+        return np.stack([self._product(points, along) / self.box.half[along] for along in range(len(self.axes))])
+
+    def _product(self, points: Array, along: int | None) -> Array:
+        """phi, or its derivative by the position along one axis."""
         positions = self.box.positions(points)
         product = self.signal * np.ones((len(points), 1))
         for d, axis in enumerate(self.axes):
-            product = product * axis.at(positions[:, d])[:, self.kept[d]]
+            one = axis.slope if d == along else axis.at
+            product = product * one(positions[:, d])[:, self.kept[d]]
         return np.asarray(product)
 
 

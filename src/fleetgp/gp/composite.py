@@ -111,6 +111,40 @@ class Composite(Kernel):
         own, variances = self.split(h)
         return self.summed([one.diagonal(points, p) for one, p in zip(self.leaves, own, strict=True)], variances)
 
+    def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
+        own, variances = self.split(h)
+        values = [one.at(left, right, p)[0] for one, p in zip(self.leaves, own, strict=True)]
+        found = np.zeros((right.shape[1], len(left), len(right)))
+        for j, (one, p) in enumerate(zip(self.leaves, own, strict=True)):
+            beside = self.beside(j, values, variances)
+            for axis, slope in one.slopes(left, right, p).items():
+                found[axis] += beside * slope
+        return found
+
+    def curvature(self, points: Array, h: Hyperparameters) -> tuple[Array, Array]:
+        """Of a product: every leaf's own, and the slopes of each two by x and by x'."""
+        (own, variances), (size, dimension) = self.split(h), points.shape
+        values = [one.diagonal(points, p) for one, p in zip(self.leaves, own, strict=True)]
+        slopes, bends = np.zeros((len(own), size, dimension)), np.zeros((len(own), size, dimension, dimension))
+        for j, (one, p) in enumerate(zip(self.leaves, own, strict=True)):
+            axes = list(one.axes)
+            slopes[j][:, axes] = one.slopes_of_equals(points, p)
+            bends[j][:, axes, axes] = one.bends(p)
+        first, second = np.zeros((size, dimension)), np.zeros((size, dimension, dimension))
+        for variance, term in zip(variances, self.terms, strict=True):
+            for j in term:
+                rest = variance * math.prod((values[k] for k in term if k != j), start=np.ones(size))
+                first += 2.0 * rest[:, None] * slopes[j]
+                second += np.where(bends[j] != 0.0, rest[:, None, None] * bends[j], 0.0)
+                for k in term:
+                    if k != j:
+                        both = variance * math.prod((values[i] for i in term if i not in (j, k)), start=np.ones(size))
+                        second += both[:, None, None] * slopes[j][:, :, None] * slopes[k][:, None, :]
+        return first, second
+
+    def rough_axes(self, dimension: int) -> tuple[tuple[int, ...], ...]:
+        return tuple(one.axes for one in self.leaves if one.kinked)
+
     def noise(self, points: Array, h: Hyperparameters) -> Array:
         return self.noises.variance(points, self.noises_of(h.theta))
 

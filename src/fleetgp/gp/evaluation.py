@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.slopes import Slopes
 
 #: exp(2 * 150) is still far inside the range of a double.
 LARGEST_LOG = 150.0
@@ -35,6 +36,14 @@ class Posterior(Protocol):
     hyperparameters: Hyperparameters
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]: ...
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean (T,) and covariance (T, T) of f at the queries, which is symmetric."""
+        ...
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries."""
+        ...
 
     def explained_variance(self, queries: Array) -> Array: ...
 

@@ -102,6 +102,24 @@ class Kernel(abc.ABC):
     def variance(self, points: Array, h: Hyperparameters) -> Array:
         """k(x, x) at the points (.., N, D), (.., N)."""
 
+    @abc.abstractmethod
+    def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
+        """d k(left, right) / d right along each column of it, (D, N, N').
+
+        At a kink, which matern12 has where two points are equal, the mean of the slopes on either side: zero.
+        """
+
+    def rough_axes(self, dimension: int) -> tuple[tuple[int, ...], ...]:
+        """Inputs that it has kinks along, in groups: where two points are equal in all of a group."""
+        return ()
+
+    @abc.abstractmethod
+    def curvature(self, points: Array, h: Hyperparameters) -> tuple[Array, Array]:
+        """d k(x, x) / dx, (N, D), and d^2 k(x, x') / dx dx' at x' = x, (N, D, D): the covariance of f's derivatives.
+
+        Infinite along the inputs of `rough_axes`, along which f has no derivative.
+        """
+
     def noise(self, points: Array, h: Hyperparameters) -> Array:
         """The variance of the noise of observations at the points (.., N, D), (.., N)."""
         return np.full(points.shape[:-1], h.noise**2)
@@ -195,6 +213,27 @@ class Stationary(Kernel):
         gradient = 2.0 * h.signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
         return np.concatenate([gradient, 2.0 * h.signal**2 * value[None]])
 
+    #: Whether the profile has a kink at 0.
+    kinked = False
+
+    def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
+        scales = np.asarray(h.length_scales)
+        _, slope = self.profile_and_slope(scaled_squared_distance(left / scales, right / scales))
+        apart = np.moveaxis((left[:, None, :] - right) / scales**2, -1, 0)
+        return np.asarray(2.0 * h.signal**2 * slope * apart)
+
+    def curvature(self, points: Array, h: Hyperparameters) -> tuple[Array, Array]:
+        bent = 2.0 * h.signal**2 * self.steepness / np.asarray(h.length_scales) ** 2
+        return np.zeros(points.shape), np.tile(np.diag(bent), (len(points), 1, 1))
+
+    @property
+    def steepness(self) -> float:
+        """-phi'(0); infinite for one with a kink."""
+        return np.inf if self.kinked else float(self.profile_and_slope(np.zeros(1))[1][0])
+
+    def rough_axes(self, dimension: int) -> tuple[tuple[int, ...], ...]:
+        return (tuple(range(dimension)),) if self.kinked else ()
+
 
 class SquaredExponential(Stationary):
     r"""The paper's kernel: sigma_f^2 exp(-sum_d (x_d - x'_d)^2 / l_d^2), without a factor 1/2.
@@ -217,6 +256,7 @@ class Matern12(Stationary):
     """sigma_f^2 exp(-r), r = sqrt(s): rough fields."""
 
     name = "matern12"
+    kinked = True
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
         r = np.sqrt(s)

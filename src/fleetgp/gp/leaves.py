@@ -46,6 +46,23 @@ class Leaf(abc.ABC):
         return np.ones(points.shape[:-1])
 
     @abc.abstractmethod
+    def slopes(self, left: Array, right: Array, p: Array) -> dict[int, Array]:
+        """d phi / d right by input, (.., N, N') each; at a kink zero, the mean of both sides."""
+
+    def slopes_of_equals(self, points: Array, p: Array) -> Array:
+        """d phi(x, x') / dx' at x' = x, by each of its inputs, (N, d)."""
+        return np.zeros((len(points), len(self.axes)))
+
+    @abc.abstractmethod
+    def bends(self, p: Array) -> Array:
+        """d^2 phi(x, x') / dx_d dx'_d at x' = x, by each of its inputs, (d,); those of two inputs are zero."""
+
+    @property
+    def kinked(self) -> bool:
+        """Whether it has a kink where two points are equal."""
+        return False
+
+    @abc.abstractmethod
     def near(self) -> dict[int, int]:
         """For each input whose differences tell who is near, which of p they are to be divided by."""
 
@@ -89,8 +106,28 @@ class Scaled(Leaf):
 
     def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
         s = self.distance(left, right, p)
-        value, slope = KERNELS[self.profile].profile_and_slope(s)
+        value, slope = self.rule(s, p)
         return value, lambda: self.along(left, right, p, s, slope)
+
+    def rule(self, s: Array, p: Array) -> tuple[Array, Array]:
+        """phi and -phi' of s."""
+        return KERNELS[self.profile].profile_and_slope(s)
+
+    def slopes(self, left: Array, right: Array, p: Array) -> dict[int, Array]:
+        _, slope = self.rule(self.distance(left, right, p), p)
+        scales = np.broadcast_to(p[:1] if self.alike else p[: len(self.axes)], len(self.axes))
+        return {
+            axis: 2.0 * slope * _difference(left, right, axis) / scale**2
+            for axis, scale in zip(self.axes, scales, strict=True)
+        }
+
+    def bends(self, p: Array) -> Array:
+        steepness = np.inf if self.kinked else self.rule(np.zeros(1), p)[1][0]
+        return np.broadcast_to(2.0 * steepness / (p[:1] if self.alike else p[: len(self.axes)]) ** 2, len(self.axes))
+
+    @property
+    def kinked(self) -> bool:
+        return self.profile in KERNELS and KERNELS[self.profile].kinked
 
     def distance(self, left: Array, right: Array, p: Array) -> Array:
         """s."""
@@ -127,14 +164,17 @@ class RationalQuadratic(Scaled):
     def start(self, reach: Array, span: float) -> list[float]:
         return [*super().start(reach, span), SHAPE]
 
+    def rule(self, s: Array, p: Array) -> tuple[Array, Array]:
+        value = np.exp(-p[-1] * np.log1p(s / p[-1]))
+        return value, value / (1.0 + s / p[-1])
+
     def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
         s, alpha = self.distance(left, right, p), p[-1]
-        logarithm = np.log1p(s / alpha)
-        value = np.exp(-alpha * logarithm)
+        value, slope = self.rule(s, p)
 
         def derivatives() -> Iterator[Array]:
-            yield from self.along(left, right, p, s, value / (1.0 + s / alpha))
-            yield alpha * value * (s / (alpha + s) - logarithm)
+            yield from self.along(left, right, p, s, slope)
+            yield alpha * value * (s / (alpha + s) - np.log1p(s / alpha))
 
         return value, derivatives
 
@@ -170,6 +210,18 @@ class Periodic(Leaf):
 
         return value, derivatives
 
+    def slopes(self, left: Array, right: Array, p: Array) -> dict[int, Array]:
+        value, _ = self.at(left, right, p)
+        count = len(self.axes)
+        return {
+            axis: value * 2.0 * np.sin(2.0 * self._turns(left, right, p, k)) * np.pi / (p[k] ** 2 * p[count + k])
+            for k, axis in enumerate(self.axes)
+        }
+
+    def bends(self, p: Array) -> Array:
+        count = len(self.axes)
+        return np.asarray((2.0 * np.pi / (p[:count] * p[count:])) ** 2)
+
 
 @dataclass(frozen=True)
 class Linear(Leaf):
@@ -193,6 +245,16 @@ class Linear(Leaf):
 
     def diagonal(self, points: Array, p: Array) -> Array:
         return np.asarray((points[..., list(self.axes)] ** 2).sum(axis=-1))
+
+    def slopes(self, left: Array, right: Array, p: Array) -> dict[int, Array]:
+        shape = (*left.shape[:-1], right.shape[-2])
+        return {axis: np.broadcast_to(left[..., axis, None], shape) for axis in self.axes}
+
+    def slopes_of_equals(self, points: Array, p: Array) -> Array:
+        return points[:, list(self.axes)]
+
+    def bends(self, p: Array) -> Array:
+        return np.ones(len(self.axes))
 
 
 def leaf(name: str, axes: tuple[int, ...]) -> Leaf | None:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
@@ -125,12 +125,16 @@ class Conditioned:
 
     def common(self, samples: Sequence[Shard], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
-        distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
-        data = [pooled(samples)] * len(distinct)
-        found = self._of("common", data, [None] * len(distinct), distinct).at(queries)
-        rows = which.ravel()
+        posteriors, rows = self.of_samples(samples)
+        found = posteriors.at(queries)
         engine = tuple(found.engine[row] for row in rows)
         return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
+
+    def of_samples(self, samples: Sequence[Shard]) -> tuple[Posteriors, IntArray]:
+        """f | samples at each theta that there is, and (A,) which of these is a hosted agent's."""
+        distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
+        data = [pooled(samples)] * len(distinct)
+        return self._of("common", data, [None] * len(distinct), distinct), which.ravel()
 
     def whole(self, pool: Shard) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
@@ -139,14 +143,18 @@ class Conditioned:
 
     def exact(self, moments: FleetMoments, queries: Array) -> tuple[Array, Array]:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
-        if self._exact is None or self._exact[0] is not moments:
-            (found,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
-            self._exact = moments, found
-        posterior = self._exact[1]
+        posterior = self.of_moments(moments)
         parts = chunks(np.arange(len(queries)), moments.count)
         told = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
         mean, variance = (np.concatenate(rows) for rows in zip(*told, strict=True))
         return mean, variance
+
+    def of_moments(self, moments: FleetMoments) -> Posterior:
+        """f | all data, which are known by their moments."""
+        if self._exact is None or self._exact[0] is not moments:
+            (found,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
+            self._exact = moments, found
+        return self._exact[1]
 
     def with_samples(
         self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray

@@ -35,6 +35,14 @@ def nearest(tree: cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
     return distance, row
 
 
+def nearest_in(inputs: Array, queries: Array, count: int, kernel: Kernel, h: Hyperparameters) -> IntArray:
+    """Which of the inputs are nearest to each query, (T, m); all, where there are no more."""
+    if len(inputs) <= count:
+        return np.tile(np.arange(len(inputs)), (len(queries), 1))
+    scales, _ = kernel.scales(h, queries.shape[1])
+    return nearest(cKDTree(inputs / scales), queries / scales, count)[1]
+
+
 def local_answers(
     pool: Shard, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
 ) -> tuple[Array, IntArray]:
@@ -42,14 +50,12 @@ def local_answers(
 
     And which rows these are, (T, m).  agent: who computes, for error messages.
     """
-    h, size = Hyperparameters.from_theta(theta), len(pool[1])
-    scales, _ = kernel.scales(h, queries.shape[1])
+    h = Hyperparameters.from_theta(theta)
     try:
-        if size <= count:
-            rows = np.tile(np.arange(size), (len(queries), 1))
+        rows = nearest_in(pool[0], queries, count, kernel, h)
+        if len(pool[1]) <= count:
             found = _of_all(DenseEngine(*pool, kernel, agent).posterior(h), queries)
         else:
-            _, rows = nearest(cKDTree(pool[0] / scales), queries / scales, count)
             found = _of_each(pool, queries, rows, kernel, h, agent)
     except MemoryError:
         raise InputError(f"dec-nearest with {count} neighbours needs more memory than there is: use fewer") from None

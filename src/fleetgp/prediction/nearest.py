@@ -38,33 +38,42 @@ class Pool(NamedTuple):
 def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
     """Mean and variance at each query given its nearest observations; whose they are takes part."""
     network, before, queries = task.network, task.network.round, task.queries
-    count = min(task.options.neighbours, task.agreed.size)
-    distances, rows = conditioned.reach.nearest(queries, count)
-    with network.phase("select"):
-        enough = _enough(network, distances)
-    needed = np.isfinite(distances) & (distances <= enough[:, None])
-    own = [np.unique(found[wanted]) for found, wanted in zip(rows, needed, strict=True)]
-    with network.phase("pool"):
-        pool = _at_root(network, [(x[some], y[some]) for (x, y), some in zip(conditioned.shards, own, strict=True)])
+    count, own = nearest_rows(task, conditioned)
+    pool = at_root(network, conditioned.shards, own)
 
     def finish(_: Array, everyone: BoolArray | None) -> Array:
         assert pool is not None, "the root was told"
         root = network.tree.root
         theta = task.thetas[network.hosted.index(root)]
         found, near = local_answers(pool.data, queries, count, conditioned.kernel, theta, root)
-        who = np.zeros_like(task.everyone)
-        who[pool.owners[near].T, np.arange(len(queries))] = True
-        return np.concatenate([found, _as_numbers(who)], axis=1)
+        return np.concatenate([found, as_numbers(whose(task, pool, near))], axis=1)
 
     with network.phase("aggregate"):
-        silent = np.zeros((*distances.shape[:2], 0))
+        silent = np.zeros((len(network.hosted), len(queries), 0))
         width = 3 + -(-network.agents // BITS)
         told = network.reduce(silent, "predictions", finish=finish, told=(width,), to=task.to)
     rounds, engine = np.full(len(queries), network.round - before), ("dense",) * len(network.hosted)
     if told is None:
         return Answer.told(task, None, np.zeros_like(task.everyone), rounds, engine=engine)
-    who = _from_numbers(told[:, 3:], network.agents)
+    who = from_numbers(told[:, 3:], network.agents)
     return Answer.told(task, told[:, :2], who, rounds, engine=engine, jitter=float(told[:, 2].max()))
+
+
+def nearest_rows(task: Task, conditioned: Conditioned) -> tuple[int, list[IntArray]]:
+    """How many observations answer a query, and of each hosted agent the rows that may be among them."""
+    count = min(task.options.neighbours, task.agreed.size)
+    distances, rows = conditioned.reach.nearest(task.queries, count)
+    with task.network.phase("select"):
+        enough = _enough(task.network, distances)
+    needed = np.isfinite(distances) & (distances <= enough[:, None])
+    return count, [np.unique(found[wanted]) for found, wanted in zip(rows, needed, strict=True)]
+
+
+def whose(task: Task, pool: Pool, near: IntArray) -> BoolArray:
+    """(M, T) whose observations are among the nearest to each query, rows (T, m) of the pool."""
+    who = np.zeros_like(task.everyone)
+    who[pool.owners[near].T, np.arange(len(task.queries))] = True
+    return who
 
 
 def _nearest(one: Array, other: Array) -> Array:
@@ -91,10 +100,12 @@ def _enough(network: Network, distances: Array) -> Array:
     return np.asarray(found[:, 0])
 
 
-def _at_root(network: Network, parts: Sequence[Shard]) -> Pool | None:
-    """What the agents send, in the order of their ids, where the root of the tree is hosted; None elsewhere."""
+def at_root(network: Network, shards: Sequence[Shard], rows: Sequence[IntArray]) -> Pool | None:
+    """These rows of the agents, in the order of their ids, where the root of the tree is hosted; None elsewhere."""
+    parts = [(x[some], y[some]) for (x, y), some in zip(shards, rows, strict=True)]
     width, root = parts[0][0].shape[1], network.tree.root
-    sent = network.collect({"inputs": [x for x, _ in parts], "observations": [y for _, y in parts]}, to=root)
+    with network.phase("pool"):
+        sent = network.collect({"inputs": [x for x, _ in parts], "observations": [y for _, y in parts]}, to=root)
     if sent is None:
         return None
     inputs, observations = sent["inputs"], sent["observations"]
@@ -104,20 +115,20 @@ def _at_root(network: Network, parts: Sequence[Shard]) -> Pool | None:
     return Pool(data, np.repeat(np.arange(network.agents), [len(y) for y in observations]))
 
 
-def _as_numbers(who: BoolArray) -> Array:
+def as_numbers(who: BoolArray) -> Array:
     """Who takes part, (M, T), as the bits of a few numbers a query, (T, W).
 
-    >>> _as_numbers(np.array([[True, False], [False, True], [True, True]])).tolist()
+    >>> as_numbers(np.array([[True, False], [False, True], [True, True]])).tolist()
     [[5.0], [6.0]]
     """
     starts = range(0, len(who), BITS)
     return np.stack([2.0 ** np.arange(len(part)) @ part for part in (who[s : s + BITS] for s in starts)], axis=1)
 
 
-def _from_numbers(numbers: Array, agents: int) -> BoolArray:
+def from_numbers(numbers: Array, agents: int) -> BoolArray:
     """The reverse.
 
-    >>> _from_numbers(np.array([[5.0], [6.0]]), 3).tolist()
+    >>> from_numbers(np.array([[5.0], [6.0]]), 3).tolist()
     [[True, False], [False, True], [True, True]]
     """
     bits = numbers.T.astype(np.int64)[:, None, :] >> np.arange(BITS)[:, None] & 1

@@ -52,7 +52,7 @@ def _along_tree(task: Task, nested: npae.NpaeInputs, known: Marginals) -> Answer
     network, before, participants = task.network, task.network.round, task.everyone
     if task.method.nearest:
         chosen = takes_part(network, nested.explained, task.prior, task.options.eta)
-        participants = participants_along_tree(network, chosen, nested.explained)
+        participants = participants_along_tree(network, chosen, lambda t: nested.explained[:, t])
     with network.phase("aggregate"):
         answers, jitter = npae.along_tree(nested, network, participants, task.to)
     rounds = np.full(len(task.queries), network.round - before)

@@ -25,7 +25,7 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
 from fleetgp.prediction.options import PredictionOptions
-from fleetgp.prediction.prediction import Prediction, joined, kept_once, worst
+from fleetgp.prediction.prediction import Prediction, explained_share, joined, kept_once, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task
 
@@ -181,7 +181,7 @@ def _prediction(
         jitter=found.jitter,
         engine=found.engine,
         ledger=task.network.ledger,
-        explained=kept_once(_explained(task, found)),
+        explained=kept_once(explained_share(task.method.rule, task.prior, found.participants, found.variances)),
         factors=kept_once(factors),
         noise=conditioned.noise.copy(),
         noisy=noisy,
@@ -194,17 +194,6 @@ def _sampled(task: Task, shards: Sequence[Shard]) -> dict[str, Any]:
     if not isinstance(shards, Streamed) or not shards.sampled or task.agreed.moments is not None:
         return {}
     return {"drawn": np.array([len(y) for _, y in shards]), "held": np.array(counts_of(shards))}
-
-
-def _explained(task: Task, found: Answer) -> Array:
-    """The share of the prior's variance that each agent's answer explains, (A, T).
-
-    PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
-    """
-    prior = task.prior
-    if task.method.rule == "poe":
-        prior = prior / np.maximum(found.participants.sum(axis=0), 1)
-    return np.asarray(1.0 - found.variances / prior)
 
 
 def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:

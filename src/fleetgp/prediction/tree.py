@@ -6,6 +6,7 @@ variance of them, so that what every agent is told has the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.network import SUM, Merge, Network
 from fleetgp.prediction.beliefs import beliefs_of
+from fleetgp.prediction.choice import choose
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.posteriors import Marginals, first_used
 from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
@@ -120,30 +122,43 @@ MOST_CORRELATED = Merge(_more_correlated, -np.inf)
 
 def most_correlated(task: Task, conditioned: Conditioned, where: IntArray) -> BoolArray:
     """(A, n): the one agent that answers each of these queries; every agent learns which."""
-    network = task.network
-    explained = task.prior[:, where] - conditioned.own(network.hosted).at(task.queries[where]).variance
-    ids = np.asarray(network.hosted, dtype=float)[:, None]
-    found = winners(network, np.stack([explained, np.broadcast_to(ids, explained.shape)], axis=-1))
-    return np.asarray(found == ids)
+    ids = np.asarray(task.network.hosted, dtype=float)[:, None]
+    return np.asarray(winners(task.network, correlations(task, conditioned, where)) == ids)
 
 
-def participants_along_tree(network: Network, chosen: BoolArray, explained: Array) -> BoolArray:
-    """Who takes part, (M, T), at every agent; the most correlated alone where nobody chose itself, (A, T) both."""
+def correlations(task: Task, conditioned: Conditioned, where: IntArray) -> Array:
+    """(A, n) what each hosted agent's own data explain at these queries."""
+    return task.prior[:, where] - conditioned.own(task.network.hosted).at(task.queries[where]).variance
+
+
+def participants_along_tree(network: Network, chosen: BoolArray, correlation: Callable[[IntArray], Array]) -> BoolArray:
+    """Who takes part, (M, T), at every agent, from each hosted agent's own choice (A, T).
+
+    Where nobody chose itself, it is the most correlated alone: correlation(t) is each hosted agent's with the queries
+    t, (A, len(t)).
+    """
     with network.phase("select"):
         found = network.reduce_present(np.zeros((*chosen.shape, 0)), chosen, "predictions")
     assert found.who is not None, "all agents are told"
     participants, where = found.who.copy(), np.flatnonzero(found.absent)
     if where.size:
-        ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None], (len(chosen), len(where)))
-        best = winners(network, np.stack([explained[:, where], ids], axis=-1))
-        participants[best.astype(int), where] = True
+        participants[winners(network, correlation(where)).astype(int), where] = True
     return participants
 
 
-def winners(network: Network, rows: Array) -> Array:
-    """(n,) the numbers of the agents with the largest correlations, from rows (A, n, 2)."""
+def taking_part(task: Task, conditioned: Conditioned) -> BoolArray:
+    """Who takes part in which query, (M, T), known to every agent before anything is added up."""
+    if not task.method.nearest:
+        return task.everyone
+    chosen = choose(task, conditioned, only_who=True).chosen
+    return participants_along_tree(task.network, chosen, lambda where: correlations(task, conditioned, where))
+
+
+def winners(network: Network, explained: Array) -> Array:
+    """(n,) the numbers of the agents with the largest correlations, (A, n)."""
+    ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None], explained.shape)
     with network.phase("select"):
-        best = network.reduce(rows, "statistics", MOST_CORRELATED)
+        best = network.reduce(np.stack([explained, ids], axis=-1), "statistics", MOST_CORRELATED)
     assert best is not None, "all agents are told"
     return best[:, 1]
 

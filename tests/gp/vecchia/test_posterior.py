@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
+from fleetgp.errors import InputError
 from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.vecchia import compiled, likelihood, posterior
-from fleetgp.gp.vecchia.engine import VecchiaEngine
+from fleetgp.gp.vecchia.engine import AROUND, VecchiaEngine
 
 THETA = np.array([0.7, 0.4, 1.3, 0.2])
 
@@ -39,6 +40,24 @@ def test_from_all_observations_it_is_exact(kernel: str, rng: np.random.Generator
     place = [int(np.flatnonzero((inputs == point).all(axis=1))[0]) for point in used]
     assert np.allclose(weights, expected[place], atol=1e-9)
     assert found.mean_and_variance(queries[:0])[0].shape == (0,)
+
+
+def test_jointly_it_is_the_gp_of_all_that_are_near_any_query(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, y = data(rng, 80)
+    queries = rng.uniform(0, 2, (5, 2))
+    near = {int(n) for q in queries for n in np.argsort((((inputs - q) / THETA[:2]) ** 2).sum(axis=1))[: 3 * AROUND]}
+    some = sorted(near)
+    found = VecchiaEngine(inputs, y, KERNELS["matern32"], 0, 3).condition(THETA)
+    exact = DenseEngine(inputs[some], y[some], KERNELS["matern32"], 0).condition(THETA)
+    for one, other in zip(found.mean_and_covariance(queries), exact.mean_and_covariance(queries), strict=True):
+        assert np.allclose(one, other, atol=1e-10)
+    monkeypatch.setattr(posterior, "MOST_TOGETHER", 7)
+    with pytest.raises(
+        InputError, match=rf"agent 0: .* at most 7 observations nearest .*, got {len(some)}: give fewer"
+    ):
+        found.mean_and_covariance(queries)
 
 
 def test_vectors_in_a_basis_are_those_of_its_weights(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:

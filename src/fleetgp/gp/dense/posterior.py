@@ -6,8 +6,10 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.conditional import mean_and_covariance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.slopes import Slopes, slopes_given
 from fleetgp.linalg.cholesky import Cholesky
 
 
@@ -58,13 +60,12 @@ class DensePosterior:
 
     def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
-        cross = self._cross(queries)
-        mean = self._alpha @ cross
-        half = self._factor.half_solve_in_place(cross)
-        covariance = self.kernel(queries, None, self.hyperparameters) - half.T @ half
-        covariance = 0.5 * (covariance + covariance.T)
-        np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0.0))
-        return mean, np.asarray(covariance)
+        h = self.hyperparameters
+        return mean_and_covariance(self.kernel, h, self.inputs, self._factor, self._alpha, queries)
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries."""
+        return slopes_given(self.kernel, self.hyperparameters, self.inputs, self._factor, self._alpha, queries)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""

@@ -6,9 +6,12 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.conditional import symmetric
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import SquaredExponential
 from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.gp.moments.solution import Solution
+from fleetgp.gp.slopes import Slopes, joined
 from fleetgp.linalg import lapack
 
 
@@ -29,6 +32,49 @@ class MomentsPosterior:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
         explained = self.explained_variance(queries)
         return self._mean(queries), np.maximum(self.hyperparameters.signal**2 - explained, 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T): as in `explained_variance`, of pairs."""
+        c = np.asfortranarray(self.basis.at(queries).T)
+        solved = c.copy(order="F")
+        lapack.solve_in_place(self._solution.lower, solved)
+        parts = self._parts(queries, self._largest)
+        heard = np.concatenate([np.zeros((len(c), 0)), *(self._heard(part) for part in parts)], axis=1)
+        both = heard.T @ solved
+        explained = both + both.T - c.T @ (c - self._solution.noise**2 * solved)
+        prior = SquaredExponential()(queries, None, self.hyperparameters)
+        return self._mean(queries), symmetric(prior - explained)
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries."""
+        return joined([self._slopes(part) for part in self._parts(queries, self._largest)], queries.shape[1])
+
+    def _slopes(self, queries: Array) -> Slopes:
+        """Of what `_mean` and `_explained` are, with c the coordinates of a query."""
+        s, dimension = self._solution, queries.shape[1]
+
+        def solve(right: Array) -> Array:
+            solution = np.array(right, order="F")
+            lapack.solve_in_place(s.lower, solution)
+            return solution
+
+        c, steps = self.basis.at(queries).T, self.basis.slopes(queries)  # (r, T), (D, T, r)
+        solved, ahead = solve(c), [solve(step.T) for step in steps]
+        heard, more = self._heard(queries), [self._heard(queries, d) for d in range(dimension)]
+        mean, explained = steps @ s.coefficients, np.empty((dimension, len(queries)))
+        outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
+        told = np.empty((len(queries), dimension, dimension))
+        for d, step in enumerate(steps):
+            if outside.size:
+                mean[d, outside] = self._with_residuals(self._to_grid(queries[outside], d))
+                mean[d, outside] += step[outside] @ self._slip
+            explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", heard, ahead[d])
+            explained[d] -= 2.0 * np.einsum("tr,rt->t", step, c - s.noise**2 * solved)
+            for e, other in enumerate(steps):
+                told[:, d, e] = np.einsum("rt,rt->t", more[d], ahead[e]) + np.einsum("rt,rt->t", more[e], ahead[d])
+                told[:, d, e] -= np.einsum("tr,rt->t", step, other.T - s.noise**2 * ahead[e])
+        _, bends = SquaredExponential().curvature(queries, self.hyperparameters)
+        return Slopes(mean.T, -explained.T, bends - told)
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_o' C_i^-1 k_i*, (r_o, T), for another basis phi_o on a box that holds this one."""
@@ -61,8 +107,13 @@ class MomentsPosterior:
         step = max(1, LARGEST_GRID // memory)
         return [queries[start : start + step] for start in range(0, len(queries), step)]
 
-    def _to_grid(self, queries: Array) -> list[Array]:
-        """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2."""
+    @property
+    def _largest(self) -> int:
+        """Doubles per query on the way to what is heard of it."""
+        return self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:]))
+
+    def _to_grid(self, queries: Array, along: int | None = None) -> list[Array]:
+        """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2. Or its derivative along one of them."""
         grid = self._solution.grid
         positions = self.basis.box.positions(queries)
         found = [
@@ -70,6 +121,9 @@ class MomentsPosterior:
             for d, axis in enumerate(self.basis.axes)
         ]
         found[0] *= self.basis.signal**2
+        if along is not None:
+            apart = positions[:, along, None] - grid.positions[along]
+            found[along] *= -2.0 * self.basis.axes[along].h ** 2 * apart / self.basis.box.half[along]
         return found
 
     def _mean(self, queries: Array) -> Array:
@@ -87,20 +141,23 @@ class MomentsPosterior:
 
     def _mean_outside(self, queries: Array) -> Array:
         """With e'C^-1 y, for which the residuals' grid stands."""
-        found = self._to_grid(queries)
+        return self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
+
+    def _with_residuals(self, found: list[Array]) -> Array:
+        """k*'C^-1 y but for the slip, from k* along each axis, or a derivative of it."""
         residuals = self._solution.residuals
         values = found[0] @ residuals.reshape(len(residuals), -1)
         for cross in found[1:]:
             rest = values.shape[1] // cross.shape[1]
             values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
-        return np.asarray(values[:, 0] / self._solution.noise**2 + self.basis.at(queries) @ self._slip)
+        return np.asarray(values[:, 0] / self._solution.noise**2)
 
-    def _heard(self, queries: Array) -> Array:
-        """Phi' k*, (r, T), Fortran-ordered."""
+    def _heard(self, queries: Array, along: int | None = None) -> Array:
+        """Phi' k*, (r, T), Fortran-ordered; or its derivative along an axis."""
         grid = self._solution.grid
         sizes = grid.moments.sizes
         values = grid.moments.weights.reshape(1, 1, sizes[0], -1)
-        for d, kernel in enumerate(self._to_grid(queries)):
+        for d, kernel in enumerate(self._to_grid(queries, along)):
             both = grid.functions[d].T * kernel[:, None, :]  # (T, r_d, n_d)
             if d == len(sizes) - 1:
                 values = values[..., 0] @ both.swapaxes(1, 2)
@@ -116,7 +173,7 @@ class MomentsPosterior:
         small outside, it is c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without any cancellation that
         sigma would amplify.
         """
-        parts = self._parts(queries, self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:])))
+        parts = self._parts(queries, self._largest)
         return np.concatenate([np.zeros(0), *(self._explained(part) for part in parts)])
 
     def _explained(self, queries: Array) -> Array:

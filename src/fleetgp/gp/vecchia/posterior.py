@@ -6,18 +6,24 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array
+from fleetgp.errors import InputError
 from fleetgp.gp.basis import Basis
+from fleetgp.gp.conditional import mean_and_covariance
 from fleetgp.gp.failure import MORE_NOISE, ThetaError, owner
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.slopes import Slopes, slopes_of_each
 from fleetgp.gp.vecchia.likelihood import means, points
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
+from fleetgp.linalg.cholesky import factorize
 
 #: Doubles of all that a query's neighbours are multiplied with, at a time.
 WORK = 1 << 22
 #: Neighbours that tell how far an observation is off, and observations that are asked at a time.
 LEFT_OUT, BLOCK = 30, 4096
+#: Observations that a joint posterior is of at most: their covariance takes 200 MB.
+MOST_TOGETHER = 5000
 
 
 class VecchiaPosterior:
@@ -44,6 +50,38 @@ class VecchiaPosterior:
         found, _, _ = self._asked(queries)
         prior = self.kernel.variance(queries, self.hyperparameters)
         return found[:, 0], np.maximum(prior - found[:, 1], 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T): the exact GP of all observations that are among the
+        nearest to any of them.
+        """
+        near = self._nearest(queries)
+        used, h = np.unique(near), self.hyperparameters
+        if len(used) > MOST_TOGETHER:
+            raise InputError(
+                f"{owner(self._agent)}: a joint posterior is of at most {MOST_TOGETHER} observations nearest to any of "
+                f"the points, got {len(used)}: give fewer points, points that are closer together, or fewer neighbours"
+            )
+        inputs = self.inputs[used]
+        factor = factorize(self.kernel(inputs, None, h), self.kernel.noise(inputs, h))
+        if factor is None:
+            raise self._failure(len(used))
+        self.jitter = max(self.jitter, factor.jitter)
+        weights = factor.solve(self._observations[used])
+        return mean_and_covariance(self.kernel, h, inputs, factor, weights, queries)
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
+        found, jitter = slopes_of_each(
+            self.kernel,
+            self.hyperparameters,
+            (self.inputs, self._observations),
+            self._nearest(queries).astype(np.int64),
+            queries,
+            lambda near: self._failure(len(near)),
+        )
+        self.jitter = max(self.jitter, jitter)
+        return found
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
@@ -85,20 +123,27 @@ class VecchiaPosterior:
 
     def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
         """Mean and what is explained, (T, 2); the nearest observations (T, m); their weights."""
-        count = self._neighbours
-        _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
-        near = near.astype(np.int32).reshape(len(queries), count)
+        near = self._nearest(queries)
         found, weights = self._given(queries, near)
         return found, near, weights
 
+    def _nearest(self, queries: Array) -> Neighbours:
+        """The nearest observations, (T, m)."""
+        count = self._neighbours
+        _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
+        return np.asarray(near.astype(np.int32).reshape(len(queries), count))
+
     def _given(self, queries: Array, near: Neighbours) -> tuple[Array, Array]:
         """Mean and what is explained, (T, 2), given these observations (T, m), and their weights."""
-        h, count = self.hyperparameters, near.shape[1]
+        h = self.hyperparameters
         most = self.kernel.variance(queries, h) + self.kernel.noises_of(h.theta).max() ** 2
         try:
             found, weights, jitter = means(self._data, queries, near, most)
         except NotPositiveDefiniteError:
-            what = f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
-            raise ThetaError(f"{owner(self._agent)}: {what}", h.theta, MORE_NOISE) from None
+            raise self._failure(near.shape[1]) from None
         self.jitter = max(self.jitter, jitter)
         return found, weights
+
+    def _failure(self, count: int) -> ThetaError:
+        what = f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
+        return ThetaError(f"{owner(self._agent)}: {what}", self.hyperparameters.theta, MORE_NOISE)

@@ -1,0 +1,49 @@
+"""The result of asking for gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus import Status
+from fleetgp.network import Ledger
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of the mean at T queries, and how the fleet came by it. `Fleet.gradient` makes it.
+
+    gradient: (T, D) in units of the data per unit of each input as it was given. NaN where no hosted agent was told.
+    covariance: (T, D, D) of the gradient of f itself, by methods that are exact GPs, with kernels that have one; None
+        for others.
+    kinks: (T, D) where the mean has a kink along an input, as it has at data with matern12: the gradient is then the
+        mean of the slopes on either side.
+    participants: (M, T) who had a say in which query.
+    status: "converged": every gradient is exact, in a fixed number of rounds.
+    rounds: how many the slowest block of queries took.
+    jitter: the largest that any covariance needed; 0 if none.
+    engine: (A,) where each agent's own posterior came from.
+    """
+
+    method: str
+    gradient: Array
+    covariance: Array | None
+    kinks: BoolArray
+    participants: BoolArray
+    engine: tuple[str, ...]
+    rounds: int
+    status: Status
+    jitter: float
+    ledger: Ledger
+
+    @property
+    def std(self) -> Array | None:
+        """(T, D) standard deviations of the gradient of f; None where `covariance` is."""
+        if self.covariance is None:
+            return None
+        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0)))
+
+    def __repr__(self) -> str:
+        return f"Gradient({self.method}: {len(self.gradient)} queries, status={self.status!r}, rounds={self.rounds})"

@@ -1,0 +1,141 @@
+r"""Where to measure next, from the joint posterior of the candidates: greedy, each choice given those before it.
+
+What an observation tells does not hang on its value. With Sigma the covariance of f at the candidates given the data
+and what was chosen so far, A, and r the noise of an observation, a candidate y has the gain
+
+    "variance"              Sigma_yy
+    "mutual-information"    log((Sigma_yy + r) / (Sigma_yy|rest + r)) / 2
+
+with the rest all other candidates that are not chosen: how much more A and y together tell of the candidates that are
+left (Krause, Singh, Guestrin 2008, algorithm 1). It keeps away from the edge, where an observation is of little use to
+anyone, and is at least 1 - 1/e of the best choice, but for a small constant, if candidates are dense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.network import Ledger
+
+CRITERIA = ("variance", "mutual-information")
+#: Gains that differ by less, relative to the largest, are equal: the first of them is taken, on every processor.
+EQUAL = 1e-9
+#: For the logarithms of candidates that are gone.
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Where to measure next, in the order of choice. `Fleet.suggest` makes it.
+
+    places: (n, D).  indices: (n,) which of the candidates of its agent each is.  agents: (n,) who shall go there.
+    gains: (n,) by "variance" the variance of f there, given what was chosen before, in squared units of the data; by
+        "mutual-information" what is gained of that, in nats. It is negative where more places say no more of the rest.
+    by, method: how.  ledger: what was sent.
+    """
+
+    places: Array
+    indices: IntArray
+    agents: IntArray
+    gains: Array
+    by: str
+    method: str
+    ledger: Ledger
+
+    def of(self, agent: int) -> Array:
+        """The places of one agent, in their order, (k, D)."""
+        return np.asarray(self.places[self.agents == agent])
+
+    def __repr__(self) -> str:
+        return f"Suggestion({len(self.places)} places by {self.by}, {self.method})"
+
+
+def check_criterion(by: str) -> None:
+    if by not in CRITERIA:
+        raise unknown_name("by", by, CRITERIA)
+
+
+class Gains:
+    """What each candidate would tell, given what was chosen so far.
+
+    covariance: (C, C) of f.  noise: the variance of an observation beyond that of f.
+    """
+
+    def __init__(self, covariance: Array, noise: float, by: str) -> None:
+        self._noise, self._covariance = noise, covariance.copy()
+        #: The inverse of the covariance of observations at the candidates that are left.
+        self._precision = np.linalg.inv(covariance + noise * np.eye(len(covariance))) if by != "variance" else None
+
+    def now(self) -> Array:
+        """(C,); of those that were chosen it holds no meaning."""
+        variance = np.diagonal(self._covariance)
+        if self._precision is None:
+            return variance.copy()
+        # 1 / (C^-1)_yy is the variance of an observation given all others that are left.
+        ratio = (variance + self._noise) * np.diagonal(self._precision)
+        return np.asarray(0.5 * np.log(np.maximum(ratio, TINY)))
+
+    def choose(self, one: int) -> None:
+        """Condition on an observation there."""
+        column: Array = np.array(self._covariance[:, one])
+        self._covariance -= np.outer(column, column) / (column[one] + self._noise)
+        if self._precision is not None:
+            column = np.array(self._precision[:, one], dtype=float)
+            self._precision -= np.outer(column, column) / column[one]
+
+
+def assigned(gains: Gains, allowed: BoolArray, n: int) -> tuple[IntArray, IntArray, Array]:
+    """Candidates, agents and gains of n choices for each agent, in their order; no candidate is chosen twice.
+
+    allowed: (M, C) who may go where. In each turn every agent gets one; the best pair first. Of agents that may go to
+    the same place the first counts from one that is another in each turn.
+    """
+    agents = len(allowed)
+    free, chosen, whose, told = allowed.copy(), [], [], []
+    needs = np.full(agents, n)
+    if not _possible(free, needs):
+        raise InputError(f"expected at least {n} different candidates for each agent, so that no two share one")
+    for turn in range(n):
+        waiting = [(turn + k) % agents for k in range(agents)]
+        while waiting:
+            now = gains.now()
+            agent, one = _best(now, free, needs, waiting)
+            chosen.append(one)
+            whose.append(agent)
+            told.append(now[one])
+            gains.choose(one)
+            free[:, one] = False
+            needs[agent] -= 1
+            waiting.remove(agent)
+    return np.array(chosen), np.array(whose), np.array(told)
+
+
+def _best(now: Array, free: BoolArray, needs: IntArray, waiting: list[int]) -> tuple[int, int]:
+    """The agent and the candidate with the largest gain after which all others can still get what they need."""
+    possible = np.flatnonzero(free[waiting].any(axis=0))
+    while possible.size:
+        best = now[possible].max()
+        one = int(possible[np.argmax(now[possible] >= best - EQUAL * abs(best))])
+        for agent in (each for each in waiting if free[each, one]):
+            left, rest = free.copy(), needs.copy()
+            left[:, one] = False
+            rest[agent] -= 1
+            if _possible(left, rest):
+                return agent, one
+        possible = possible[possible != one]
+    raise AssertionError("what was possible before is so after a possible choice")
+
+
+def _possible(free: BoolArray, needs: IntArray) -> bool:
+    """Whether every agent can get as many candidates as it needs, none twice."""
+    if (free == free[0]).all():
+        return bool(free[0].sum() >= needs.sum())
+    rows = np.repeat(np.arange(len(free)), needs)
+    matched = maximum_bipartite_matching(csr_array(free[rows].astype(np.int8)), perm_type="column")
+    return bool((matched >= 0).all())
