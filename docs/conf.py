@@ -25,7 +25,6 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 nitpicky = True
-suppress_warnings = ["toc.empty_glob"]  # of examples, while there are none
 # Annotations name types of other libraries, and of ours that are not public.
 nitpick_ignore_regex = [("py:.*", ".*")]
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.experiments.models.panels import AGENTS, FIRST, SECOND, STYLE, WIDTH
+from fleetgp.graph import Topology
 from fleetgp.graph.tree import Tree
 
 FOLDER = Path(__file__).parent
@@ -42,8 +43,8 @@ def boats(rows: int = 70) -> tuple[list[tuple[Array, Array]], Array]:
     return list(zip(np.split(field.inputs, 5), np.split(field.observations, 5), strict=True)), centres
 
 
-def _edges(ax: Axes, graph: fg.Graph, places: Array, **style: Any) -> None:
-    for one, other in graph.edges.tolist():
+def _edges(ax: Axes, graph: Topology, places: Array, **style: Any) -> None:
+    for one, other in graph.union.edges.tolist():
         ax.plot(*places[[one, other]].T, **style)
 
 
