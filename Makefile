@@ -7,11 +7,12 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo figures test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
+.PHONY: help demo docs figures test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
-	@echo "make figures  the figures of docs/models.md"
+	@echo "make docs   the documentation, into docs/_build/html: open index.html there, no network needed"
+	@echo "make figures  the figures of the documentation"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
@@ -31,9 +32,14 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/fleetgp demo
 
-# What docs/models.md shows: a figure and a few numbers for each choice of a model.
+# What the pages show: pictures of how methods work, and a figure and a few numbers for each choice of a model.
 figures: $(STAMP)
+	$(SINGLE) $(BIN)/python docs/figures/draw.py
 	$(SINGLE) $(BIN)/python -m fleetgp.experiments.models
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 test: lint types unit
 
@@ -42,8 +48,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
 
+# Also of the code that users read: the Python blocks of README.md and of the pages, a file each.
 types: $(STAMP)
 	$(BIN)/mypy
+	rm -rf build/pages
+	$(BIN)/python -m tests.docs.pages build/pages
+	$(BIN)/mypy build/pages/*.py
 
 unit: $(STAMP)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25
@@ -89,4 +99,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction
+	rm -rf $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages

@@ -24,10 +24,10 @@ def fleetgp(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
     """From nothing to an answer; then everything else one can do with a fleet that runs."""
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-    commands = re.findall(r"^fleetgp (up .*--example.*|ask boats.*)$", readme, flags=re.MULTILINE)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "fleet.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^fleetgp (up .*--example.*|ask boats.*)$", page, flags=re.MULTILINE)
     assert len(commands) == 2
     try:
         for command in commands:
