@@ -71,7 +71,7 @@ def test_a_place_is_that_of_all_rows(tmp_path: Path) -> None:
 def test_the_last_lines_of_a_log_are_kept_and_bounded() -> None:
     log = Log("a0", io.StringIO())
     for number in range(3 * logs.RECENT):
-        log.warn("long", text="x" * 10_000, many=[{"a": "y" * 10_000}] * 1_000, number_of=number, why=None)
+        log.warn("long", text="x" * 1_000, many=[{"a": "y" * 1_000}] * 100, number_of=number, why=None)
     lines = log.recent()
     assert [line["number"] for line in lines] == list(range(2 * logs.RECENT + 1, 3 * logs.RECENT + 1))
     assert len(json.dumps(lines)) < logs.RECENT * logs.LONGEST * (logs.MOST + 10)

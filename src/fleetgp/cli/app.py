@@ -30,6 +30,7 @@ from fleetgp.cli.retrain import retrain
 from fleetgp.cli.status import status
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
@@ -140,6 +141,7 @@ COMMANDS = (
     up,
     down,
     status,
+    watch,
     ask,
     observe,
     retrain,
