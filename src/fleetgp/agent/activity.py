@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -14,7 +15,8 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 class Activity:
     """round: of the training under way.  problem, data_problem: what is wrong, with the work and with the watched file.
 
-    rounds, questions, views: how many there were.  began: on the wall clock.
+    rounds, questions, views: how many there were.  kinds: bytes sent in rounds, by kind of content.
+    began: on the wall clock.
     """
 
     phase: Phase = "starting"
@@ -24,6 +26,7 @@ class Activity:
     rounds: int = 0
     questions: int = 0
     views: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.time)
 
     def __str__(self) -> str:

@@ -100,8 +100,9 @@ class AnswerTask:
         finally:
             self.under_way = None
         told = told_answer(found, model, tasks, self._description)
-        facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent")}
-        self._log("answered", queries=len(told["mean"]), **facts)
+        facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
+        took_part = [name for name, points in told["said"].items() if points]
+        self._log("answered", queries=len(told["mean"]), asker=asked.asker, took_part=took_part, **facts)
         self._requests.finish(asked, answer=told)
 
     def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Found:

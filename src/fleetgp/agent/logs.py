@@ -8,6 +8,9 @@ import logging
 import os
 import stat
 import sys
+import threading
+import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +21,8 @@ from fleetgp.files import private_folder
 #: Bytes after which a log file is moved aside, as FILE.1, and how many such files are kept.
 LARGEST = 5_000_000
 OLDER = 2
+#: The last lines, which are also kept in memory: how many, and how much of each value.
+RECENT, LONGEST, MOST = 32, 200, 32
 
 
 class Log:
@@ -26,6 +31,9 @@ class Log:
     def __init__(self, agent: str, stream: TextIO | None = None, file: Path | None = None) -> None:
         self._agent = agent
         self._logger = logging.Logger(f"fleetgp.agent.{agent}")
+        self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
+        self._lines = 0
+        self._lock = threading.Lock()
         if file is not None:
             self._logger.addHandler(_LogFile(agent, file))
         if file is None or stream is not None:
@@ -42,6 +50,16 @@ class Log:
 
     def _write(self, level: str, number: int, event: str, fields: dict[str, Any]) -> None:
         self._logger.log(number, "%s", _document(self._agent, level, event, fields))
+        kept = {name: _brief(value) for name, value in fields.items()}
+        with self._lock:
+            self._lines += 1
+            line = {"number": self._lines, "time": time.time(), "level": level, "event": event, **kept}
+            self._recent.append(line)
+
+    def recent(self, after: int = 0) -> list[dict[str, Any]]:
+        """The last lines, shortened, those after a number: whoever looks often is told each once."""
+        with self._lock:
+            return [line for line in self._recent if line["number"] > after]
 
     def close(self) -> None:
         for handler in list(self._logger.handlers):
@@ -116,6 +134,13 @@ class _LogFile(logging.Handler):
 
     def _aside(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def _brief(value: Any) -> Any:
+    """A value of a line, as far as it is kept in memory."""
+    if isinstance(value, list | tuple):
+        return [_brief(item) for item in value[:MOST]]
+    return value if isinstance(value, bool | int | float | None) else str(value)[:LONGEST]
 
 
 def _document(agent: str, level: str, event: str, fields: dict[str, Any]) -> str:

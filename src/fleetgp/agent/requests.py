@@ -21,7 +21,7 @@ MOST_WAITING = 64
 class Asked:
     """deadline: on the monotonic clock; seconds: what was promised.  reply: tells {"answer": ...} or {"error": ...}.
 
-    tries: how often the fleet has begun to answer.
+    tries: how often the fleet has begun to answer.  asker: what the asker calls itself, for the log.
     """
 
     question: Question
@@ -29,6 +29,7 @@ class Asked:
     deadline: float
     reply: Callable[[dict[str, Any]], None]
     tries: int = 0
+    asker: str = ""
 
     @property
     def expired(self) -> bool:

@@ -18,7 +18,7 @@ from fleetgp.agent.description.parts import LONGEST_WAIT
 from fleetgp.agent.inbox import Inbox
 from fleetgp.agent.questions import Question, Wish, check_queries
 from fleetgp.agent.requests import Asked
-from fleetgp.agent.status import status_of
+from fleetgp.agent.status import shown_rows, status_of
 from fleetgp.errors import FleetGPError, InputError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 
@@ -26,6 +26,8 @@ from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 MAX_REQUEST_BYTES = 8 * 2**20
 #: Requests that may wait; the rest is refused.
 MOST_REQUESTS = 64
+#: Characters of what an asker calls itself.
+LONGEST_NAME = 32
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -37,7 +39,8 @@ class Service:
         self._agent = agent
         self._key = f"{prefix_of(agent.description.run)}/{agent.id}/{OPERATOR}"
         self._verbs: dict[str, Callable[[dict[str, Any], Reply], None]] = {
-            "status": lambda _, reply: reply({"answer": status_of(agent)}),
+            "status": lambda request, reply: reply({"answer": status_of(agent, _count(request.get("after")))}),
+            "rows": lambda _, reply: reply({"answer": shown_rows(agent)}),
             "ask": self._ask,
             "observe": self._observe,
             "train": self._train,
@@ -115,7 +118,9 @@ class Service:
         check_queries(queries, description.dimension)
         if not 0.0 < seconds <= LONGEST_WAIT:
             raise InputError(f"expected seconds above 0 and up to {LONGEST_WAIT:g}, got {seconds}")
-        self._agent.ask(Asked(Question(queries, method), seconds, time.monotonic() + seconds, reply))
+        question = Question(queries, method)
+        asker = str(request.get("asker") or "")[:LONGEST_NAME]
+        self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply, asker=asker))
 
     def _observe(self, request: dict[str, Any], reply: Reply) -> None:
         self._agent.observe(request.get("rows"), request.get("request"), reply)
@@ -129,3 +134,8 @@ class Service:
     def _stop(self, request: dict[str, Any], reply: Reply) -> None:
         reply({"answer": {"agent": self._agent.name}})
         self._agent.stop()
+
+
+def _count(given: Any) -> int:
+    """The number of the last event that the asker has heard of; 0 for one that says none."""
+    return given if isinstance(given, int) else 0

@@ -1,4 +1,4 @@
-"""What an agent tells of itself: to `fleetgp status`, and to Prometheus."""
+"""What an agent tells of itself: to `fleetgp status`, to the page, and to Prometheus."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from fleetgp.agent.agent import Agent
+from fleetgp.errors import InputError
+
+#: Rows that an agent shows at most.
+MOST_ROWS = 2_000
 
 
-def status_of(agent: Agent) -> dict[str, Any]:
-    """The agent's state as plain values."""
+def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
+    """The agent's state as plain values. after: the number of the last event that the asker has heard of."""
     node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
     activity, view = agent.activity, node.view
     members = [] if view is None else [names[member] for member in view.members]
@@ -38,15 +44,32 @@ def status_of(agent: Agent) -> dict[str, Any]:
         "neighbours": node.neighbours(),
         "bytes": sum(node.links.sent.values()),
         "told": node.links.told,
+        "sent": {names[neighbour]: size for neighbour, size in sorted(node.links.sent.items())},
+        "kinds": dict(activity.kinds),
         "dropped": dict(node.links.dropped),
         "resent": node.links.resent,
         "rows": agent.data.rows,
         "new_rows": agent.new_rows,
+        "place": agent.data.place,
+        "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
         "waiting": requests.waiting,
         "fulfilled": requests.fulfilled,
         "outcome": requests.outcome,
         "views": activity.views,
+        "began": activity.began,
         "seconds": time.time() - activity.began,
+        "events": agent.log.recent(after),
         "digest": agent.description.digest,
     }
+
+
+def shown_rows(agent: Agent) -> dict[str, Any]:
+    """The inputs and targets of an agent that shows them: all, or some that are spread over all."""
+    if not agent.description.agents[agent.id].show_rows:
+        raise InputError(
+            f"{agent.name} does not show its rows: `show_rows = true` in its own fleet.toml would allow it"
+        )
+    inputs, targets = agent.data.seen
+    kept = np.unique(np.linspace(0, len(targets) - 1, min(len(targets), MOST_ROWS)).round().astype(int))
+    return {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}

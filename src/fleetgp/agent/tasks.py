@@ -55,6 +55,8 @@ class Tasks:
                 yield network
             finally:
                 self._activity.rounds += network.ledger.rounds
+                sent = network.ledger.by_kind()
+                self._activity.kinds.update({kind: traffic.bytes for kind, traffic in sent.items()})
 
     def agree(self, item: Item) -> Agenda:
         """Everybody's item, at everybody."""

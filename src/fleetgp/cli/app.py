@@ -31,6 +31,7 @@ from fleetgp.cli.score import score
 from fleetgp.cli.status import status
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
@@ -142,6 +143,7 @@ COMMANDS = (
     up,
     down,
     status,
+    watch,
     ask,
     observe,
     retrain,

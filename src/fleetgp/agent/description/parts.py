@@ -51,7 +51,10 @@ class _Part(BaseModel):
 
 
 class AgentPart(_Part):
-    """One agent. data, watch, missing, fill and metrics concern it alone: the others need not have the same."""
+    """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
+
+    show_rows: whoever may ask it for its status may see its rows, too.
+    """
 
     name: Name
     endpoint: str
@@ -61,6 +64,7 @@ class AgentPart(_Part):
     fill: list[float] | None = None
     watch: bool = False
     metrics: Port | None = None
+    show_rows: bool = False
 
 
 class TrainingPart(_Part):

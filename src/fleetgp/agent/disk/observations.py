@@ -93,6 +93,7 @@ class ObservationStore:
         self._writing = threading.Lock()
         self._table = self._read()
         self.journal = Journal(kept, self.columns, LARGEST)
+        self._place: tuple[tuple[object, object], dict[str, list[float]]] = ((None, None), {})
 
     @property
     def rows(self) -> int:
@@ -104,6 +105,24 @@ class ObservationStore:
         rows = np.concatenate([self._table, self.journal.rows])
         inputs = self._noises.visible(rows[:, :-1])
         return self._noises.padded(inputs, self._group, rows[:, -2] if self._deviation else None), rows[:, -1]
+
+    @property
+    def seen(self) -> tuple[Array, Array]:
+        """Inputs (N, D) and targets (N,) as people know them: without what tells of the noise."""
+        rows = np.concatenate([self._table, self.journal.rows])
+        return self._noises.visible(rows[:, :-1]), rows[:, -1]
+
+    @property
+    def place(self) -> dict[str, list[float]]:
+        """Where the rows are: the corners of their box, and their mean. Computed anew only where there are others."""
+        parts = (self._table, self.journal.rows)
+        known, place = self._place
+        if known[0] is not parts[0] or known[1] is not parts[1]:
+            inputs, _ = self.seen
+            corners = {"low": inputs.min(axis=0), "high": inputs.max(axis=0), "centre": inputs.mean(axis=0)}
+            place = {name: values.tolist() for name, values in corners.items()}
+            self._place = parts, place
+        return place
 
     def append(self, rows: Any, request: str | None = None) -> Taken:
         """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails.

@@ -1,0 +1,1 @@
+"""The page: a fleet that can be watched in a browser. Needs the extra "page"."""

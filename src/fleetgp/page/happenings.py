@@ -1,0 +1,115 @@
+"""What happened between two pictures of a fleet, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleetgp.page import words
+from fleetgp.page.links import Heard
+
+#: What is said of a link that has changed.
+LINKS = {
+    "up": "hear each other",
+    "down": "do not hear each other any more",
+    "frozen": "are linked, but one of them says nothing",
+    "refused": "hold different fleet descriptions",
+}
+#: Lines of an agent's log that are events of the page.
+TOLD = (
+    "failed",
+    "trouble",
+    "nonsense",
+    "training failed",
+    "not calibrated",
+    "certificate expired",
+    "a question cannot be answered",
+)
+#: What the page calls itself when it asks: its own maps are not what somebody asked.
+PAGE, PAGE_MAP = "page", "page map"
+
+
+class Happenings:
+    """Compares each picture with the one before it."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._before: dict[str, Any] = {}
+        self._lines: dict[str, tuple[float, int]] = {}
+
+    def compare(self, picture: dict[str, Any], heard: Mapping[str, Heard], now: float) -> Iterator[dict[str, Any]]:
+        """Events, and questions that were answered (with "points")."""
+        before, self._before = self._before, {key: picture[key] for key in ("agents", "links", "parts", "model")}
+        if before:
+            for text, tone in (*self._agents(before, picture), *self._links(before, picture)):
+                yield {"t": round(now, 1), "words": text, "tone": tone}
+            for text, tone in (*self._parts(before, picture), *self._model(before, picture)):
+                yield {"t": round(now, 1), "words": text, "tone": tone}
+        for name, one in heard.items():
+            yield from self._told_by(name, one.state)
+
+    def _agents(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        for name, agent in after["agents"].items():
+            old = before["agents"][name]
+            was, now = old["presence"], agent["presence"]
+            if was != now and now == "there":
+                yield (f"{name} is back." if was in ("gone", "silent", "unheard") else f"{name} is there."), "good"
+            elif was != now and now in ("gone", "silent"):
+                yield f"{name} {'is gone' if now == 'gone' else 'has fallen silent'}.", "bad"
+            more = agent.get("rows", 0) - old.get("rows", agent.get("rows", 0))
+            if more > 0:
+                yield f"{name} has {more:,} new measurement{'s' if more > 1 else ''}.", "info"
+            problem = agent.get("problem", "")
+            if problem and problem != old.get("problem", ""):
+                yield f"{name}: {problem}", "bad"
+
+    def _links(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        for key, link in after["links"].items():
+            was, now = before["links"][key]["state"], link["state"]
+            if was == now or "unknown" in (was, now) or now == "missing" or (was, now) == ("missing", "up"):
+                continue  # that an agent is gone or back is said of it, not of each of its links
+            yield f"{link['a']} and {link['b']} {LINKS[now]}.", "good" if now == "up" else "bad"
+
+    def _parts(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        was, now = len(before["parts"]), len(after["parts"])
+        if now > 1 and now != was:
+            yield f"The fleet is in {now} parts: {'; '.join(words.listed(part, 4) for part in after['parts'])}.", "bad"
+        elif was > 1 and now == 1:
+            yield "The fleet is whole again.", "good"
+
+    def _model(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        was, now = before["model"], after["model"]
+        if now.get("learning") and not was.get("learning"):
+            yield "The fleet has begun to learn.", "info"
+        if now.get("id", "0") != was.get("id", "0") and now["by"]:
+            ended = "" if now["status"] == "converged" else f" It ended by {now['status']}, not by agreement."
+            yield f"There is a new model, learned by {words.listed(now['by'])}.{ended}", "info" if not ended else "bad"
+
+    def _told_by(self, name: str, state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """What an agent's own log says that is new; an agent that was started again counts from 1."""
+        began, last = self._lines.get(name, (0.0, 0))
+        if state.get("began", 0.0) != began:
+            began, last = state.get("began", 0.0), 0
+        for line in state.get("events", ()):
+            if line["number"] <= last:
+                continue
+            last = line["number"]
+            if line["event"] == "answered" and line.get("asker") != PAGE_MAP:
+                yield {
+                    "t": round(line["time"], 1),
+                    "agent": name,
+                    "points": line.get("queries", 0),
+                    "method": line.get("method", ""),
+                    "took_part": line.get("took_part", []),
+                    "missing": line.get("missing", []),
+                    "rounds": line.get("rounds", 0),
+                    "by_page": line.get("asker") == PAGE,
+                }
+            elif line["event"] in TOLD:
+                why = line.get("error") or line.get("why") or ""
+                yield {"t": round(line["time"], 1), "words": f"{name}: {line['event']}. {why}".strip(), "tone": "bad"}
+        self._lines[name] = began, last
+
+    def heard_up_to(self, name: str) -> int:
+        """The number of the last line of an agent that was seen."""
+        return self._lines.get(name, (0.0, 0))[1]

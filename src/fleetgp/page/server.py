@@ -1,0 +1,230 @@
+"""The page's server: a few files, one stream of what changes, and a few things that viewers may do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.page.patches import changes
+from fleetgp.page.saved import saved_page
+from fleetgp.page.security import KNOWN_FOR, Door, Guarded, is_loopback, new_token
+from fleetgp.page.source import Source
+
+#: The port, where none was asked for and it is free.
+PORT = 8765
+#: Streams, and connections in all, that are served at once.
+STREAMS, CONNECTIONS = 24, 100
+#: Seconds between two looks for something new, and after which a stream that has nothing to tell shows that it lives.
+LOOK, ALIVE = 0.1, 5.0
+#: What stands in the folder `static`, by how it ends.
+TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class PageServer:
+    """Serves one source until it is closed. address: what a browser opens.  token: to be typed there, if any.
+
+    host: where it listens; beyond this machine only with a token.  port: 0 for any that is free; None: the usual one,
+    or any if it is taken.  guarded: a token on this machine, too.
+    """
+
+    def __init__(
+        self, source: Source, host: str = "127.0.0.1", port: int | None = None, *, guarded: bool = False
+    ) -> None:
+        self._source = source
+        self._socket = _listen(host, port)
+        bound = self._socket.getsockname()[1]
+        self.token = new_token() if guarded or not is_loopback(host) else None
+        self._door = Door(host, self.token, bound)
+        shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        self.address = f"http://[{shown}]:{bound}/" if ":" in shown else f"http://{shown}:{bound}/"
+        self._ending, self._streams = threading.Event(), 0
+        config = uvicorn.Config(
+            Guarded(self._app(), self._door),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True, name="page")
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + 10.0
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise NetworkError(f"the page cannot be served at {self.address}")
+            time.sleep(0.01)
+
+    def wait(self) -> None:
+        """Until it ends by itself, which it does not: Ctrl-C interrupts this."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        self._ending.set()
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(10.0)
+        self._socket.close()
+
+    def __enter__(self) -> PageServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- routes ---------------------------------------------------------------------------------------------
+
+    def _app(self) -> Starlette:
+        source = self._source
+        return Starlette(
+            routes=[
+                Route("/", _file("index.html")),
+                Route("/static/{name}", self._static),
+                Route("/stream", self._stream),
+                Route("/field/{version:int}", self._field),
+                Route("/rows", self._rows),
+                Route("/save", self._save),
+                Route("/login", _file("login.html"), methods=["GET"]),
+                Route("/login", self._login, methods=["POST"]),
+                Route("/ask", _doing(source.ask), methods=["POST"]),
+                Route("/choose", _doing(source.choose), methods=["POST"]),
+                Route("/renew", _doing(lambda _: source.renew()), methods=["POST"]),
+                Route("/train", _doing(lambda given: _confirmed(given) and source.train()), methods=["POST"]),
+            ]
+        )
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return JSONResponse({"error": f"there is no {name[:80]!r} here"}, 404)
+        return await _file(name)(request)
+
+    async def _stream(self, request: Request) -> Response:
+        if self._streams >= STREAMS:
+            return JSONResponse({"error": f"{STREAMS} pages are open already: close one"}, 503)
+        return StreamingResponse(self._told(), media_type="text/event-stream")
+
+    async def _told(self) -> AsyncIterator[str]:
+        """First the whole picture, then what changes in it."""
+        self._streams += 1
+        try:
+            version, shown = self._source.picture()
+            yield _event("whole", shown)
+            told = time.monotonic()
+            while not self._ending.is_set():
+                await asyncio.sleep(LOOK)
+                now, picture = self._source.picture()
+                if now != version:
+                    patch = changes(shown, picture)
+                    version, shown = now, picture
+                    # A picture in which only the time has changed is told now and then: that one looks, too.
+                    if set(patch) - {"now"} or time.monotonic() - told > ALIVE / 5:
+                        yield _event("patch", patch)
+                        told = time.monotonic()
+                elif time.monotonic() - told > ALIVE:
+                    yield ": nothing new\n\n"
+                    told = time.monotonic()
+        finally:
+            self._streams -= 1
+
+    async def _field(self, request: Request) -> Response:
+        data = self._source.field(request.path_params["version"])
+        if data is None:
+            return JSONResponse({"error": "that map is not shown any more"}, 404)
+        return Response(data, media_type="application/octet-stream")
+
+    async def _rows(self, request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(self._source.rows))
+
+    async def _save(self, request: Request) -> Response:
+        page = await run_in_threadpool(saved_page, self._source)
+        name = f"fleet-{time.strftime('%Y-%m-%d-%H%M')}.html"
+        return HTMLResponse(page, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+    async def _login(self, request: Request) -> Response:
+        form = parse_qs((await request.body()).decode("utf-8", "replace"))
+        known = self._door.login(form.get("token", [""])[0])
+        if known is None:
+            return RedirectResponse("/login?again", 303)
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self._door.cookie, known, max_age=int(KNOWN_FOR), httponly=True, samesite="strict")
+        return response
+
+
+def _folder() -> Any:
+    return files("fleetgp.page") / "static"
+
+
+#: The files that may be had.
+STATIC = frozenset(entry.name for entry in _folder().iterdir() if entry.name.rsplit(".", 1)[-1] in TYPES)
+
+
+def _file(name: str) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        return Response((_folder() / name).read_bytes(), media_type=TYPES[name.rsplit(".", 1)[-1]])
+
+    return answer
+
+
+def _doing(work: Callable[[dict[str, Any]], Any]) -> Endpoint:
+    """One JSON document in, one out, or one clear error."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            given = json.loads(await request.body() or b"{}")
+            if not isinstance(given, dict):
+                raise InputError("expected a JSON object")
+            return JSONResponse(await run_in_threadpool(work, given) or {})
+        except (ValueError, RecursionError) as error:
+            return JSONResponse({"error": f"expected a request in JSON: {error}"}, 400)
+        except FleetGPError as error:
+            return JSONResponse({"error": str(error)}, 400 if isinstance(error, InputError) else 503)
+
+    return answer
+
+
+def _confirmed(given: dict[str, Any]) -> bool:
+    if given.get("confirm") is not True:
+        raise InputError("expected a confirmation: training takes the time of the whole fleet")
+    return True
+
+
+def _event(name: str, told: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(told, allow_nan=False)}\n\n"
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for attempt in (PORT, 0) if port is None else (port,):
+        try:
+            return socket.create_server((host, attempt), family=family, backlog=64)
+        except OSError as error:
+            why = error.strerror
+    raise InputError(f"no page can be served at {host}, port {port}: {why}; --port 0 takes any that is free")

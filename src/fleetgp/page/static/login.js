@@ -1,0 +1,1 @@
+document.getElementById("again").hidden = !location.search;
