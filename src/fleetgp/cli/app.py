@@ -27,7 +27,9 @@ from fleetgp.cli.output import complain, warn
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
+from fleetgp.cli.sample import sample
 from fleetgp.cli.status import status
+from fleetgp.cli.suggest import suggest
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
@@ -133,6 +135,8 @@ COMMANDS = (
     calibrate,
     predict,
     map_,
+    sample,
+    suggest,
     download,
     reproduce,
     certs,
