@@ -27,8 +27,10 @@ from fleetgp.cli.output import complain, warn
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
+from fleetgp.cli.sample import sample
 from fleetgp.cli.score import score
 from fleetgp.cli.status import status
+from fleetgp.cli.suggest import suggest
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
 from fleetgp.cli.watch import watch
@@ -136,6 +138,8 @@ COMMANDS = (
     predict,
     map_,
     score,
+    sample,
+    suggest,
     download,
     reproduce,
     certs,

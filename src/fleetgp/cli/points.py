@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,15 +59,27 @@ def read_points(
     left_out = [name for name in table.columns if name not in others]
     if left_out:
         warn(f"{points}: {', '.join(left_out)} have another length than the points: left out of the answer")
-    clash = set(ADDED) & set(others)
-    if clash:
-        raise InputError(f"{points}: the answer has a column {clash.pop()!r} too: rename that of the points")
+    refuse_clash(points, others, ADDED)
     return queries, others
 
 
+def refuse_clash(points: Path, columns: Mapping[str, Any], added: Iterable[str]) -> None:
+    """One clear error where columns of the points would be lost."""
+    clash = [name for name in added if name in columns]
+    if clash:
+        raise InputError(f"{points}: the answer has a column {clash[0]!r} too: rename that of the points")
+
+
 def write_answer(
-    out: Path, others: dict[str, Any], mean: Array, std: Array, std_observed: Array, agents: IntArray
+    out: Path,
+    others: dict[str, Any],
+    mean: Array,
+    std: Array,
+    std_observed: Array,
+    agents: IntArray,
+    more: Mapping[str, Array] | None = None,
 ) -> None:
-    """The table of an answer: the columns of the points, and `ADDED`."""
+    """The table of an answer: the columns of the points, `ADDED`, and more columns behind it."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_columns(out, {**others, **dict(zip(ADDED, (mean, std, std_observed, agents), strict=True))})
+    answer = dict(zip(ADDED, (mean, std, std_observed, agents), strict=True))
+    write_columns(out, {**others, **answer, **(more or {})})
