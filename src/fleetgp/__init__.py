@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # as in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp import io as io
+    from fleetgp.advice import Advice, Link, recommend
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
@@ -32,6 +33,7 @@ __all__ = [
     "PAPER_THETA0",
     "PREDICTION_METHODS",
     "TRAINING_METHODS",
+    "Advice",
     "Calibration",
     "ConditionedFleet",
     "Field",
@@ -46,6 +48,7 @@ __all__ = [
     "InProcess",
     "InputError",
     "Ledger",
+    "Link",
     "Loopback",
     "Model",
     "Network",
@@ -59,11 +62,13 @@ __all__ = [
     "TrainingState",
     "load_model",
     "partition",
+    "recommend",
     "save_model",
     "synthetic_field",
 ]
 
 _HOMES = {
+    "advice": ("Advice", "Link", "recommend"),
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`

@@ -69,6 +69,14 @@ def test_with_starts_that_were_given(method: str, starts: int) -> None:
     check(cost.total(sum(start.rounds for start in fit.starts)), fit.ledger)
 
 
+@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-g-fact-gp"])
+def test_kernels_that_are_compared_are_trained_first(method: str) -> None:
+    """Of a star an evaluation takes two rounds."""
+    fleet = fg.Fleet(uneven(4), "star", kernel=["se", "matern32", "matern12"], normalize=True)
+    fit = fleet.train(method, rounds=3, tol=1e-2)
+    check(training_cost(method, facts_of(fleet)).total(fit.ledger.rounds_by_phase["training"] // 2), fit.ledger)
+
+
 def test_an_agent_with_many_rows_trains_on_samples_first() -> None:
     """Every level begins with an agreement on curvatures."""
     x = np.random.default_rng(1).uniform(0, 1, (1700, 1))

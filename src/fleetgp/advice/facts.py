@@ -14,6 +14,7 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
+from fleetgp.gp.choices import AUTO, CANDIDATES
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.kernels import KERNELS, Kernel, SquaredExponential
 from fleetgp.gp.noise import Noise
@@ -27,7 +28,8 @@ UNKNOWN = KERNELS["matern32"]
 class Facts:
     """sizes: (M,) rows of each agent.  dimension: D.  columns: of a row that is sent: inputs, and what tells of noise.
 
-    kernel: None if it is not known yet.  normalize: whether the fleet agrees on a mean and a scale first.
+    kernel: None if it is not known yet: a training then compares as many as `compared` says.
+    normalize: whether the fleet agrees on a mean and a scale first.
     """
 
     sizes: tuple[int, ...]
@@ -36,6 +38,7 @@ class Facts:
     kernel: Kernel | None = None
     normalize: bool = True
     columns: int = 0
+    compared: int = 1
 
     @property
     def agents(self) -> int:
@@ -75,19 +78,22 @@ def facts_of(
 ) -> Facts:
     """From a fleet, the agents' data, or how many rows each of them has (with dimension).
 
+    kernel: None or "auto" if it is not known; of a fleet its own.
     graph: of a fleet its own; otherwise "path" if none is given.
 
     >>> facts_of([100, 200, 100], "star", dimension=2).rows
     400
     """
+    kernel = None if isinstance(kernel, str) and kernel == AUTO else kernel
     if isinstance(data, Fleet):
         if graph is not None or dimension is not None:
             raise InputError("a Fleet has its graph and its inputs: leave out graph and dimension")
-        chosen = kernel if kernel is not None else data.kernels[0] if len(data.kernels) == 1 else None
+        count = len(data.kernels) if kernel is None else 1
+        chosen = kernel if kernel is not None else data.kernels[0] if count == 1 else None
         own = None if chosen is None else as_kernel(chosen, data.inputs or data.dimension)
         width = data.dimension if not data.noises.given else int(data.shards[0][0].shape[1])
         flag = data.normalize if normalize is None else normalize
-        return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width)
+        return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width, count)
     if not isinstance(data, Sequence) or isinstance(data, str) or not len(data):
         raise InputError(
             f"expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows, got {shortened(data)}"
@@ -105,4 +111,5 @@ def facts_of(
             raise InputError(f"dimension: expected {width}, as the data have, got {dimension}: leave it out")
     topology = as_topology("path" if graph is None else graph, len(sizes), places=places)
     own = None if kernel is None else as_kernel(kernel, width)
-    return Facts(sizes, width, topology, own, True if normalize is None else normalize)
+    count = len(CANDIDATES) if kernel is None else 1
+    return Facts(sizes, width, topology, own, True if normalize is None else normalize, compared=count)
