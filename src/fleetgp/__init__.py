@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # as in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from fleetgp import data as data
     from fleetgp import io as io
-    from fleetgp.advice import Advice, Link, recommend
+    from fleetgp.advice import Advice, Link, Verification, recommend, verify
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
@@ -60,15 +60,17 @@ __all__ = [
     "TrainingInfo",
     "TrainingOptions",
     "TrainingState",
+    "Verification",
     "load_model",
     "partition",
     "recommend",
     "save_model",
     "synthetic_field",
+    "verify",
 ]
 
 _HOMES = {
-    "advice": ("Advice", "Link", "recommend"),
+    "advice": ("Advice", "Link", "Verification", "recommend", "verify"),
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`

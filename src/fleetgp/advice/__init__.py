@@ -3,5 +3,7 @@
 from fleetgp.advice.advice import Advice, Candidate
 from fleetgp.advice.link import Link
 from fleetgp.advice.recommend import recommend
+from fleetgp.advice.verification import Check, Verification
+from fleetgp.advice.verify import verify
 
-__all__ = ["Advice", "Candidate", "Link", "recommend"]
+__all__ = ["Advice", "Candidate", "Check", "Link", "Verification", "recommend", "verify"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fleetgp.advice.bill import Bill
 from fleetgp.advice.link import Link
@@ -162,7 +162,7 @@ class Advice:
     def __str__(self) -> str:
         use = f'Use fg.Fleet(.., kernel="{self.kernel}"), train("{self.trainer}"), predict(.., "{self.predictor}").'
         parts = [use, *(f"- {sentence}" for sentence in self.why)]
-        for task in ("training", "prediction"):
+        for task in get_args(Task):
             parts += ["", aligned(*self.table(task), left=2)]
         about = f"Training: all starts, and how it may vary. Prediction: {self.queries:,} queries, at most."
         parts += ["", about, *(f"Not for you: {line}." for line in self.refusals)]

@@ -34,7 +34,7 @@ ROUGH = ("matern12", "matern32")
 
 
 def recommend(
-    data: Fleet | Sequence[Any],
+    data: Fleet | Facts | Sequence[Any],
     graph: object = None,
     *,
     link: str | Link | None = None,
@@ -47,7 +47,8 @@ def recommend(
 ) -> Advice:
     """Which trainer and predictor to use, why, and what all of them would cost on the network.
 
-    data: a Fleet, a list of (X_i, y_i), or how many rows each agent has, with dimension for how many inputs there are.
+    data: a Fleet, a list of (X_i, y_i), or how many rows each agent has, with dimension for how many inputs there are;
+        or all that in `Facts`.
     graph: as of a Fleet, "path" if none is given; a Fleet has its own.
     link: what the links are like, as "9600 bit/s, 2 s": see `Link`. Then there are seconds as well.
     private: what must not be told to others: "rows" of the data; "sums", rows and sums over them (moments), which of
@@ -64,7 +65,8 @@ def recommend(
     >>> found.trainer, found.predictor, found.prediction.usual.bytes
     ('dec-full-gp', 'dec-full-gp', 0)
     """
-    facts, speed = facts_of(data, graph, dimension=dimension, kernel=kernel), as_link(link)
+    facts = data if isinstance(data, Facts) else facts_of(data, graph, dimension=dimension, kernel=kernel)
+    speed = as_link(link)
     check_private(private)
     check_whole("queries", queries, least=1)
     if accuracy not in ACCURACIES:

@@ -24,12 +24,14 @@ from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
+from fleetgp.cli.plan import plan
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
 from fleetgp.cli.status import status
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.cli.verify import verify
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
@@ -133,9 +135,11 @@ COMMANDS = (
     calibrate,
     predict,
     map_,
+    verify,
     download,
     reproduce,
     certs,
+    plan,
     agent,
     up,
     down,
