@@ -77,6 +77,17 @@ def test_kernels_that_are_compared_are_trained_first(method: str) -> None:
     check(training_cost(method, facts_of(fleet)).total(fit.ledger.rounds_by_phase["training"] // 2), fit.ledger)
 
 
+def test_on_graphs_that_vary_rounds_cost_their_mean() -> None:
+    """Over whole periods: how long reductions take hangs on when they begin."""
+    one, other = np.zeros((2, 4, 4))
+    one[0, 1] = one[1, 0] = one[2, 3] = one[3, 2] = other[1, 2] = other[2, 1] = 1.0
+    fleet = fg.Fleet(uneven(4), [one, other])
+    fit = fleet.train("dec-apx-gp", theta0=THETA, rounds=6, tol=0)
+    bill = training_cost("dec-apx-gp", facts_of(fleet), starts=1).total(6)
+    for kind in ("hyperparameters", "stopping", "statistics"):
+        assert bill.kinds[kind] == fit.ledger.total(kind=kind).bytes
+
+
 def test_an_agent_with_many_rows_trains_on_samples_first() -> None:
     """Every level begins with an agreement on curvatures."""
     x = np.random.default_rng(1).uniform(0, 1, (1700, 1))

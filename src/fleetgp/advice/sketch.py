@@ -6,13 +6,13 @@ bytes of real frames.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fleetgp.advice.bill import NOTHING, Bill
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.graph import Topology
+from fleetgp.graph import Graph, Topology
 from fleetgp.network import SUM, InProcess, Ledger
 from fleetgp.network.pricing import price_collection, price_exchange, price_reduction, price_values
 from fleetgp.network.reduction import Reducing, Schedule, Way, hearing
@@ -40,8 +40,15 @@ class Sketch:
         self._way = Way.of(topology.union, self.tree, self._everyone)
 
     def exchange(self, **widths: int) -> Bill:
-        """One round in which every agent tells its neighbours so many numbers of each kind."""
-        ledger, incoming = self._ledger(), self.network.incoming
+        """One round in which every agent tells its neighbours so many numbers of each kind; of graphs that vary, the
+        mean over all of them.
+        """
+        period = self.topology.period
+        total = sum((self._exchange(self.topology.at(step), widths) for step in range(period)), NOTHING)
+        return total if period == 1 else (1.0 / period) * total
+
+    def _exchange(self, graph: Graph, widths: Mapping[str, int]) -> Bill:
+        ledger, incoming = self._ledger(), self.network.incoming_of(graph)
         parts = {kind: _nothing(self.agents, width) for kind, width in widths.items()}
         price_exchange(ledger, PHASE, incoming, parts, {})
         edges = {edge: traffic.bytes for edge, traffic in ledger.by_edge().items()}

@@ -158,7 +158,8 @@ def _newton(starts: int) -> Typical:
 
 
 def _admm(facts: Facts, starts: int) -> Typical:
-    pace = np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
+    # On a graph that varies with time an edge acts once in its period.
+    pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
     return _typical("rounds", *(starts * pace * number for number in PACES))
 
 
