@@ -145,8 +145,8 @@ def _chosen_trainer(
         why = ["dec-fact-gp tells no row: it adds up likelihoods and their derivatives along a tree, in few steps."]
         if not whole.refused:
             why.append(
-                "dec-full-gp would be exact, but its moments are long: on these links, or for so many inputs, they "
-                'cost more than they are worth. accuracy="best" takes it for up to two inputs.'
+                "dec-full-gp would be exact, but its moments are long: too long for few bytes, for links like these, "
+                'or for so many inputs. accuracy="best" takes it for up to two inputs.'
             )
         return fact.method, why
     return "dec-apx-gp", [
