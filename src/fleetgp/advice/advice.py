@@ -69,15 +69,15 @@ class Candidate:
 
     @property
     def row(self) -> list[str]:
-        """For people: method, rounds, bytes, those of the busiest link, seconds."""
-        ends = self.least, self.most
+        """For people: method, rounds with their range, and the usual bytes, those of the busiest link, and seconds."""
+        rounds, least, most = (f"{bill.rounds:,.0f}" for bill in (self.usual, self.least, self.most))
         cells = [
             self.method,
-            _between(*(f"{bill.rounds:,.0f}" for bill in (self.usual, *ends))),
-            _between(*(readable_bytes(round(bill.bytes)) for bill in (self.usual, *ends))),
+            rounds if least == most else f"{rounds} ({least}-{most})",
+            readable_bytes(round(self.usual.bytes)),
             readable_bytes(round(self.usual.busiest)),
         ]
-        return cells if self.seconds is None else [*cells, _between(*map(readable_seconds, self.seconds))]
+        return cells if self.seconds is None else [*cells, readable_seconds(self.seconds[0])]
 
 
 @dataclass(frozen=True)
@@ -159,16 +159,18 @@ class Advice:
                 reasons.setdefault((one.task, one.refused), []).append(one.method)
         return [f"{task} by {', '.join(methods)}: {why}" for (task, why), methods in reasons.items()]
 
+    @property
+    def legend(self) -> str:
+        """What the tables are about."""
+        return (
+            "* recommended. Training: from all starts; bytes and time vary as the rounds do. "
+            f"Prediction: {self.queries:,} points, at most."
+        )
+
     def __str__(self) -> str:
         use = f'Use fg.Fleet(.., kernel="{self.kernel}"), train("{self.trainer}"), predict(.., "{self.predictor}").'
         parts = [use, *(f"- {sentence}" for sentence in self.why)]
         for task in get_args(Task):
             parts += ["", aligned(*self.table(task), left=2)]
-        about = f"Training: all starts, and how it may vary. Prediction: {self.queries:,} queries, at most."
-        parts += ["", about, *(f"Not for you: {line}." for line in self.refusals)]
+        parts += ["", self.legend, *(f"Not for you: {line}." for line in self.refusals)]
         return "\n".join(parts)
-
-
-def _between(usual: str, least: str, most: str) -> str:
-    """A number, and its range if there is one."""
-    return usual if least == most else f"{usual} ({least} - {most})"

@@ -121,7 +121,6 @@ def _told(description: Description, found: Advice) -> list[Any]:
         for row in rows:
             table.add_row(*row)
         lines += ["", table]
-    about = f"* recommended. Training: all starts, and how it may vary. Prediction: {found.queries:,} points, at most."
-    lines += ["", about, *(f"Not for you: {escape(line)}." for line in found.refusals)]
+    lines += ["", found.legend, *(f"Not for you: {escape(line)}." for line in found.refusals)]
     lines.append("Not counted: two short hellos a second over each link, by which running agents know that it is up.")
     return lines
