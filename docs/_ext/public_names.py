@@ -51,6 +51,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "PAPER_THETA",
         "PAPER_THETA0",
     ),
+    "advice": ("recommend", "Advice", "Link", "verify", "Verification"),
     "models": ("Model", "save_model", "load_model"),
     "graphs": ("Graph", "GraphSequence", "io.read_edges", "Network", "InProcess", "Loopback"),
     "steps": ("Trainer", "TrainingOptions", "TrainingState", "TrainingInfo", "TRAINING_METHODS", "PREDICTION_METHODS"),

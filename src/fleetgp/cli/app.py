@@ -24,6 +24,7 @@ from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
+from fleetgp.cli.plan import plan
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
@@ -33,6 +34,7 @@ from fleetgp.cli.status import status
 from fleetgp.cli.suggest import suggest
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.cli.verify import verify
 from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
@@ -140,9 +142,11 @@ COMMANDS = (
     score,
     sample,
     suggest,
+    verify,
     download,
     reproduce,
     certs,
+    plan,
     agent,
     up,
     down,
