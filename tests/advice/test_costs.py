@@ -14,6 +14,7 @@ from fleetgp.advice.bill import Bill
 from fleetgp.advice.facts import facts_of
 from fleetgp.advice.prediction_costs import Asking, prediction_cost
 from fleetgp.advice.training_costs import training_cost
+from fleetgp.arrays import IntArray
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
 from fleetgp.gp.hyperparameters import Hyperparameters
@@ -107,9 +108,9 @@ def asked_of(fleet: fg.Fleet, method: str, queries: int, monkeypatch: pytest.Mon
     pools: list[tuple[int, ...]] = []
     kept = nearest.at_root
 
-    def seen(network: Any, parts: Sequence[Shard]) -> Any:
-        pools.append(tuple(len(y) for _, y in parts))
-        return kept(network, parts)
+    def seen(network: Any, data: Sequence[Shard], rows: Sequence[IntArray]) -> Any:
+        pools.append(tuple(map(len, rows)))
+        return kept(network, data, rows)
 
     monkeypatch.setattr(nearest, "at_root", seen)
     points = np.random.default_rng(5).uniform(0, 2, (queries, 2))

@@ -215,7 +215,7 @@ def test_agents_with_different_answers_fail(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("factor", [-1.0, 1e6])
 def test_impossible_variances_fail(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    altered(monkeypatch, lambda found: replace(found, variances=factor * found.variances))
+    altered(monkeypatch, lambda found: replace(found, field_variances=factor * found.field_variances))
     with np.errstate(invalid="ignore"):
         assert f"{LOST}: variances lie between 0 and the prior" in failing(sound())
 
