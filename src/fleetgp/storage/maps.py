@@ -66,7 +66,7 @@ def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     what = f"{model.target} ({units})" if units else model.target
     panels = (
         (f"Mean of {model.target}", mean, "viridis"),
-        (f"Standard deviation of {model.target}", deviation, "magma"),
+        ("Standard deviation", deviation, "magma"),
     )
     for panel, (title, values, colours) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
         panel.patch.set(facecolor="0.93", edgecolor="0.75", hatch="////", linewidth=0.0)
@@ -95,7 +95,9 @@ def _agents(model: Model) -> str:
 def _shown(data: Any, name: str) -> str:
     """The value that an input has in the whole map."""
     value = data[identifier(name)].values
-    return str(value.astype("datetime64[s]")) if value.dtype.kind == "M" else f"{float(value):.6g}"
+    if value.dtype.kind != "M":
+        return f"{float(value):.6g}"
+    return str(value.astype("datetime64[s]")).removesuffix("T00:00:00")
 
 
 def _described(name: str, model: Model) -> str:
