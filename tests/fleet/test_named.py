@@ -75,4 +75,5 @@ def test_a_theta_of_a_normalized_fleet_is_warned_of() -> None:
         fg.Fleet(shards(280.0), theta=theta, normalize=True)
         fg.Fleet(shards(280.0), theta=theta, mean="constant")
         fg.Fleet(shards(2.0), theta=theta)
+        fg.Fleet(shards(280.0), theta=[1.2, 0.3, 270.0, 0.1])  # as it comes out of a training without normalize
         fg.Fleet(shards(280.0))
