@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.markup import escape
@@ -90,9 +91,9 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
         *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_told_kinds(sent)}."] if several else []),
         f"The model is in {bold(out)}. Next:",
-        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
+        f"  [cyan]fleetgp predict {escape(quote(str(out)))} points.csv{how} --out answer.csv[/cyan]",
         *(
-            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
+            [f"  [cyan]fleetgp map {escape(quote(str(out)))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
             if fleet.dimension == 2
             else []
         ),
