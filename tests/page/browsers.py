@@ -51,7 +51,7 @@ class Tab:
         self.page = self.context.new_page()
         self.page.set_default_timeout(LONG)
         self.complaints: list[str] = []
-        self.page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        self.page.on("console", lambda message: self.complaints.extend([message.text] * (message.type == "error")))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def open(self, address: str) -> Any:

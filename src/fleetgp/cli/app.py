@@ -20,6 +20,7 @@ from fleetgp.cli.down import down
 from fleetgp.cli.download import download
 from fleetgp.cli.fit import fit
 from fleetgp.cli.groups import grouped
+from fleetgp.cli.info import info
 from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
@@ -143,6 +144,7 @@ COMMANDS = (
     sample,
     suggest,
     verify,
+    info,
     download,
     reproduce,
     certs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
     dropped, points = data.dropped, sum(counts_of(fleet.shards))
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
     how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
+    place, drawn = escape(quote(str(out))), fleet.dimension >= 2
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
@@ -93,12 +95,8 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
         *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_told_kinds(sent)}."] if several else []),
         f"The model is in {bold(out)}. Next:",
-        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
-        *(
-            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere}{_at(model)} --out map.nc[/cyan]"]
-            if fleet.dimension >= 2
-            else []
-        ),
+        f"  [cyan]fleetgp predict {place} points.csv{how} --out answer.csv[/cyan]",
+        *([f"  [cyan]fleetgp map {place} --grid 200x200{how}{everywhere}{_at(model)} --out map.nc[/cyan]"] * drawn),
     ]
 
 

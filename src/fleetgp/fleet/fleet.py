@@ -28,13 +28,14 @@ from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.scoring import score_fleet
-from fleetgp.fleet.shards import check_shards, places_of, warn_of_offset, warn_of_shards
+from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import OBSERVED, Kernel
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -168,6 +169,11 @@ class Fleet(Closing, Choosing, Named):
             "seed": self.seed,
             "inputs": self.inputs,
         }
+
+    @property
+    def moments(self) -> FleetMoments | None:
+        """Of all data as they are, if the training has left them at every agent; None if rows came later."""
+        return None if self.fit is None or not same_shards(self.shards, self._trained) else self.fit.moments
 
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
