@@ -114,7 +114,10 @@ def test_a_day_must_be_chosen_and_kelvin_are_told_of(modelled: Path) -> None:
     model = load_model("n")
     assert 10.0 < np.concatenate([y for _, y in model.fleet.shards]).mean() < 30.0
     told = json.loads(run(*fit, "--date", "2021-01-02", "--stride", "2", "--overwrite", "--json").stdout)
-    assert told["notes"] == ["temperatures converted from K to degrees Celsius"]
+    assert told["notes"] == [
+        "temperatures converted from K to degrees Celsius",
+        "1 cell holds nothing, and is no observation",
+    ]
 
 
 def test_fill_values_are_refused_named_or_insisted_on(modelled: Path) -> None:

@@ -224,8 +224,13 @@ def test_a_part_of_a_zarr_field_and_what_is_not_in_it(tmp_path: Path) -> None:
     for reading, message in wrong:
         with pytest.raises(InputError, match=message):
             all_of(tmp_path / "f.zarr", Columns(names, "sst", reading=reading))
-    xr.Dataset({"sst": (("a", "b"), np.ones((3, 3)), {"units": "degF"})}).to_netcdf(tmp_path / "g.nc")
+    square = xr.Dataset(
+        {"sst": (("a", "b"), np.ones((3, 3)), {"units": "degF"})}, {"a": np.arange(3), "b": np.arange(3)}
+    )
+    square.to_netcdf(tmp_path / "g.nc")
+    with pytest.raises(InputError, match=r"'sst' has 3 cells along b, which is no input: .*--at b="):
+        all_of(tmp_path / "g.nc", Columns(("a",), "sst"))
     with pytest.raises(InputError, match="expected temperatures in K or degrees Celsius, got the units 'degF'"):
-        all_of(tmp_path / "g.nc", Columns((), "sst"))
+        all_of(tmp_path / "g.nc", Columns(("a", "b"), "sst"))
     with pytest.raises(InputError, match=r"g\.nc: expected an axis lat or latitude"):
-        all_of(tmp_path / "g.nc", Columns((), "sst", reading=Reading(stride=2)))
+        all_of(tmp_path / "g.nc", Columns(("a", "b"), "sst", reading=Reading(stride=2)))

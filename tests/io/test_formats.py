@@ -49,7 +49,10 @@ def test_options_for_another_kind_of_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"sep \(--sep\) is for files that end in \.csv"):
         read(field, reading=Reading(sep=";"))
     found = read(field, reading=Reading(date="2021-01-02", stride=2))
-    assert found.notes == ("temperatures converted from K to degrees Celsius",)
+    assert found.notes == (
+        "temperatures converted from K to degrees Celsius",
+        "1 cell holds nothing, and is no observation",
+    )
     assert len(found.observations) == 6 * 11 - 1
 
 

@@ -16,6 +16,7 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.points import check_answer_file, read_points, write_answer
 from fleetgp.cli.reading import TableReading
 from fleetgp.cli.running import description_of
+from fleetgp.data.times import units_of_times
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
@@ -58,7 +59,8 @@ def ask(
     """
     description = description_of(file)
     check_answer_file(out, points)
-    queries, others = read_points(points, description.inputs, out, table.reading)
+    times = dict.fromkeys(description.inputs, units_of_times("days"))  # as agents read dates
+    queries, others = read_points(points, description.inputs, out, table.reading, times)
     if MISSING_AGENTS in others:
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
     limit = description.timeouts.ask if seconds is None else seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fleetgp.errors import InputError
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
 from fleetgp.io.chunks import CHUNKED, size_of
+from fleetgp.io.fields import told_of_empty
 from fleetgp.training import training_method
 
 #: A file of more bytes is read in chunks, whatever its kind.
@@ -23,12 +24,13 @@ LARGE = 200_000_000
 
 @dataclass(frozen=True)
 class Taken:
-    """The agents' names and data, how many rows were left out, and what else was done to the values."""
+    """The agents' names and data, how many rows were left out, what else was done to the values, and units."""
 
     names: list[str]
     shards: Shards | Sequence[tuple[Any, ...]]
     dropped: int
     notes: tuple[str, ...]
+    units: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class InFiles:
 
     def chunked(self, files: Sequence[Path], agents: int | None) -> bool:
         """Whether the files are read in chunks."""
-        if len(files) == 1 and files[0].suffix.lower() != ".zarr" and self.sample is None and self.memory is None:
+        if len(files) == 1 and self.sample is None and self.memory is None:
             file = files[0]
-            return agents is None and file.suffix.lower() in CHUNKED and file.is_file() and size_of(file)[0] > LARGE
+            return agents is None and file.suffix.lower() in CHUNKED and file.exists() and size_of(file)[0] > LARGE
         if agents is not None:
             raise InputError(
                 "--agents splits the rows of one file, which is read as a whole: expected --agent, or a file for each "
@@ -68,9 +70,8 @@ class InFiles:
             raise InputError(f"the column {what['target']!r} has one value only: there is nothing to learn")
         if what["agent"] is not None:
             check_column("", what["agent"], len(found), found.points)
-        empty = f"{found.empty:,} cells of fields hold nothing, and are no observations"
-        notes = (*found.notes, *([empty] if found.empty else []))
-        return Taken(list(found.names), found, found.dropped, notes)
+        notes = (*found.notes, *told_of_empty(found.empty))
+        return Taken(list(found.names), found, found.dropped, notes, found.units)
 
 
 def check_column(where: str, column: str | None, agents: int, rows: int) -> None:

@@ -18,11 +18,11 @@ from fleetgp.cli.fitted import told_of_fit
 from fleetgp.cli.kernels import KERNEL
 from fleetgp.cli.means import Seen
 from fleetgp.cli.noises import Noisy
-from fleetgp.cli.reading import FILL, MISSING, FileReading
+from fleetgp.cli.reading import ObservedReading
 from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
-from fleetgp.data import partition, partition_by_label
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
+from fleetgp.fleet.frames import Splitting
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.prediction.calibration import HOLDINGS
@@ -44,9 +44,7 @@ def fit(
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
     kernel: KERNEL = "matern32",
-    missing: MISSING = "refuse",
-    fill: FILL = None,
-    reading: FileReading,
+    reading: ObservedReading,
     streaming: InFiles,
     seen: Seen,
     noisy: Noisy,
@@ -78,7 +76,7 @@ def fit(
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
         chosen |= _begun(how, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
-    what = reading.what(missing, fill) | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    what = reading.what | {"inputs": inputs, "target": outputs.column, "agent": agent}
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
     if outputs.allowed(streaming.chunked(files, agents)):
         noisy.refuse_chunks()
@@ -138,22 +136,14 @@ class Split:
     def read(self, file: Path, what: dict[str, Any]) -> Taken:
         """One file as a whole. what: the options of `read_observations`."""
         data = read_observations(file, **what)
-        observed, every = data.observations, np.arange(len(data.observations))
-        for name, values in zip(*named_columns(what["target"], observed), strict=True):
+        for name, values in zip(*named_columns(what["target"], data.observations), strict=True):
             if np.nanmax(values) == np.nanmin(values):
                 raise InputError(f"{file}: the column {name!r} has one value only: there is nothing to learn")
-        if data.labels is None:
-            by = options.one_of("--partition", self.by or "stripes", BY)
-            along = 0 if self.axis is None else what["inputs"].index(self.axis)
-            agents = 1 if self.agents is None else self.agents
-            parts = partition(data.inputs, every, agents=agents, by=by, axis=along, seed=self.seed)
-            names = [str(number) for number in range(len(parts))]
-        else:
-            names, parts = partition_by_label(data.inputs, every, data.labels)
+        by = None if self.by is None else options.one_of("--partition", self.by, BY)
+        names, shards = Splitting(self.agents, by, self.axis, self.seed).split(data, what["inputs"])
+        if data.labels is not None:
             check_column(f"{file}: ", self.column, len(names), len(data.labels))
-        columns = [observed] if data.deviations is None else [observed, data.deviations]
-        shards = [(x, *(column[rows.astype(int)] for column in columns)) for x, rows in parts]
-        return Taken(names, shards, data.dropped, data.notes)
+        return Taken(names, shards, data.dropped, data.notes, data.units)
 
 
 def _train(

@@ -27,8 +27,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 OBSERVATIONS = Annotated[
     list[Path],
     typer.Argument(
-        help="Observations: CSV, Parquet, NPZ, or NetCDF (lon, lat, sst). Several files, also of NetCDF and Zarr with "
-        "any variables, are read in chunks.",
+        help="Observations: CSV, Parquet, NPZ, or any variable of NetCDF and Zarr. Several files are read in chunks.",
         readable=False,
     ),
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.cli.output import warn
+from fleetgp.data.times import time_unit_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 from fleetgp.io.formats import Reading
-from fleetgp.io.tables import check_ending, numeric, read_columns, write_columns
+from fleetgp.io.numbers import input_numbers
+from fleetgp.io.tables import check_ending, read_columns, write_columns
 
 #: The columns of an answer, behind those of the points.
 ADDED = ("mean", "std", "std_observed", "agents")
@@ -28,12 +31,20 @@ def check_answer_file(out: Path, points: Path) -> None:
 
 
 def read_points(
-    points: Path, inputs: Sequence[str], out: Path, reading: Reading | None = None
+    points: Path, inputs: Sequence[str], out: Path, reading: Reading, units: Mapping[str, str]
 ) -> tuple[Array, dict[str, Any]]:
-    """The queries (T, D), and all columns of the file, to go into the answer: from CSV to CSV as they are written."""
+    """The queries (T, D), and all columns of the file, to go into the answer: from CSV to CSV as they are written.
+
+    units: of the model's inputs, those that are times.
+    """
+    reading = replace(reading, time_unit=next(filter(None, map(time_unit_of, units.values())), "days"))
     as_written = out.suffix.lower() == ".csv"
     table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
-    queries = np.column_stack([numeric(table.columns[name], name, points, reading) for name in inputs])
+    found = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}
+    for name, (_, unit) in found.items():
+        if unit and unit != units.get(name):
+            raise InputError(f"{points}: column {name!r} has dates, but in the model it is no time: give numbers")
+    queries = np.column_stack([values for values, _ in found.values()])
     if not len(queries):
         raise InputError(f"{points}: expected points, got a file without rows")
     if not np.isfinite(queries).all():

@@ -32,7 +32,7 @@ def predict(
     """
     known = known_model(model, where)
     check_answer_file(out, points)
-    queries, others = read_points(points, known.inputs, out, reading.reading)
+    queries, others = read_points(points, known.inputs, out, reading.reading, known.fleet.units)
     answers = asked(known, queries, asking, out, output.quiet)
     write_answer(out, others, answers.mean, answers.std, answers.std_observed, answers.participants)
     answers.kept.clear()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args
 
 import typer
 
 from fleetgp.cli.options import one_of
+from fleetgp.data.times import TimeUnit
 from fleetgp.errors import InputError
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import Missing
@@ -52,17 +53,30 @@ class FileReading:
     date: DATE = None
     box: BOX = None
     stride: STRIDE = None
+    at: AT = None
     sep: SEP = None
     decimal: DECIMAL = None
     encoding: ENCODING = None
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding)
+        told = self.date, four_sides(self.box), self.stride, self.sep, self.decimal, self.encoding
+        return Reading(*told, at=values_of(self.at))
 
-    def what(self, missing: str, fill: Sequence[str] | None) -> dict[str, Any]:
-        """What `read_observations` takes, with what stands for missing values."""
-        return {"missing": missing_of(missing), "fill": fills_of(fill), "reading": self.reading}
+
+@dataclass(frozen=True)
+class ObservedReading(FileReading):
+    """The same of observations: what becomes of missing values, and what times are counted in."""
+
+    missing: MISSING = "refuse"
+    fill: FILL = None
+    time_unit: TIME_UNIT = "days"
+
+    @property
+    def what(self) -> dict[str, Any]:
+        """What `read_observations` takes."""
+        reading = replace(self.reading, time_unit=one_of("--time-unit", self.time_unit, get_args(TimeUnit)))
+        return {"missing": missing_of(self.missing), "fill": fills_of(self.fill), "reading": reading}
 
 
 def four_sides(box: Sequence[float] | None) -> tuple[float, float, float, float] | None:

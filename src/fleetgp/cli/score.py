@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,7 +18,8 @@ from fleetgp.cli.answers import known_model
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import DEVIATION
 from fleetgp.cli.output import emit, plain_table, warn
-from fleetgp.cli.reading import FILL, MISSING, FileReading
+from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
+from fleetgp.data.times import time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
@@ -72,8 +73,20 @@ class Reading(FileReading):
     fill: FILL = None
 
     def observations(self, path: Path, model: Model) -> Observations:
-        what = self.what(self.missing, self.fill) | {"agent": self.agent_column, "deviation": self.deviation}
-        return read_observations(path, inputs=model.inputs, target=model.target, **what)
+        """Times are counted as the model counts them."""
+        units = model.fleet.units
+        unit = next(filter(None, map(time_unit_of, units.values())), "days")
+        what: dict[str, Any] = {
+            "missing": missing_of(self.missing),
+            "fill": fills_of(self.fill),
+            "agent": self.agent_column,
+        }
+        what |= {"deviation": self.deviation, "reading": replace(self.reading, time_unit=unit)}
+        found = read_observations(path, inputs=model.inputs, target=model.target, **what)
+        for name in model.inputs:
+            if (own := time_unit_of(found.units.get(name))) and own != time_unit_of(units.get(name)):
+                raise InputError(f"{path}: column {name!r} has dates, but in the model it is no time: give numbers")
+        return found
 
 
 def score(

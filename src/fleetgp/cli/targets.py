@@ -83,6 +83,8 @@ class Several:
         else:
             fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
             fleets = fleet.fleets
+        for own in fleets.values():
+            own.units = data.units
         return fleet, [Model(own, tuple(data.names), self.inputs, target) for target, own in fleets.items()]
 
     def start(self, folder: Path, names: Sequence[str]) -> Array:

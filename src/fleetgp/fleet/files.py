@@ -93,7 +93,8 @@ def from_files(
     what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
     shards = read_files(files, **what, **where, progress=progress)
     model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
-    return fleet(shards, graph, **model, kernel=kernel, seed=seed, inputs=inputs, **where)
+    made = fleet(shards, graph, **model, kernel=kernel, seed=seed, inputs=inputs, **where)
+    return made.call(shards.names, target, shards.units, shards.dropped, shards.notes)
 
 
 def read_files(

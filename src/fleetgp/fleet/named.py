@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
@@ -13,11 +13,15 @@ from fleetgp.given import column_names
 class Named:
     """target: the name of what is observed.  units: of inputs and target, by name, where they are known.
 
+    dropped: rows of a file, data frame or dataset that could not be used.  notes: what else was done to its values.
+
     An input with the units "days since 1970-01-01" (or hours, or seconds) is a time: data frames may have it as times.
     """
 
     target: str = "y"
-    units: Mapping[str, str] = {}
+    units: Mapping[str, str]
+    dropped: int = 0
+    notes: tuple[str, ...] = ()
     shards: Shards
     _labels: tuple[str, ...] = ()
 
@@ -29,10 +33,20 @@ class Named:
         names = getattr(self.shards, "names", None) if isinstance(self.shards, Streamed) else None
         return tuple(names) if names else tuple(str(agent) for agent in range(len(self.shards)))
 
-    def call(self, labels: Sequence[str], target: str, units: Mapping[str, str]) -> None:
-        """Give the names that the data have. units: without those that are not known."""
+    def call(
+        self,
+        labels: Sequence[str],
+        target: str,
+        units: Mapping[str, str],
+        dropped: int | None = None,
+        notes: tuple[str, ...] | None = None,
+    ) -> Self:
+        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself."""
         self._labels, self.target = tuple(labels), target
         self.units = {name: unit for name, unit in units.items() if unit}
+        self.dropped = self.dropped if dropped is None else dropped
+        self.notes = self.notes if notes is None else notes
+        return self
 
 
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:

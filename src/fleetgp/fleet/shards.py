@@ -15,10 +15,13 @@ from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.partition import Shard
 from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
-from fleetgp.data.summary import corners
+from fleetgp.data.summary import corners, joined
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
+
+#: So many deviations from 0 observations have a mean of their own; of so few nothing is said.
+OFFSET, FEWEST_TO_JUDGE = 3.0, 10
 
 
 def check_shards(
@@ -102,6 +105,21 @@ def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stackle
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     for told in told_suspicions(inputs, observations, _labels(names, inputs.shape[1])):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_offset(shards: Sequence[Shard], stacklevel: int) -> None:
+    """Say that observations lie far from 0, which is the model's mean, where a theta is given for them."""
+    found = joined(summaries_of(shards))
+    deviation = (found.squares / max(1, found.count)) ** 0.5
+    if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * deviation:
+        return
+    warnings.warn(
+        f"theta is for a model whose mean is 0, but the observations lie about {found.mean:.4g}, with a deviation of "
+        f"{deviation:.2g}: if it is from a fleet with normalize=True, or with a mean function, give the same here; "
+        "else normalize=True is probably meant",
+        FleetGPWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def _labels(names: Sequence[str] | None, dimension: int) -> Sequence[str]:

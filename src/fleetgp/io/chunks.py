@@ -14,8 +14,17 @@ from fleetgp.data.suspicions import is_any_of
 from fleetgp.errors import InputError
 from fleetgp.io.columns import Columns, Part
 from fleetgp.io.fields import field_chunks
-from fleetgp.io.formats import Reading, check_fields, csv_errors, csv_names, csv_options, pandas_for
-from fleetgp.io.tables import check_names, numeric
+from fleetgp.io.formats import (
+    Reading,
+    check_fields,
+    check_file,
+    check_names,
+    csv_errors,
+    csv_names,
+    csv_options,
+    pandas_for,
+)
+from fleetgp.io.numbers import input_numbers, numeric
 
 #: The kinds of files that are read in chunks, by their endings.
 CHUNKED = (".csv", ".parquet", ".nc", ".zarr")
@@ -58,12 +67,15 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
         except (OSError, ValueError, KeyError, IndexError, EOFError, RuntimeError, NotImplementedError) as error:
             kind = file.suffix[1:].upper()
             raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
-        numbers = np.column_stack(
-            [numeric(part.values[name], name, file, columns.reading, read) for name in columns.numbers]
-        )
+        inputs = [input_numbers(part.values[name], name, file, columns.reading, read) for name in columns.inputs]
+        observed = numeric(part.values[columns.target], columns.target, file, columns.reading, read)
+        numbers = np.column_stack([*(own for own, _ in inputs), observed])
         numbers[is_any_of(numbers, columns.fill)] = np.nan
         labels = part.values[columns.agent] if columns.agent else None
-        yield Chunk(numbers, labels, read, part.empty, part.units, part.notes)
+        told = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
+        units = {**part.units, **told}
+        listed = tuple(units.get(name, "") for name in columns.numbers) if units else ()
+        yield Chunk(numbers, labels, read, part.empty, listed, part.notes)
         read += len(numbers)
 
 
@@ -84,11 +96,7 @@ def _check(file: Path, reading: Reading) -> None:
     if kind not in CHUNKED:
         hint = ": NPZ is read as a whole only, write Parquet" if kind == ".npz" else ""
         raise InputError(f"{file}: expected a file that ends in {', '.join(CHUNKED)}{hint}")
-    if not file.exists():
-        raise InputError(f"{file}: there is no such file")
-    if file.is_dir() != (kind == ".zarr"):
-        raise InputError(f"{file}: expected a {'folder, as Zarr is one' if kind == '.zarr' else 'file, got a folder'}")
-    reading.check(file)
+    check_file(file, reading)
 
 
 def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +34,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Part:
-    """What a reader gives. values: by column.  empty: cells that hold nothing.  units: of the columns.
+    """What a reader gives. values: by column.  empty: cells that hold nothing.  units: by column.
 
     notes: what was done to the values.
     """
 
     values: dict[str, Any]
     empty: int = 0
-    units: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -50,6 +50,12 @@ class FileShards(Streamed):
             self._check_limit(drawn, "give a smaller sample")
 
     @property
+    def units(self) -> dict[str, str]:
+        """By column, where the files tell them."""
+        units = self._known.units or ("",) * len(self.source.scan.columns.numbers)
+        return {name: unit for name, unit in zip(self.source.scan.columns.numbers, units, strict=True) if unit}
+
+    @property
     def told(self) -> list[str]:
         """What is strange about the data, as sentences."""
         copies = self._known.copies.estimate(self.points)

@@ -1,4 +1,4 @@
-"""Files with named columns: CSV, Parquet, NPZ, and NetCDF fields of sea-surface temperature. Needs the extra "data".
+"""Files with named columns: CSV, Parquet and NPZ. Needs the extra "data". NetCDF and Zarr are `io.fields`.
 
 What a file says of its own size is checked before anything is allocated for it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.data.times import TimeUnit
 from fleetgp.errors import InputError
-from fleetgp.io.sst import load_sst
 
-#: How each kind of file is read, by its ending.
-FORMATS = (".csv", ".parquet", ".npz", ".nc")
+#: The kinds of files that are read, by their endings: tables, and fields.
+TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")
+FORMATS = TABLES + FIELDS
 #: A file may unpack to this many bytes in any case, and beyond it to so many times its own size.
 UNPACKED, RATIO = 1 << 30, 100
 #: The description of an array in an NPZ file has a few hundred bytes.
 LONGEST_HEADER = 1 << 16
 
-_FIELDS, _TEXT = (".nc", ".zarr"), (".csv",)
-_OPTIONS = {"date": _FIELDS, "box": _FIELDS, "stride": _FIELDS, "sep": _TEXT, "decimal": _TEXT, "encoding": _TEXT}
+_TEXT = (".csv",)
+_OPTIONS: dict[str, tuple[str, ...]] = {"date": FIELDS, "box": FIELDS, "stride": FIELDS, "at": FIELDS}
+_OPTIONS |= {"sep": _TEXT, "decimal": _TEXT, "encoding": _TEXT}
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
 
@@ -38,9 +40,11 @@ Which = Callable[[str], bool]
 class Reading:
     """What a file does not say of itself. date, box, stride: of a field in NetCDF or Zarr, as in `load_sst`.
 
+    at: the values of other axes of such a field, {"depth": 5}: the nearest cell, if it is within half a cell.
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
     settable: whoever reads can say these; if not, no error advises to.
+    time_unit: what inputs that are times are counted in, since 1970.
     """
 
     date: str | None = None
@@ -50,6 +54,8 @@ class Reading:
     decimal: str | None = None
     encoding: str | None = None
     settable: bool = True
+    at: Mapping[str, float | str] | None = None
+    time_unit: TimeUnit = "days"
 
     def check(self, file: Path) -> None:
         for option, kinds in _OPTIONS.items():
@@ -60,31 +66,54 @@ class Reading:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, and what was done to them."""
+    """Columns by name, what was done to them, and their units, where they are known."""
 
     columns: dict[str, Any]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
     """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
     file, how = Path(path), reading or Reading()
-    if file.suffix.lower() not in FORMATS:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
-    if file.is_dir():
-        raise InputError(f"{path}: expected a file, got a folder")
-    if not file.is_file():
-        raise InputError(f"{path}: there is no such file")
-    how.check(file)
-    reader = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".nc": _netcdf}[file.suffix.lower()]
-    try:
+    check_file(file, how)
+    reader = {".csv": _csv, ".parquet": _parquet, ".npz": _npz}[file.suffix.lower()]
+    with reading_errors(file):
         return reader(file, text, how)
+
+
+@contextmanager
+def reading_errors(file: Path) -> Iterator[None]:
+    """Whatever a library says of a file that it cannot read, as one clear error."""
+    try:
+        yield
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{path}: it does not fit into the memory of this machine: give a part of it") from error
+        raise InputError(f"{file}: it does not fit into the memory of this machine: give a part of it") from error
     except (OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise InputError(f"{path}: it cannot be read as {file.suffix[1:].upper()}: {error}") from error
+        raise InputError(f"{file}: it cannot be read as {file.suffix[1:].upper()}: {error}") from error
+
+
+def check_file(file: Path, how: Reading) -> None:
+    """One clear error for what is no file of a known kind, or has other options."""
+    kind = file.suffix.lower()
+    if kind not in FORMATS:
+        raise InputError(f"{file}: expected a file that ends in {', '.join(FORMATS)}")
+    if not file.exists():
+        raise InputError(f"{file}: there is no such file")
+    if file.is_dir() != (kind == ".zarr"):
+        raise InputError(f"{file}: expected a {'folder, as Zarr is one' if kind == '.zarr' else 'file, got a folder'}")
+    how.check(file)
+
+
+def check_names(path: object, names: Sequence[str], have: Sequence[str], reading: Reading | None = None) -> None:
+    """One clear error, which says what there is, where a column is missing."""
+    for name in names:
+        if name not in have:
+            told = ", ".join(name if name == name.strip() else repr(name) for name in have)
+            hint = separated_otherwise(have, settable=reading is None or reading.settable)
+            raise InputError(f"{path}: there is no column {name!r}; it has {told}{hint}")
 
 
 def pandas_for(what: object) -> Any:
@@ -185,13 +214,6 @@ def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     _check_expansion(file, 8 * facts.num_rows * facts.num_columns)
     table = pd.read_parquet(file)
     return Table({str(name): table[name].to_numpy() for name in table.columns})
-
-
-def _netcdf(file: Path, text: Which | None, how: Reading) -> Table:
-    found = load_sst(file, date=how.date, box=how.box, stride=1 if how.stride is None else how.stride)
-    places, celsius = found.points()
-    columns = {"lon": places[:, 0], "lat": places[:, 1], "sst": celsius}
-    return Table(columns, (found.converted,) if found.converted else ())
 
 
 def _npz(file: Path, text: Which | None, how: Reading) -> Table:

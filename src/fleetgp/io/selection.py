@@ -7,14 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError
-from fleetgp.given import as_numbers, check_whole
+from fleetgp.given import as_numbers, check_number, check_whole
 
 #: Names under which products keep their axes.
 LATITUDES = ("lat", "latitude", "nav_lat", "y")
@@ -39,7 +38,7 @@ class OnMap:
     east: Array
 
 
-def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: str | Path) -> OnMap:
+def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: object) -> OnMap:
     """The cells in a box (west, south, east, north), every so many-th of them along both axes; or one clear error."""
     step = 1 if stride is None else stride
     check_whole("stride", step, least=1)
@@ -114,7 +113,7 @@ def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
     return west, south, east, north
 
 
-def moments_of(field: Any, date: str | None, path: str | Path) -> tuple[list[str], IntArray]:
+def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], IntArray]:
     """The times of a field as text, and the positions of those of a date, which has some; without a date all.
 
     No times, and no positions, where a field has none.
@@ -133,6 +132,37 @@ def moments_of(field: Any, date: str | None, path: str | Path) -> tuple[list[str
     return moments, np.array(found)
 
 
+def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, str]:
+    """The position along an axis of the cell nearest to a value, within half a cell, and what is said of it.
+
+    A time is chosen by the beginning of its text, "2021-01-05" or "2021-01-05T12".
+    """
+    if name not in field.coords:
+        axes = ", ".join(map(str, field.dims))
+        raise InputError(f"{path}: at: there is no axis {name!r} with coordinates; the field runs over {axes}")
+    have = np.atleast_1d(np.asarray(field[name].values))
+    if have.ndim != 1:
+        raise InputError(f"{path}: at: {name!r} has more than one axis: expected a coordinate along one")
+    if have.dtype.kind == "M":
+        moments = [str(moment)[:19] for moment in have]
+        wanted = _moment(value)
+        found = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+        if len(found) != 1:
+            which = [moments[position] for position in found] or moments
+            raise InputError(
+                f"{path}: at: expected one {name} of {value}, got {len(found)}; it has {listed(which)}: choose one"
+            )
+        return found[0], f"{name} is {moments[found[0]].removesuffix('T00:00:00')}"
+    check_number(f"at: {name}", value)
+    number = float(str(value))
+    position = int(nearest_cells(as_numbers(have, f"{path}: {name}"), np.array([number]))[0])
+    if position < 0:
+        ends = f"from {have.min():g} to {have.max():g}" if len(have) > 1 else f"the value {have[0]:g} only"
+        raise InputError(f"{path}: at: no {name} within half a cell of {number:g}: it has {ends}")
+    near = "" if have[position] == number else f", the nearest to {number:g}"
+    return position, f"{name} is {have[position]:g}{near}"
+
+
 def listed(moments: Sequence[str]) -> str:
     """The days, or the times where a day has several; not all of very many."""
     days = [moment[:10] for moment in moments]
@@ -149,7 +179,7 @@ def _moment(date: object) -> str:
     return text[:19]
 
 
-def _axis(field: Any, names: Sequence[str], path: str | Path) -> str:
+def _axis(field: Any, names: Sequence[str], path: object) -> str:
     for name in names:
         if name in field.dims:
             return name

@@ -1,13 +1,9 @@
-"""Observations from files with named columns: CSV, Parquet and NPZ. Needs the extra "data".
-
-A NetCDF field of sea-surface temperature counts as a table with the columns lon, lat and sst (degrees Celsius).
-"""
+"""Observations from files with named columns: CSV, Parquet, NPZ, NetCDF and Zarr. Needs the extra "data"."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,10 +12,22 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import whole
-from fleetgp.given import as_names, as_numbers, is_nothing
-from fleetgp.io.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
+from fleetgp.given import as_names, as_numbers
+from fleetgp.io.fields import read_field
+from fleetgp.io.formats import (
+    FIELDS,
+    TABLES,
+    Reading,
+    Table,
+    Which,
+    check_file,
+    check_names,
+    pandas_for,
+    read_table,
+)
+from fleetgp.io.numbers import input_numbers, numeric
 
 #: What to do with rows that have missing values.
 Missing = Literal["refuse", "drop"]
@@ -31,7 +39,7 @@ class Observations:
 
     With a list of targets observations are (N, K), NaN where one is missing.
     dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
-    of the observations (N,), or None.
+    of the observations (N,), or None.  units: by column, where they are known.
     """
 
     inputs: Array
@@ -40,6 +48,7 @@ class Observations:
     dropped: int = 0
     notes: tuple[str, ...] = ()
     deviations: Array | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> Array:
@@ -60,7 +69,13 @@ def read_observations(
     reading: Reading | None = None,
     of_agent: bool = False,
 ) -> Observations:
-    """Columns of a table, by name. Rows with missing or infinite values are refused, or dropped and counted.
+    """Columns of a file, by name. Rows with missing or infinite values are refused, or dropped and counted.
+
+    path: CSV, Parquet or NPZ; or NetCDF or Zarr, any of whose variables may be the target, and any coordinates or
+    variables over its axes the inputs: cells that hold nothing are no rows, and notes count them. lon, lat and sst are
+    also what other names stand for, and a sea-surface temperature in Kelvin becomes degrees Celsius, as in `load_sst`.
+    An input may be times, or dates as text, YYYY-MM-DD: they become days since 1970 (`Reading.time_unit`), as `units`
+    of the result say.
 
     target: one, or a list of several: then a row is dropped if it has none of them, and notes say what else is missing.
     deviation: that of the known standard deviations of the target.
@@ -68,22 +83,64 @@ def read_observations(
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
     """
-    if missing not in get_args(Missing):
-        raise unknown_name("missing", missing, get_args(Missing))
-    as_names(inputs, "inputs")
-    targets = (target,) if isinstance(target, str) else as_names(target, "target")
-    if deviation is not None and len(targets) > 1:
-        raise InputError("deviation: expected one target with it, got several: leave one out")
-    needed = [*inputs, *([deviation] if deviation else [])]
-    named = [*needed, *targets]
-    table = read_columns(path, [*named, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading)
+    what = Wanted(inputs, target, agent, deviation)
+    what.check(missing)
+    table = read_columns(path, what.all, text=lambda name: name == agent, reading=reading, targets=what.targets)
+    return observations_of(table, path, what, missing=missing, fill=fill, reading=reading, of_agent=of_agent)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns are what; see `read_observations`."""
+
+    inputs: Sequence[str]
+    target: str | Sequence[str]
+    agent: str | None = None
+    deviation: str | None = None
+
+    def check(self, missing: str) -> None:
+        """One clear error for what can be known before anything is read."""
+        if missing not in get_args(Missing):
+            raise unknown_name("missing", missing, get_args(Missing))
+        as_names(self.inputs, "inputs")
+        if self.deviation is not None and len(self.targets) > 1:
+            raise InputError("deviation: expected one target with it, got several: leave one out")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,) if isinstance(self.target, str) else as_names(self.target, "target")
+
+    @property
+    def needed(self) -> list[str]:
+        """What every row must have."""
+        return [*self.inputs, *([self.deviation] if self.deviation else [])]
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.needed, *self.targets, *([self.agent] if self.agent else [])]
+
+
+def observations_of(
+    table: Table,
+    where: object,
+    what: Wanted,
+    *,
+    missing: Missing,
+    fill: Sequence[float] | None = None,
+    reading: Reading | None = None,
+    of_agent: bool = False,
+) -> Observations:
+    """The rows of a table that can be used. where: for errors; the rest as in `read_observations`."""
+    agent, width, named = what.agent, len(what.needed), [*what.needed, *what.targets]
     settable = reading is None or reading.settable
-    numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in named])
+    inputs = [input_numbers(table.columns[name], name, where, reading) for name in what.inputs]
+    others = [numeric(table.columns[name], name, where, reading) for name in named[len(inputs) :]]
+    numbers = np.column_stack([*(own for own, _ in inputs), *others])
     if fill is not None:
         numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
     judged = fill is None or len(fill) > 0
-    refuse_suspicious(numbers, named, str(path), fills=judged, of_agent=of_agent)
-    known, width = np.isfinite(numbers), len(needed)
+    refuse_suspicious(numbers, named, str(where), fills=judged, of_agent=of_agent)
+    known = np.isfinite(numbers)
     sound: BoolArray = np.asarray(known[:, :width].all(axis=1) & known[:, width:].any(axis=1))
     labels: tuple[str, ...] | None = None
     if agent is not None:
@@ -92,18 +149,20 @@ def read_observations(
         labels = tuple(label_text(value) for value in table.columns[agent][sound])
     bad = np.flatnonzero(~(sound & known.all(axis=1)))
     if bad.size and missing == "refuse":
-        raise missing_rows(path, bad.size, len(sound), int(bad[0]), settable=settable)
+        raise missing_rows(where, bad.size, len(sound), int(bad[0]), settable=settable)
     if not sound.any() or not known[sound].any(axis=0).all():
-        raise InputError(f"{path}: no row with values in all of {named}")
+        raise InputError(f"{where}: no row with values in all of {named}")
     if agent is not None and labels is not None:
         labelled = dict.fromkeys(label_text(value) for value in table.columns[agent][present])
         empty = [name for name in labelled if name not in set(labels)]
         if empty:
-            raise InputError(f"{path}: agent {empty[0]!r} has no row with values in all of {named}")
+            raise InputError(f"{where}: agent {empty[0]!r} has no row with values in all of {named}")
     found = np.where(known, numbers, np.nan)[sound]
-    observations = found[:, -1] if isinstance(target, str) else found[:, width:]
-    own = None if deviation is None else check_deviation_column(path, deviation, found[:, len(inputs)])
-    rest = labels, int((~sound).sum()), table.notes + _left(found, named), own
+    observations = found[:, -1] if isinstance(what.target, str) else found[:, width:]
+    own = None if what.deviation is None else check_deviation_column(where, what.deviation, found[:, len(inputs)])
+    times = {name: unit for name, (_, unit) in zip(what.inputs, inputs, strict=True) if unit}
+    units = {name: unit for name, unit in {**table.units, **times}.items() if unit and name in named}
+    rest = labels, int((~sound).sum()), table.notes + _left(found, named), own, units
     return Observations(found[:, : len(inputs)], observations, *rest)
 
 
@@ -124,7 +183,7 @@ def check_deviation_column(where: object, name: str, values: Array) -> Array:
     return values
 
 
-def missing_rows(path: str | Path, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:
+def missing_rows(path: object, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:
     """The error of a table with rows that cannot be used."""
     setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
     return InputError(
@@ -134,9 +193,21 @@ def missing_rows(path: str | Path, count: int, rows: int, first: int, *, settabl
 
 
 def read_columns(
-    path: str | Path, names: Sequence[str], *, text: Which | None = None, reading: Reading | None = None
+    path: str | Path,
+    names: Sequence[str],
+    *,
+    text: Which | None = None,
+    reading: Reading | None = None,
+    targets: Sequence[str] = (),
 ) -> Table:
-    """A table that has some columns of the same length, or one error that says which there are."""
+    """A table that has some columns of the same length, or one error that says which there are.
+
+    targets: the names of what is observed, if these are no points: of a field the cells that have some.
+    """
+    file, how = Path(path), reading or Reading()
+    check_file(file, how)
+    if file.suffix.lower() in FIELDS:
+        return read_field(file, names, targets, how)
     table = read_table(path, text=text, reading=reading)
     check_names(path, names, list(table.columns), reading)
     lengths = {len(table.columns[name]) for name in names}
@@ -145,55 +216,10 @@ def read_columns(
     return table
 
 
-def check_names(path: str | Path, names: Sequence[str], have: Sequence[str], reading: Reading | None = None) -> None:
-    """One clear error, which says what there is, where a column is missing."""
-    for name in names:
-        if name not in have:
-            told = ", ".join(name if name == name.strip() else repr(name) for name in have)
-            hint = separated_otherwise(have, settable=reading is None or reading.settable)
-            raise InputError(f"{path}: there is no column {name!r}; it has {told}{hint}")
-
-
-def numeric(values: Any, name: str, path: str | Path, reading: Reading | None = None, before: int = 0) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read.
-
-    before: how many rows of the file come before these.
-    """
-    array, reading = np.asarray(values), reading or Reading()
-    hint = ""
-    if array.dtype.kind == "O":
-        array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
-        comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
-        how = "say so (--decimal ,)" if reading.settable else "write points"
-        hint = f". Are these decimal commas? Then {how}" if comma else ""
-        row = _first_text(array, reading.decimal or ".")
-        if row is not None:  # one such cell makes texts of all others
-            raise InputError(
-                f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
-                f"(first: row {before + row + 1}){hint}"
-            )
-    try:
-        return as_numbers(array, f"{path}: column {name!r} must hold numbers")
-    except InputError as error:
-        raise InputError(f"{error}{hint}") from error
-
-
-def _first_text(values: Any, decimal: str) -> int | None:
-    """The first row of a column whose text is no number; None if there is none."""
-    for row, value in enumerate(values):
-        if isinstance(value, str):
-            try:
-                float(value.replace(decimal, ".").replace("_", "no number"))  # Python would read 1_000
-            except ValueError:
-                return row
-    return None
-
-
 def check_ending(path: str | Path) -> None:
     """One clear error where `write_columns` could not write."""
-    endings = FORMATS[:3]
-    if Path(path).suffix.lower() not in endings:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(endings)}")
+    if Path(path).suffix.lower() not in TABLES:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(TABLES)}")
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +27,7 @@ CELSIUS_UNITS = (
 )
 
 
-def shift_to_celsius(values: Array, units: str, path: str | Path) -> tuple[float, str]:
+def shift_to_celsius(values: Array, units: str, path: object) -> tuple[float, str]:
     """What to add to temperatures, and what is then said of it; empty for nothing.
 
     By the units, or, without any, by what the sea can be: no sea is at 100 degrees, no sea below 200 K.

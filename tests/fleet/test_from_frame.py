@@ -1,0 +1,224 @@
+"""Fleets from data frames and datasets: by name, with times, and with nothing lost silently."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import fleetgp as fg
+from fleetgp.errors import InputError
+from fleetgp.io import Reading, read_observations
+
+THETA = [1.0, 1.0, 5.0, 1.0, 0.1]
+
+
+def table(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"lat": rng.uniform(40, 42, n), "lon": rng.uniform(-2, 0, n), "boat": np.arange(n) % 3})
+    frame["boat"] = frame["boat"].map({0: "Bo", 1: "Ada", 2: "Cy"})
+    frame["time"] = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.uniform(0, 240, n), unit="h")
+    frame["sst"] = np.sin(frame["lon"]) + 0.1 * rng.standard_normal(n)
+    frame["err"] = rng.uniform(0.1, 0.2, n)
+    return frame
+
+
+def made(frame: Any, **options: Any) -> fg.Fleet:
+    return fg.Fleet.from_frame(frame, inputs=["lon", "lat", "time"], target="sst", **{"theta": THETA, **options})
+
+
+@pytest.mark.parametrize(("unit", "hours"), [("days", 24.0), ("hours", 1.0), ("seconds", 1 / 3600)])
+def test_a_frame_is_the_fleet_of_its_rows(unit: Any, hours: float) -> None:
+    frame = table()
+    fleet = made(frame, agent="boat", deviation="err", time_unit=unit, graph="cycle")
+    assert (fleet.labels, fleet.target, fleet.inputs) == (("Bo", "Ada", "Cy"), "sst", ("lon", "lat", "time"))
+    assert fleet.units == {"time": f"{unit} since 1970-01-01"}
+    ada = frame[frame["boat"] == "Ada"]
+    inputs, observed = fleet.seen[1]
+    np.testing.assert_array_equal(inputs[:, :2], ada[["lon", "lat"]])
+    elapsed = (ada["time"] - pd.Timestamp("1970-01-01")).dt.total_seconds() / 3600 / hours
+    np.testing.assert_allclose(inputs[:, 2], elapsed, rtol=1e-14)
+    np.testing.assert_array_equal(observed, ada["sst"])
+    np.testing.assert_array_equal(fleet.noises.known(fleet.shards[1][0]), ada["err"])
+
+
+def test_times_in_queries_new_rows_and_saved_models_are_the_same(tmp_path: Path) -> None:
+    frame = table()
+    fleet = made(frame, agent="boat")
+    asked = frame.head(4).drop(columns="sst")
+    out = fleet.predict(asked, "dec-rbcm")
+    numbers = asked.assign(time=[t.timestamp() / 86400 for t in asked["time"].dt.tz_localize("UTC")])
+    np.testing.assert_allclose(out.mean, fleet.predict(numbers, "dec-rbcm").mean, rtol=1e-12)
+    assert (out.to_frame()["time"].to_numpy() == asked["time"].to_numpy().astype("M8[us]")).all()
+    fg.save_model(fg.Model(fleet, fleet.labels, fleet.inputs or (), fleet.target), tmp_path / "m")
+    again = fg.load_model(tmp_path / "m").fleet
+    assert (again.labels, again.target, again.units) == (fleet.labels, fleet.target, fleet.units)
+    np.testing.assert_array_equal(again.predict(asked, "dec-rbcm").mean, out.mean)
+    more = frame.tail(2)
+    fleet.observe(0, more[["lon", "lat", "time"]], more["sst"])
+    assert len(fleet.shards[0][1]) == 22
+
+
+def test_rows_are_split_or_taken_whole() -> None:
+    frame = table()
+    assert made(frame).agents == 1
+    split = made(frame, agents=4, by="stripes", axis="lat")
+    assert split.labels == ("0", "1", "2", "3")
+    ends = [(x[:, 1].min(), x[:, 1].max()) for x, _ in split.seen]
+    assert all(one[1] <= other[0] for one, other in pairwise(ends))
+    noisy = made(frame, agent="boat", noise="agents", theta=[*THETA, 0.1, 0.1])
+    assert noisy.names[-3:] == ("sigma_eps_Bo", "sigma_eps_Ada", "sigma_eps_Cy")
+    indexed = made(frame.set_index(["lat", "lon"]), agent="boat")
+    np.testing.assert_array_equal(indexed.seen[0][0], made(frame, agent="boat").seen[0][0])
+
+
+def test_what_is_missing_is_refused_or_dropped_and_counted() -> None:
+    frame = table()
+    frame.loc[3, "time"] = pd.NaT
+    frame.loc[5, "sst"] = np.inf
+    frame.loc[8, "boat"] = None
+    frame["lat"] = frame["lat"].astype("Float64").mask(np.arange(60) == 11)
+    frame["lon"] = frame["lon"].mask(np.arange(60) == 20, -9999.0)
+    with pytest.raises(InputError, match="the data frame: column 'lon' has the value -9999 once"):
+        made(frame)
+    with pytest.raises(InputError, match=r"the data frame: 5 of 60 rows have missing .*first: row 4"):
+        made(frame, agent="boat", fill=[-9999])
+    found = made(frame, agent="boat", fill=[-9999], missing="drop")
+    assert (found.dropped, sum(len(y) for _, y in found.shards)) == (5, 55)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"frame": np.zeros((3, 2))}, "expected a data frame whose columns have names, got ndarray"),
+        ({"inputs": ["lon", "depth"]}, "the data frame: there is no column 'depth'; it has lat, lon, boat"),
+        ({"inputs": "lon"}, "inputs: expected a list of names"),
+        ({"target": ["sst", "err"]}, "target: expected the name of one column.*see Outputs"),
+        ({"target": "time"}, "column 'time' must hold numbers: expected a numeric array, got times"),
+        ({"agent": "boat", "agents": 2}, "leave them out, or agent"),
+        ({"agents": 2, "axis": "depth"}, "unknown axis 'depth'"),
+        ({"agents": 0}, "agents must lie between 1 and"),
+        ({"missing": "skip"}, "unknown missing 'skip'"),
+        ({"time_unit": "weeks"}, "unknown time_unit 'weeks'"),
+        ({"inputs": ["lon", "boat"]}, "column 'boat' must hold numbers: expected a number, got 'Bo'"),
+    ],
+)
+def test_bad_frames_are_one_clear_error(options: dict[str, Any], message: str) -> None:
+    given = {"frame": table(), "inputs": ["lon", "lat"], "target": "sst", **options}
+    with pytest.raises(InputError, match=message):
+        fg.Fleet.from_frame(given.pop("frame"), **given)
+
+
+# ---- datasets ---------------------------------------------------------------------------------------------------
+
+
+def field() -> xr.Dataset:
+    rng = np.random.default_rng(1)
+    shape = 3, 2, 4, 5
+    values = rng.standard_normal(shape)
+    values[0, 0, 0, 0] = np.nan
+    return xr.Dataset(
+        {
+            "chl": (("time", "depth", "lat", "lon"), values, {"units": "mg m-3"}),
+            "quality": (("lat", "lon"), rng.integers(0, 4, shape[2:])),
+        },
+        coords={
+            "time": pd.to_datetime(["2021-01-04T12", "2021-01-05T00", "2021-01-05T12"]),
+            "depth": ("depth", [0.5, 5.2], {"units": "m"}),
+            "lat": np.linspace(40, 41.5, 4),
+            "lon": np.linspace(-2, 0, 5),
+        },
+    )
+
+
+def test_a_dataset_is_the_frame_of_its_cells() -> None:
+    data = field()
+    rows = data["chl"].to_dataframe().reset_index().dropna()
+    found = fg.Fleet.from_dataset(data["chl"], theta=[1, 1, 1, 5, 1, 0.1])
+    assert (found.inputs, found.target) == (("lon", "lat", "depth", "time"), "chl")
+    assert found.units == {"time": "days since 1970-01-01", "depth": "m", "chl": "mg m-3"}
+    assert found.notes == ("1 cell holds nothing, and is no observation",)
+    expected = fg.Fleet.from_frame(rows, inputs=found.inputs or (), target="chl", theta=[1, 1, 1, 5, 1, 0.1])
+    for one, other in zip(found.shards[0], expected.shards[0], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_part_of_a_dataset_is_chosen_by_name() -> None:
+    data = field()
+    found = fg.Fleet.from_dataset(
+        data, target="chl", at={"depth": 5, "time": "2021-01-05T12"}, box=(-1.6, 40, 0, 41.1), agent="quality",
+        theta=[1, 1, 1, 0.1],
+    )  # fmt: skip
+    part = data["chl"].sel(depth=5.2, time="2021-01-05T12", lon=slice(-1.6, 0), lat=slice(40, 41.1))
+    assert found.inputs == ("lon", "lat")
+    assert sorted(np.concatenate([y for _, y in found.shards])) == sorted(part.values.ravel().tolist())
+    assert found.notes[:2] == ("depth is 5.2, the nearest to 5", "time is 2021-01-05T12:00:00")
+    quality = data["quality"].sel(lon=slice(-1.6, 0), lat=slice(40, 41.1)).values.ravel()
+    assert set(found.labels) == {str(label) for label in quality}
+    day = fg.Fleet.from_dataset(
+        data["chl"].isel(depth=1), inputs=["lon", "lat", "time"], date="2021-01-05", theta=THETA
+    )
+    assert len(day.shards[0][1]) == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": None}, "target: expected one of the variables chl, quality: name it"),
+        ({"target": "sst"}, "the dataset: there is no column 'sst'; it has chl, quality"),
+        ({"inputs": ["lon", "lat"]}, "3 fields, of 2021-01-04T12:00, 2021-01-05T00:00.*give one as date"),
+        ({"inputs": ["lon", "lat", "time"]}, r"'chl' has 2 cells along depth, which is no input.*--at depth="),
+        ({"at": {"depth": 9}}, "no depth within half a cell of 9: it has from 0.5 to 5.2"),
+        ({"at": {"level": 9}}, "there is no axis 'level' with coordinates; the field runs over time, depth, lat, lon"),
+        ({"at": {"time": "2021-01-05"}}, "expected one time of 2021-01-05, got 2; it has 2021-01-05T00:00, "),
+        ({"at": {"time": "soon"}}, "date must be like 2021-01-31"),
+        ({"at": {"depth": "deep"}}, "at: depth must be a number"),
+        ({"data": np.ones((2, 2))}, "expected an xarray DataArray or Dataset, got ndarray"),
+        ({"data": xr.DataArray(np.ones((2, 2)))}, "inputs: expected their names, since dim_1, dim_0 has no"),
+        ({"box": (10, 40, 11, 41)}, "nothing lies in the box"),
+    ],
+)  # fmt: skip
+def test_bad_datasets_are_one_clear_error(options: dict[str, Any], message: str) -> None:
+    given = {"data": field(), "target": "chl", **options}
+    with pytest.raises(InputError, match=message):
+        fg.Fleet.from_dataset(given.pop("data"), **given)
+
+
+@pytest.mark.parametrize("ending", ["nc", "zarr"])
+def test_any_variable_of_any_file_is_the_same(ending: str, tmp_path: Path) -> None:
+    data, path = field(), tmp_path / f"f.{ending}"
+    if ending == "zarr":
+        pytest.importorskip("zarr")
+        data.to_zarr(path, consolidated=False, zarr_format=2)
+    else:
+        data.to_netcdf(path)
+    reading = Reading(at={"depth": 5.0}, time_unit="hours", stride=2)
+    inputs = ["lon", "lat", "time"]
+    found = read_observations(path, inputs=inputs, target="chl", agent="quality", reading=reading)
+    same: dict[str, Any] = {"at": {"depth": 5}, "time_unit": "hours", "stride": 2, "agent": "quality", "theta": THETA}
+    expected = fg.Fleet.from_dataset(data, target="chl", inputs=inputs, **same)
+    assert found.units == expected.units == {"chl": "mg m-3", "time": "hours since 1970-01-01"}
+    assert found.notes == expected.notes
+    assert sorted(found.observations) == sorted(np.concatenate([y for _, y in expected.shards]))
+    with pytest.raises(InputError, match=r"f\.\w+: there is no column 'sst'; it has"):
+        read_observations(path, inputs=inputs, target="sst", reading=reading)
+
+
+def test_a_table_in_netcdf_follows_the_rules_of_tables(tmp_path: Path) -> None:
+    frame = table()
+    xr.Dataset.from_dataframe(frame.rename_axis("obs")).to_netcdf(tmp_path / "t.nc")
+    inputs = ["lon", "lat", "time"]
+    found = read_observations(tmp_path / "t.nc", inputs=inputs, target="sst", agent="boat", deviation="err")
+    expected = made(frame, agent="boat")
+    assert found.labels == tuple(frame["boat"])
+    np.testing.assert_allclose(found.inputs[frame["boat"] == "Bo"], expected.seen[0][0], rtol=1e-14)
+    np.testing.assert_array_equal(found.deviations, frame["err"])
+    frame.loc[7, "sst"] = np.nan
+    xr.Dataset.from_dataframe(frame.rename_axis("obs")).to_netcdf(tmp_path / "u.nc")
+    with pytest.raises(InputError, match=r"u\.nc: 1 of 60 rows have missing .*row 8"):
+        read_observations(tmp_path / "u.nc", inputs=inputs, target="sst")
