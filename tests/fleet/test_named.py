@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ def test_a_fit_has_its_values_by_name_also_from_disk(tmp_path: Path) -> None:
 
 
 def test_names_are_of_the_kernel_that_was_chosen() -> None:
-    fleet = fg.Fleet(shards(n=60), kernel=["se", "rq"])
-    fit = fleet.train("fact-gp", rounds=2)
-    assert fit.names == fleet.names
-    assert len(fit.named) == len(fit.theta)
-    both = fg.Outputs([(x, np.column_stack([y, -y])) for x, y in shards()], targets=["s", "t"])
-    fits = both.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3, 1.0, 0.3], rounds=2)
+    parts = shards(n=60)
+    fit = fg.Fleet(parts, kernel="se + linear(1)").train("dec-apx-gp", theta0=[1.0, 0.5, 1.0, 1.0, 0.3], rounds=1)
+    choosing = fg.Fleet(parts, kernel=["se", "se + linear(1)"])
+    assert choosing.adopt(replace(fit, names=())).names == ("l_1", "l_2", "sigma_f1", "sigma_f2", "sigma_eps")
+    assert choosing.names == fit.names
+    both = fg.Outputs([(x, np.column_stack([y, -y])) for x, y in parts], targets=["s", "t"])
+    fits = both.train("dec-apx-gp", theta0=[1.0, 0.5, 1.0, 0.3, 1.0, 0.3], rounds=1)
     assert list(fits["t"].named) == ["l_1", "l_2", "sigma_f", "sigma_eps"]
     assert fits["t"] is both.fleets["t"].fit
 
@@ -75,4 +77,5 @@ def test_a_theta_of_a_normalized_fleet_is_warned_of() -> None:
         fg.Fleet(shards(280.0), theta=theta, normalize=True)
         fg.Fleet(shards(280.0), theta=theta, mean="constant")
         fg.Fleet(shards(2.0), theta=theta)
+        fg.Fleet(shards(280.0), theta=[1.2, 0.3, 270.0, 0.1])  # as it comes out of a training without normalize
         fg.Fleet(shards(280.0))

@@ -19,7 +19,7 @@ from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import DEVIATION
 from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
-from fleetgp.data.times import time_unit_of
+from fleetgp.data.times import TimeUnit, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
@@ -75,7 +75,7 @@ class Reading(FileReading):
     def observations(self, path: Path, model: Model) -> Observations:
         """Times are counted as the model counts them."""
         units = model.fleet.units
-        unit = next(filter(None, map(time_unit_of, units.values())), "days")
+        unit: TimeUnit = next(filter(None, map(time_unit_of, units.values())), "days")
         what: dict[str, Any] = {
             "missing": missing_of(self.missing),
             "fill": fills_of(self.fill),

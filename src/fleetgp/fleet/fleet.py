@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
@@ -28,7 +30,7 @@ from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
@@ -119,8 +121,9 @@ class Fleet(Closing, Choosing, Named):
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(seen, self.inputs, stacklevel=2)
-        if theta is not None and self.mean == "zero" and not self.normalize:
-            warn_of_offset(seen, stacklevel=2)
+        if self.theta is not None and self.mean == "zero" and not self.normalize:
+            sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
+            warn_of_offset(seen, float(sigmas.max()), stacklevel=2)
 
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)

@@ -20,7 +20,7 @@ from fleetgp.data.suspicions import told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
-#: So many deviations from 0 observations have a mean of their own; of so few nothing is said.
+#: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10
 
 
@@ -107,11 +107,14 @@ def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stackle
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
 
 
-def warn_of_offset(shards: Sequence[Shard], stacklevel: int) -> None:
-    """Say that observations lie far from 0, which is the model's mean, where a theta is given for them."""
+def warn_of_offset(shards: Sequence[Shard], largest: float, stacklevel: int) -> None:
+    """Say that observations lie far from 0, the model's mean, where a theta is given that does not expect it.
+
+    largest: of its sigmas.
+    """
     found = joined(summaries_of(shards))
     deviation = (found.squares / max(1, found.count)) ** 0.5
-    if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * deviation:
+    if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * max(deviation, largest):
         return
     warnings.warn(
         f"theta is for a model whose mean is 0, but the observations lie about {found.mean:.4g}, with a deviation of "
