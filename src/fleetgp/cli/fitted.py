@@ -77,6 +77,7 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
 
 def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
+    place = escape(quote(str(out)))
     dropped, points = data.dropped, sum(counts_of(fleet.shards))
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
     how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")

@@ -22,8 +22,8 @@ from fleetgp.prediction import Prediction
 WIDE = 10.0
 #: Observations that are drawn, at most.
 MOST = 1500
-#: The deviations that a map has, and what they are of.
-DEVIATIONS = {"std": "", "std_observed": "an observation of "}
+#: The deviations that a map has, and what they are called.
+DEVIATIONS = {"std": "Standard deviation", "std_observed": "Standard deviation of an observation"}
 
 
 def map_(
@@ -50,7 +50,7 @@ def map_(
     >>> fleet = Fleet(partition(seen.inputs, seen.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
     >>> mean, deviation = map_(fleet, grid=(20, 20))
     >>> mean.get_title(), deviation.get_title()
-    ('Mean of y', 'Standard deviation of y')
+    ('Mean of y', 'Standard deviation')
     """
     if std not in DEVIATIONS:
         raise unknown_name("std", std, DEVIATIONS)
@@ -70,7 +70,7 @@ def map_(
     panels = (
         (f"Mean of {target}", layers.mean, label),
         (
-            f"Standard deviation of {DEVIATIONS[std]}{target}",
+            DEVIATIONS[std],
             layers.deviation,
             f"deviation of {label}",
         ),
