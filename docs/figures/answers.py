@@ -85,6 +85,10 @@ def trust() -> Figure:
     X, y = field.inputs[1000:], field.observations[1000:]
     before = fleet.predict(X, "dec-rbcm")
     fleet.calibrate("dec-rbcm")
-    figure = Figure(figsize=(0.5 * WIDTH, 0.45 * WIDTH), layout="constrained")
-    fg.plot.reliability({"dec-rbcm": before, "calibrated": fleet.predict(X, "dec-rbcm")}, y, ax=figure.subplots())
+    figure = Figure(figsize=(WIDTH, 0.5 * WIDTH), layout="constrained")
+    for ax, title, out in zip(
+        figure.subplots(1, 2), ("dec-rbcm", "calibrated"), (before, fleet.predict(X, "dec-rbcm")), strict=True
+    ):
+        fg.plot.reliability(out, y, ax=ax)
+        ax.set_title(title)
     return figure
