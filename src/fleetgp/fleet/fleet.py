@@ -23,6 +23,7 @@ from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.given import as_flag, check_whole
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
@@ -72,6 +73,23 @@ class Fleet(Closing, Choosing):
     ('converged', (4, 4), True)
     >>> fit.ledger.kinds
     ('hyperparameters', 'statistics', 'stopping')
+    >>> out = fleet.predict(field.inputs[:3], "dec-rbcm")
+    >>> out.mean.shape, out.means.shape, bool((out.variance > 0).all()), out.status
+    ((3,), (4, 3), True, 'converged')
+    >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])  # the same rounds, one by one
+    >>> state, info = trainer.step(trainer.start())
+
+    From files, each an agent's, which may be larger than memory:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, first in (("ada", 0), ("bo", 5)):
+    ...         rows = [f"{x / 10},{(x % 3) / 10},{x % 4}" for x in range(first, first + 9)]
+    ...         written = Path(folder, f"{name}.csv").write_text("\\n".join(["lon,lat,sst", *rows]))
+    ...     fleet = Fleet.from_files(f"{folder}/*.csv", inputs=["lon", "lat"], target="sst")
+    >>> fleet.shards.names, fleet.dimension
+    (('ada', 'bo'), 2)
     """
 
     def __init__(
@@ -120,10 +138,12 @@ class Fleet(Closing, Choosing):
 
     @property
     def agents(self) -> int:
+        """M, how many there are."""
         return len(self.shards)
 
     @property
     def dimension(self) -> int:
+        """D, how many inputs there are."""
         return dimension_of(self.seen)
 
     @property
@@ -211,6 +231,7 @@ class Fleet(Closing, Choosing):
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
+        check_engine_name(engine)
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
         source = source_of(self, theta, self._trained)
         nearest = prediction_method(method).rule == "nearest"

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import as_flag, as_path
 from fleetgp.io.sst import load_sst
 
 #: How each kind of file is read, by its ending.
@@ -41,6 +42,9 @@ class Reading:
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
     settable: whoever reads can say these; if not, no error advises to.
+
+    >>> Reading(sep=";", decimal=",").encoding is None
+    True
     """
 
     date: str | None = None
@@ -51,11 +55,26 @@ class Reading:
     encoding: str | None = None
     settable: bool = True
 
+    def __post_init__(self) -> None:
+        for option in ("sep", "decimal", "encoding"):
+            value = getattr(self, option)
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{option}: expected a text, got {shortened(value)}")
+        as_flag(self.settable, "settable")
+
     def check(self, file: Path) -> None:
+        """One clear error for an option that is for other kinds of files."""
         for option, kinds in _OPTIONS.items():
             if getattr(self, option) is not None and file.suffix.lower() not in kinds:
                 told = " or ".join(kinds)
                 raise InputError(f"{file}: {option} (--{option}) is for files that end in {told}: leave it out")
+
+
+def checked_reading(reading: object) -> Reading:
+    """What a file does not say of itself, or one clear error."""
+    if reading is not None and not isinstance(reading, Reading):
+        raise InputError(f'reading: expected a Reading, as fg.io.Reading(sep=";"), got {shortened(reading)}')
+    return reading or Reading()
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,7 @@ class Table:
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
     """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
-    file, how = Path(path), reading or Reading()
+    file, how = as_path(path, "path"), checked_reading(reading)
     if file.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
     if file.is_dir():

@@ -16,9 +16,9 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.files import whole
-from fleetgp.given import as_names, as_numbers, is_nothing
+from fleetgp.given import as_fills, as_names, as_numbers, is_nothing
 from fleetgp.io.formats import FORMATS, Reading, Table, Which, pandas_for, read_table, separated_otherwise
 
 #: What to do with rows that have missing values.
@@ -32,6 +32,9 @@ class Observations:
     With a list of targets observations are (N, K), NaN where one is missing.
     dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
     of the observations (N,), or None.
+
+    >>> Observations(np.zeros((2, 1)), np.ones(2), labels=("ada", "bo")).dropped
+    0
     """
 
     inputs: Array
@@ -67,22 +70,25 @@ def read_observations(
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "boats.csv")
+    ...     written = path.write_text("lon,lat,sst,boat\\n0,1,15.5,ada\\n1,1,15.7,bo\\n")
+    ...     found = read_observations(path, inputs=["lon", "lat"], target="sst", agent="boat")
+    >>> found.inputs.tolist(), found.observations.tolist(), found.labels
+    ([[0.0, 1.0], [1.0, 1.0]], [15.5, 15.7], ('ada', 'bo'))
     """
-    if missing not in get_args(Missing):
-        raise unknown_name("missing", missing, get_args(Missing))
-    as_names(inputs, "inputs")
-    targets = (target,) if isinstance(target, str) else as_names(target, "target")
-    if deviation is not None and len(targets) > 1:
-        raise InputError("deviation: expected one target with it, got several: leave one out")
+    check_name("missing", missing, get_args(Missing))
+    targets = _check_columns(inputs, target, agent, deviation)
     needed = [*inputs, *([deviation] if deviation else [])]
     named = [*needed, *targets]
     table = read_columns(path, [*named, *([agent] if agent else [])], text=lambda name: name == agent, reading=reading)
     settable = reading is None or reading.settable
     numbers = np.column_stack([numeric(table.columns[name], name, path, reading) for name in named])
     if fill is not None:
-        numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
-    judged = fill is None or len(fill) > 0
-    refuse_suspicious(numbers, named, str(path), fills=judged, of_agent=of_agent)
+        numbers[is_any_of(numbers, as_fills(fill))] = np.nan
+    refuse_suspicious(numbers, named, str(path), fills=fill is None or len(fill) > 0, of_agent=of_agent)
     known, width = np.isfinite(numbers), len(needed)
     sound: BoolArray = np.asarray(known[:, :width].all(axis=1) & known[:, width:].any(axis=1))
     labels: tuple[str, ...] | None = None
@@ -105,6 +111,21 @@ def read_observations(
     own = None if deviation is None else check_deviation_column(path, deviation, found[:, len(inputs)])
     rest = labels, int((~sound).sum()), table.notes + _left(found, named), own
     return Observations(found[:, : len(inputs)], observations, *rest)
+
+
+def _check_columns(
+    inputs: Sequence[str], target: str | Sequence[str], agent: str | None, deviation: str | None
+) -> tuple[str, ...]:
+    """The targets; one clear error for what cannot be the name of a column."""
+    if not as_names(inputs, "inputs"):
+        raise InputError("inputs: expected the names of one column or more, got none")
+    for name, column in (("agent", agent), ("deviation", deviation)):
+        if column is not None and (not isinstance(column, str) or not column):
+            raise InputError(f"{name}: expected the name of a column, got {shortened(column)}")
+    targets = (target,) if isinstance(target, str) else as_names(target, "target")
+    if deviation is not None and len(targets) > 1:
+        raise InputError("deviation: expected one target with it, got several: leave one out")
+    return targets
 
 
 def _left(found: Array, named: Sequence[str]) -> tuple[str, ...]:

@@ -44,6 +44,11 @@ class Prediction:
     asked: position of the agent whose answer `mean` and `variance` are.
     drawn, held: (A,) where the answer is of a random sample of each agent's own observations (`Fleet.from_files` with
         sample): how many these are, and how many are in the files; empty if it is of all of them.
+
+    >>> from fleetgp import Fleet
+    >>> out = Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]).predict([[0.5]], "full-gp")
+    >>> out.mean.round(2).tolist(), out.variance.round(2).tolist(), out.participants.tolist()
+    ([1.7], [0.12], [[True]])
     """
 
     method: str
@@ -65,10 +70,12 @@ class Prediction:
 
     @property
     def mean(self) -> Array:
+        """(T,) the answer of the agent that asked."""
         return np.asarray(self.means[self.asked])
 
     @property
     def variance(self) -> Array:
+        """(T,) the same; of f, or of an observation where noisy."""
         return np.asarray(self.variances[self.asked])
 
     @property
