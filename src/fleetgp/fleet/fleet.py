@@ -34,6 +34,7 @@ from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
@@ -84,6 +85,23 @@ class Fleet(Closing, Choosing, Named):
     ('converged', (4, 4), True)
     >>> fit.ledger.kinds
     ('hyperparameters', 'statistics', 'stopping')
+    >>> out = fleet.predict(field.inputs[:3], "dec-rbcm")
+    >>> out.mean.shape, out.means.shape, bool((out.variance > 0).all()), out.status
+    ((3,), (4, 3), True, 'converged')
+    >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])  # the same rounds, one by one
+    >>> state, info = trainer.step(trainer.start())
+
+    From files, each an agent's, which may be larger than memory:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, first in (("ada", 0), ("bo", 5)):
+    ...         rows = [f"{x / 10},{(x % 3) / 10},{x % 4}" for x in range(first, first + 9)]
+    ...         written = Path(folder, f"{name}.csv").write_text("\\n".join(["lon,lat,sst", *rows]))
+    ...     fleet = Fleet.from_files(f"{folder}/*.csv", inputs=["lon", "lat"], target="sst")
+    >>> fleet.shards.names, fleet.dimension
+    (('ada', 'bo'), 2)
     """
 
     def __init__(
@@ -140,10 +158,12 @@ class Fleet(Closing, Choosing, Named):
 
     @property
     def agents(self) -> int:
+        """M, how many there are."""
         return len(self.shards)
 
     @property
     def dimension(self) -> int:
+        """D, how many inputs there are."""
         return dimension_of(self.seen)
 
     @property
@@ -259,6 +279,7 @@ class Fleet(Closing, Choosing, Named):
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
         Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
         """
+        check_engine_name(engine)
         refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
         nearest = prediction_method(method).rule == "nearest"
         conditioned = self._at(theta, engine, None if nearest else neighbours)
