@@ -7,11 +7,12 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo figures test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
+.PHONY: help demo figures picture test test-long test-cpus test-cpus-short lint types unit unit-moments chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make figures  the figures of docs/models.md"
+	@echo "make picture  docs/page.png, the page of the five example boats (needs Chromium)"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
@@ -33,6 +34,11 @@ demo: $(STAMP)
 # What docs/models.md shows: a figure and a few numbers for each choice of a model.
 figures: $(STAMP)
 	$(SINGLE) $(BIN)/python -m fleetgp.experiments.models
+
+# The page as README.md shows it, from the test that tries it; without a browser it says so and leaves the picture.
+picture: $(STAMP)
+	FLEETGP_SCREENSHOTS=screenshots $(SINGLE) $(BIN)/python -m pytest tests/page/test_running.py -k lives -p no:cacheprovider
+	cp screenshots/running.png docs/page.png
 
 test: lint types unit
 
@@ -84,4 +90,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction
+	rm -rf screenshots $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction
