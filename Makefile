@@ -7,12 +7,13 @@ BENCH := .venv-bench
 # One BLAS thread per test process: two processes use both cores without fighting over them.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo docs figures test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
+.PHONY: help demo docs figures picture test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make docs   the documentation, into docs/_build/html: open index.html there, no network needed"
 	@echo "make figures  the figures of the documentation"
+	@echo "make picture  docs/page.png, the page of the five example boats (needs Chromium)"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
@@ -40,6 +41,11 @@ figures: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+# The page as README.md shows it, from the test that tries it; without a browser it says so and leaves the picture.
+picture: $(STAMP)
+	FLEETGP_SCREENSHOTS=screenshots $(SINGLE) $(BIN)/python -m pytest tests/page/test_running.py -k lives -p no:cacheprovider
+	cp screenshots/running.png docs/page.png
 
 test: lint types unit
 
@@ -99,4 +105,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages
+	rm -rf screenshots $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages
