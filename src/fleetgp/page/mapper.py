@@ -72,9 +72,9 @@ class Mapper:
         while not ending.wait(THINK):
             try:
                 self.think()
-            except FleetGPError as error:
+            except Exception as error:  # whatever an agent answers, the page goes on and says so
                 self._failures += 1
-                self._problem = str(error)
+                self._problem = str(error) if isinstance(error, FleetGPError) else f"{type(error).__name__}: {error}"
                 self._rest = time.monotonic() + min(LONGEST, AGAIN * 2 ** (self._failures - 1))
             finally:
                 self._asking = False
