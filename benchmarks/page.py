@@ -32,7 +32,7 @@ def drawn(browser: Any, maps: bool) -> list[float]:
     with PageServer(fleet, port=0) as server, tab(browser) as one:
         page = one.open(server.address)
         one.wait_for_map()
-        for number in range(UPDATES):
+        for number in range(1, UPDATES + 1):
             for name, heard in fleet.heard.items():
                 heard.state.update(rows=100 + number, bytes=3000 + number, round=number)  # type: ignore[attr-defined]
                 assert name

@@ -190,4 +190,4 @@ def test_whoever_comes_and_goes_there_is_a_picture(turns: list[list[Any]]) -> No
         fleet.tell()
     picture = fleet.picture()[1]
     assert picture["sentence"] == "None of the 4 boats answers."
-    assert (picture["model"], picture["parts"], picture["tone"]) == (model, [], "bad")
+    assert (picture["model"]["theta"], picture["parts"], picture["tone"]) == (model["theta"], [], "bad")
