@@ -149,7 +149,7 @@ def shown_places(fleet: Fleet, names: tuple[str, str]) -> Array:
 
 def _panel(ax: Any, layers: Layers, values: Array, label: str, *, deviation: bool) -> None:
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     ax.patch.set(facecolor="0.93", edgecolor="0.75", hatch="////", linewidth=0.0)
     if layers.known.any():
@@ -163,6 +163,7 @@ def _panel(ax: Any, layers: Layers, values: Array, label: str, *, deviation: boo
         bar.ax.tick_params(which="both", labelsize=SMALL)
         if scale is not None:
             bar.ax.yaxis.set_major_formatter("{x:g}")
+            bar.ax.yaxis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))  # all nine would not fit a small bar
             bar.ax.yaxis.set_minor_formatter("{x:g}" if most < 100.0 * least else NullFormatter())
     ax.set(xlim=(layers.x[0], layers.x[-1]), ylim=(layers.y[0], layers.y[-1]))
     ax.set_aspect(layers.aspect)
