@@ -17,6 +17,11 @@ NAMES = re.compile(rf"({NAME}(?:, {NAME})*): (?=\S)")
 #: One of several names, with what is said in brackets of which methods have it.
 ONE = re.compile(r"([\w*]+)((?: \([^)]*\))?)(?:, )?")
 CODE = re.compile(r"`+([^`]+)`+")
+#: An annotation as it is evaluated -> as it is written in the source.
+ARRAY = re.compile(
+    r"~?(?:numpy\.)?ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[~?(?:numpy\.)?(\w+)\]\]"
+)
+KINDS = {"float64": "Array", "int64": "IntArray", "bool": "BoolArray"}
 MARKUP = re.compile(r"([\\*|_])")
 
 
@@ -86,6 +91,20 @@ def _process(app: Any, what: str, name: str, obj: object, options: object, lines
     lines[:] = as_rst(lines)
 
 
+def shortened(annotated: str) -> str:
+    """A signature in which arrays have short names.
+
+    >>> shortened("(X: ~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]])")
+    '(X: Array)'
+    """
+    return ARRAY.sub(lambda found: KINDS.get(found[1], "ndarray"), annotated)
+
+
+def _sign(app: Any, what: str, name: str, obj: object, options: object, given: str, returned: str) -> tuple[str, str]:
+    return given and shortened(given), returned and shortened(returned)
+
+
 def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _sign)
     return {"parallel_read_safe": True}

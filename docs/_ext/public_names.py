@@ -16,7 +16,27 @@ import fleetgp as fg
 #: What people do -> the names that they need for it. Those of modules are after the module's name.
 GROUPS: dict[str, tuple[str, ...]] = {
     "fleets": ("Fleet", "ConditionedFleet", "Outputs", "FleetGPRegressor"),
-    "results": ("Fit", "Prediction", "Calibration", "Ledger", "Hyperparameters"),
+    "results": ("Fit", "Prediction", "Joint", "Gradient", "Suggestion", "Calibration", "Ledger", "Hyperparameters"),
+    "scores": (
+        "score",
+        "Scores",
+        "CrossValidation",
+        "metrics.rmse",
+        "metrics.mae",
+        "metrics.nlpd",
+        "metrics.msll",
+        "metrics.crps",
+        "metrics.interval_score",
+        "metrics.coverage",
+    ),
+    "plots": (
+        "plot.field",
+        "plot.map",
+        "plot.convergence",
+        "plot.traffic",
+        "plot.reliability",
+        "plot.kernels",
+    ),
     "data": (
         "partition",
         "data.partition_by_label",
@@ -31,6 +51,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "PAPER_THETA",
         "PAPER_THETA0",
     ),
+    "advice": ("recommend", "Advice", "Link", "verify", "Verification"),
     "models": ("Model", "save_model", "load_model"),
     "graphs": ("Graph", "GraphSequence", "io.read_edges", "Network", "InProcess", "Loopback"),
     "steps": ("Trainer", "TrainingOptions", "TrainingState", "TrainingInfo", "TRAINING_METHODS", "PREDICTION_METHODS"),

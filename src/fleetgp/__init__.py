@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetgp import io as io
     from fleetgp import metrics as metrics
     from fleetgp import plot as plot
+    from fleetgp.advice import Advice, Link, Verification, recommend, verify
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
     from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
@@ -35,6 +36,7 @@ __all__ = [
     "PAPER_THETA0",
     "PREDICTION_METHODS",
     "TRAINING_METHODS",
+    "Advice",
     "Calibration",
     "ConditionedFleet",
     "CrossValidation",
@@ -52,6 +54,7 @@ __all__ = [
     "InputError",
     "Joint",
     "Ledger",
+    "Link",
     "Loopback",
     "Model",
     "Network",
@@ -65,14 +68,18 @@ __all__ = [
     "TrainingInfo",
     "TrainingOptions",
     "TrainingState",
+    "Verification",
     "load_model",
     "partition",
+    "recommend",
     "save_model",
     "score",
     "synthetic_field",
+    "verify",
 ]
 
 _HOMES = {
+    "advice": ("Advice", "Link", "Verification", "recommend", "verify"),
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
     "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`

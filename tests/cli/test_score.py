@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fleetgp as fg
 from fleetgp.fleet.validating import Plan
 from fleetgp.metrics import score
 from fleetgp.storage.loading import load_model
+from fleetgp.storage.saving import save_model
 from tests.cli.commands import run, said, truth, wrong
 
 
@@ -104,3 +106,19 @@ def test_what_cannot_be_is_one_line(tested: Path) -> None:
     assert "unknown agent (--agent) 'Cy'" in wrong("score", "m", "truth.csv", "--agent", "Cy")
     assert "level must lie between 0 and 1" in wrong("score", "m", "truth.csv", "--level", "95")
     assert "there is no model.json" in wrong("score", ".", "truth.csv")
+
+
+def test_times_are_counted_as_the_model_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2021-01-01", periods=40, freq="6h")
+    table = pd.DataFrame({"depth": np.linspace(0.0, 1.0, 40), "time": days, "chl": np.sin(np.arange(40.0))})
+    hours = (days - pd.Timestamp("1970-01-01")) / pd.Timedelta("1h")
+    fleet = fg.Fleet([(np.column_stack([table["depth"], hours]), table["chl"])], theta=(1.0, 9.0, 1.0, 0.1),
+                     inputs=["depth", "time"])  # fmt: skip
+    fleet.units = {"time": "hours since 1970-01-01"}
+    save_model(fg.Model(fleet, ("Ada",), ("depth", "time"), "chl"), "m")
+    table.to_csv("truth.csv", index=False)
+    facts = json.loads(run("score", "m", "truth.csv", "--method", "dec-rbcm", "--json").stdout)
+    assert facts["scores"]["all"]["rmse"] < 0.2
+    table.rename(columns={"time": "depth", "depth": "time"}).to_csv("turned.csv", index=False)
+    assert "column 'depth' has dates, but in the model it is no time" in wrong("score", "m", "turned.csv")

@@ -275,3 +275,14 @@ def test_a_table_of_it() -> None:
     assert frame.index.tolist() == ["all", "fold 0", "fold 1", "rows of Ada", "rows of Bo", "rows of Cy"]
     assert frame["rows"].tolist() == [60, 30, 30, 20, 20, 20]
     assert "CrossValidation(by='random', method='dec-rbcm', folds=2" in repr(found)
+
+
+def test_rows_in_files_are_loaded(tmp_path: Path) -> None:
+    for agent, (x, y) in enumerate(paper_shards(60, 3)):
+        pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], "sst": y}).to_csv(tmp_path / f"{agent}.csv", index=False)
+    fleet = fg.Fleet.from_files(str(tmp_path / "*.csv"), inputs=["lon", "lat"], target="sst")
+    fleet.theta = np.array(THETA)
+    found = fleet.cross_validate(3, method="dec-rbcm", train=False)
+    expected = small(inputs=["lon", "lat"]).cross_validate(3, method="dec-rbcm", train=False)
+    assert found.scores.numbers == pytest.approx(expected.scores.numbers, rel=1e-6)
+    assert fleet.score([[0.5, 0.5], [0.6, 0.5]], [0.1, 0.2], "dec-rbcm").rows == 2

@@ -97,7 +97,7 @@ def test_a_fleet_is_asked_for_its_map_and_what_nobody_knows_is_hatched() -> None
     assert mean.patch.get_hatch() == "////"
     x, y = mean.lines[0].get_data()
     assert np.array_equal(np.column_stack([x, y]), np.concatenate([x for x, _ in fleet.shards]))
-    assert deviation.get_title() == "Standard deviation of sst"
+    assert deviation.get_title() == "Standard deviation"
 
 
 def test_deviations_that_differ_much_have_a_logarithmic_scale() -> None:

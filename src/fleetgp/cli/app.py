@@ -20,10 +20,12 @@ from fleetgp.cli.down import down
 from fleetgp.cli.download import download
 from fleetgp.cli.fit import fit
 from fleetgp.cli.groups import grouped
+from fleetgp.cli.info import info
 from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
 from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
+from fleetgp.cli.plan import plan
 from fleetgp.cli.predict import predict
 from fleetgp.cli.reproduce import reproduce
 from fleetgp.cli.retrain import retrain
@@ -33,6 +35,7 @@ from fleetgp.cli.status import status
 from fleetgp.cli.suggest import suggest
 from fleetgp.cli.up import up
 from fleetgp.cli.variadic import VariadicCommand
+from fleetgp.cli.verify import verify
 from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
@@ -140,9 +143,12 @@ COMMANDS = (
     score,
     sample,
     suggest,
+    verify,
+    info,
     download,
     reproduce,
     certs,
+    plan,
     agent,
     up,
     down,

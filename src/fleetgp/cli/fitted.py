@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,7 +18,9 @@ from fleetgp.cli.means import told_mean, told_units
 from fleetgp.cli.noises import told_outliers
 from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
 from fleetgp.cli.targets import Told
-from fleetgp.data.streamed import Streamed, counts_of
+from fleetgp.data.streamed import Streamed, counts_of, summaries_of
+from fleetgp.data.summary import corners
+from fleetgp.data.times import time_unit_of, times_of_numbers
 from fleetgp.network.ledger import Traffic
 from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.model import Model
@@ -73,9 +77,11 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
 
 def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
+    place = escape(quote(str(out)))
     dropped, points = data.dropped, sum(counts_of(fleet.shards))
     by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
     how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
+    place, drawn = escape(quote(str(out))), fleet.dimension >= 2
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
@@ -90,13 +96,24 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
         *([] if fleet.calibration is None else told_of(fleet.calibration)),
         *([f"Sent between agents, in numbers: {_told_kinds(sent)}."] if several else []),
         f"The model is in {bold(out)}. Next:",
-        f"  [cyan]fleetgp predict {escape(str(out))} points.csv{how} --out answer.csv[/cyan]",
-        *(
-            [f"  [cyan]fleetgp map {escape(str(out))} --grid 200x200{how}{everywhere} --out map.nc[/cyan]"]
-            if fleet.dimension == 2
-            else []
-        ),
+        f"  [cyan]fleetgp predict {place} points.csv{how} --out answer.csv[/cyan]",
+        *([f"  [cyan]fleetgp map {place} --grid 200x200{how}{everywhere}{_at(model)} --out map.nc[/cyan]"] * drawn),
     ]
+
+
+def _at(model: Model) -> str:
+    """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
+    if len(model.inputs) == 2:
+        return ""
+    low, high = corners(summaries_of(model.fleet.seen))
+    middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
+    return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
+
+
+def _shown(model: Model, name: str, value: float) -> str:
+    """A value of an input: of a time the day."""
+    unit = time_unit_of(model.fleet.units.get(name))
+    return f"{value:.6g}" if unit is None else str(times_of_numbers(np.array(value), unit))[:10]
 
 
 def _table(model: Model, found: Fit) -> Table:

@@ -14,6 +14,7 @@ from fleetgp.cli.output import plain_table
 from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
 from fleetgp.data.sphere import seen_by
+from fleetgp.data.times import time_unit_of
 from fleetgp.fleet import Fleet
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import OBSERVED
@@ -52,7 +53,16 @@ def told_inputs(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
 def told_units(fleet: Fleet, inputs: Sequence[str], target: str) -> list[str]:
     """What each hyperparameter is measured in; nothing for plain numbers."""
     names = told_inputs(fleet.coordinates, inputs)
-    return [names[unit] if unit >= 0 else target if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))]
+    told = [f"{name} ({unit})" if (unit := _unit(fleet, name)) else name for name in [*names, target]]
+    return [
+        told[unit] if unit >= 0 else told[-1] if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))
+    ]
+
+
+def _unit(fleet: Fleet, name: str) -> str:
+    """That of an input or of the target, as a file gave it: of a time without since when."""
+    unit = fleet.units.get(name, "")
+    return time_unit_of(unit) or unit
 
 
 def told_mean(model: Model) -> list[Table | str]:

@@ -73,6 +73,7 @@ class Reading(FileReading):
     fill: FILL = None
 
     def observations(self, path: Path, model: Model) -> Observations:
+        """Times are counted as the model counts them."""
         units = model.fleet.units
         found = read_observations(
             path,

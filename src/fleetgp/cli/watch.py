@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
 import webbrowser
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,6 +86,7 @@ def show(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     with ExitStack() as stack:
+        stack.callback(_leave)
         server = PageServer(source, host, port, guarded=guarded)
         stack.callback(server.close)
         source.start()
@@ -101,6 +105,14 @@ def show(
                 with whole(save) as partial:
                     partial.write_text(saved_page(source), encoding="utf-8")
                 emit({}, f"The page is saved in {bold(save)}.", as_json=False)
+
+
+def _leave() -> None:
+    """Where the session with a dead agent does not end, Python would wait for it, or fall over it."""
+    if sys.exc_info()[0] is None and any(thread.name.startswith("page") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _end(*_: object) -> None:

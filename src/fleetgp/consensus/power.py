@@ -85,7 +85,7 @@ class Relaxation:
 def optimal_relaxation(
     network: Network, rows: Array, *, tol: float = 1e-4, rounds: int = 10_000, seed: int = 0
 ) -> Relaxation:
-    """JOR's optimal relaxation for T matrices H, rows (A, T, M); Lemma 3 and Algorithm 9.
+    """JOR's optimal relaxation for T matrices H, rows (A, T, M); Lemma 3 and Algorithm 11.
 
     R is not symmetric but similar to a symmetric matrix, so its eigenvalues are real. The second run is on
     B = R - lambda_max I, whose dominant eigenvalue is lambda_min - lambda_max.

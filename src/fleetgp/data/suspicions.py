@@ -162,7 +162,7 @@ def are_dates(values: Array) -> bool:
     if ((months < 1) | (months > 12) | (days < 1)).any():
         return False
     first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
-    lengths = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
+    lengths = (first + np.timedelta64(1, "M")).astype("datetime64[D]") - first.astype("datetime64[D]")
     return bool((days <= lengths.astype(int)).all())
 
 

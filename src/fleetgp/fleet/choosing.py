@@ -49,7 +49,11 @@ class Choosing:
 
     def chosen(self, name: str) -> None:
         """The one of this name, by a training; none is named by those of older models, which had one only."""
-        self._kernel = next((kernel for kernel in self.kernels if kernel.name == name), self._kernel)
+        self._kernel = self.kernel_called(name)
+
+    def kernel_called(self, name: str) -> Kernel:
+        """The one of this name, or the first."""
+        return next((kernel for kernel in self.kernels if kernel.name == name), self.first_kernel)
 
     @property
     def first_kernel(self) -> Kernel:

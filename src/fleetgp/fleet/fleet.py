@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
@@ -25,13 +28,14 @@ from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.scoring import score_fleet
-from fleetgp.fleet.shards import check_shards, places_of, warn_of_shards
+from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
 from fleetgp.fleet.source import source_of
 from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
 from fleetgp.given import as_flag, check_whole
-from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.kernels import OBSERVED, Kernel
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
 from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
 from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
@@ -114,6 +118,7 @@ class Fleet(Closing, Choosing, Named):
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
         self.fit: Fit | None = None
+        self.units = {}
         self._trained: Sequence[Shard] = ()  # the data that the fit is from
         self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
@@ -121,6 +126,9 @@ class Fleet(Closing, Choosing, Named):
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(seen, self.inputs, stacklevel=2)
+        if self.theta is not None and self.mean == "zero" and not self.normalize:
+            sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
+            warn_of_offset(seen, float(sigmas.max()), stacklevel=2)
 
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)
@@ -162,12 +170,19 @@ class Fleet(Closing, Choosing, Named):
             "inputs": self.inputs,
         }
 
-    def adopt(self, fit: Fit) -> None:
-        """Take over a training that was of the fleet's data, as they are now."""
-        self.fit, self._trained, self.calibration = fit, as_they_are(self.shards), None
+    @property
+    def moments(self) -> FleetMoments | None:
+        """Of all data as they are, if the training has left them at every agent; None if rows came later."""
+        return None if self.fit is None or not same_shards(self.shards, self._trained) else self.fit.moments
+
+    def adopt(self, fit: Fit) -> Fit:
+        """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
         if fit.status != "diverged":
             self.theta, self.unfinished = fit.theta, None
             self.chosen(fit.kernel)
+        names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
+        self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.shards), None
+        return self.fit
 
     def observe(self, agent: int, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

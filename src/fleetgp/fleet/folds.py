@@ -12,7 +12,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.streamed import Streamed, summaries_of, visible_of
 from fleetgp.data.summary import corners
 from fleetgp.errors import FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet.noises import own_groups, shown
@@ -44,7 +44,7 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
         raise unknown_name("by", by, get_args(By))
     if cells is not None and by != "block":
         raise InputError(f'cells are of by="block", got by="{by}": leave them out')
-    shards = rows_of(fleet)
+    shards = visible_of(rows_of(fleet), fleet.noises)
     count = (fleet.agents if by == "agent" else FOLDS) if folds is None else folds
     check_whole("folds", count, least=2)
     if by == "agent" and count > fleet.agents:
@@ -60,8 +60,8 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
 
 
 def rows_of(fleet: Fleet) -> Sequence[Shard]:
-    """Every agent's rows, loaded if they are in files."""
-    return fleet.seen.load() if isinstance(fleet.seen, Streamed) else fleet.seen
+    """Every agent's rows as `shards` has them, loaded if they are in files: all, or the sample that is drawn."""
+    return fleet.shards.load() if isinstance(fleet.shards, Streamed) else fleet.shards
 
 
 def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
@@ -72,10 +72,9 @@ def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any
     members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
     if not members:
         raise InputError("cross-validation: expected rows that stay when a fold is hidden, got none: give more cells")
-    hidden = rows_of(fleet) if isinstance(fleet.shards, Streamed) else fleet.shards
-    shards = []
+    rows, shards = rows_of(fleet), []
     for agent in members:
-        inputs, observations, known = shown(hidden[agent], fleet.noises)
+        inputs, observations, known = shown(rows[agent], fleet.noises)
         keep = fold_of[agent] != fold
         shards.append(tuple(part[keep] for part in (inputs, observations, known) if part is not None))
     groups = own_groups(fleet.noise, fleet.agents, fleet.noises)

@@ -31,8 +31,8 @@ def joint(
 
     full-gp, dec-full-gp: the exact joint posterior; dec-full-gp in no round. With one agent every method is it.
     dec-nearest: the exact one of all observations that are among the nearest to any of the queries; at most 5,000.
-    The committees (PoE, gPoE, BCM, rBCM, grBCM): their rule, applied to the whole vector of queries at once. At most
-        500 queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
+    PoE, gPoE, BCM, rBCM, grBCM: the committee's rule, applied to the whole vector of queries at once. At most 500
+    queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
 
     The variances of a joint committee are not those of `predict`, where queries are correlated; those of one query
     are. A committee supposes that the agents' data are independent of each other given f at the queries. Given f at one

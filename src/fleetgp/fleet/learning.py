@@ -119,7 +119,6 @@ def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progr
     except (KeyboardInterrupt, WorkerLostError) as interrupt:
         interrupt.add_note(keep_unfinished(fleet, progress.furthest))
         raise
-    fit = of_sample(fit, fleet.shards, fleet.fit)
-    fleet.adopt(fit)
+    fit = fleet.adopt(of_sample(fit, fleet.shards, fleet.fit))
     progress.ended(fit)
     return fit

@@ -19,7 +19,7 @@ class Named:
     """
 
     target: str = "y"
-    units: Mapping[str, str] = {}
+    units: Mapping[str, str]
     dropped: int = 0
     notes: tuple[str, ...] = ()
     shards: Shards

@@ -169,13 +169,13 @@ class Outputs(Closing):
                 raise
             heard.ended(found[0])
         said: list[str] = []
-        for (target, fleet), fit in zip(self.fleets.items(), found, strict=True):
-            fleet.adopt(fit)
-            if told := about_end(fit, chosen, fleet.names):
+        fits = {target: fleet.adopt(fit) for (target, fleet), fit in zip(self.fleets.items(), found, strict=True)}
+        for target, fit in fits.items():
+            if told := about_end(fit, chosen, fit.names):
                 said.append(f"{target}: {told}")
         for told in said:
             warnings.warn(told, FleetGPWarning, stacklevel=2)
-        return dict(zip(self.fleets, found, strict=True))
+        return fits
 
     def predict(self, queries: Any, method: str = "dec-nn-grbcm", **options: Any) -> dict[str, Prediction]:
         """Every output at the queries. options: those of `Fleet.predict`."""

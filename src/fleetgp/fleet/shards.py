@@ -16,11 +16,14 @@ from fleetgp.data.growing import added
 from fleetgp.data.partition import Shard
 from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
-from fleetgp.data.summary import corners
+from fleetgp.data.summary import corners, joined
 from fleetgp.data.suspicions import told_suspicions
 from fleetgp.data.watched import Watched
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
+
+#: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
+OFFSET, FEWEST_TO_JUDGE = 3.0, 10
 
 
 def check_shards(
@@ -120,6 +123,24 @@ def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stackle
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     for told in told_suspicions(inputs, observations, _labels(names, inputs.shape[1])):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_offset(shards: Sequence[Shard], largest: float, stacklevel: int) -> None:
+    """Say that observations lie far from 0, the model's mean, where a theta is given that does not expect it.
+
+    largest: of its sigmas.
+    """
+    found = joined(summaries_of(shards))
+    deviation = (found.squares / max(1, found.count)) ** 0.5
+    if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * max(deviation, largest):
+        return
+    warnings.warn(
+        f"theta is for a model whose mean is 0, but the observations lie about {found.mean:.4g}, with a deviation of "
+        f"{deviation:.2g}: if it is from a fleet with normalize=True, or with a mean function, give the same here; "
+        "else normalize=True is probably meant",
+        FleetGPWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def _labels(names: Sequence[str] | None, dimension: int) -> Sequence[str]:

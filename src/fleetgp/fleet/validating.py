@@ -59,7 +59,8 @@ def cross_validate(
     progress: True for a bar on the terminal, or a callable that gets a `Progress`.
     kept: where finished folds are kept, so that an interrupted call goes on.
 
-    The fleet stays as it is. A calibration is not used: it is of all rows.
+    The fleet stays as it is. A calibration is not used: it is of all rows. Of data in files the rows are loaded, or the
+    sample that the fleet has of them.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(200, seed=1)
@@ -172,7 +173,7 @@ def _followed(plan: Plan, folds: int, by: str, progress: bool | Listener, kept: 
 
 def _hidden(fleet: Fleet, fold_of: Sequence[IntArray], number: int) -> tuple[list[Array], list[Array]]:
     """Inputs and known deviations of each agent's hidden rows; 0 where there are none."""
-    shards = [shown(shard, fleet.noises) for shard in fleet.shards]
+    shards = [shown(shard, fleet.noises) for shard in rows_of(fleet)]
     masks = [own == number for own in fold_of]
     asked = [x[mask] for (x, _, _), mask in zip(shards, masks, strict=True)]
     known = [np.zeros(int(mask.sum())) if s is None else s[mask] for (_, _, s), mask in zip(shards, masks, strict=True)]

@@ -26,7 +26,7 @@ from fleetgp.network.group_tree import GroupTree
 from fleetgp.network.ledger import check_kind
 from fleetgp.network.mailbox import Mailbox
 from fleetgp.network.peer_checks import check_rows
-from fleetgp.network.pricing import price_headers, price_reduction, price_values
+from fleetgp.network.pricing import price_collection, price_headers, price_reduction, price_values, speaking_in
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
 from fleetgp.network.relays import Relays
 from fleetgp.network.wire import Frame, Part, phase_number
@@ -187,22 +187,9 @@ class GroupedNetwork(Network):
         self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
     ) -> dict[str, list[Array]]:
         values, prices = self._everyones(items, to)
-        speaking = _speaking(prices)
-        columns = [column for price in prices.values() for column in price]
-        amounts = np.stack([np.ones(self.agents, dtype=np.int64), *columns], axis=1)
-        below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
-        way = self._way
-        told = way.told(tree, to)
-        for edges, carried in (
-            (way.up, below[self._hosted[way.senders]]),
-            (way.down[told], (below[tree.root] - below)[way.children[told]]),
-        ):
-            some = carried[:, 0] > 0
-            for k, kind in enumerate(items):
-                self.ledger.record(self._phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
-            price_headers(self.ledger, self._phase, edges)
-        price_headers(self.ledger, self._phase, way.down[~told])
-        return _spoken(values, speaking)
+        told = self._way.told(tree, to)
+        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, told, prices)
+        return _spoken(values, speaking_in(prices))
 
     @cached_property
     def _relays(self) -> Relays:
@@ -210,7 +197,7 @@ class GroupedNetwork(Network):
 
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         values, prices = self._everyones(items)
-        speaking = _speaking(prices)
+        speaking = speaking_in(prices)
         amounts = np.stack([column[speaking] for price in prices.values() for column in price], axis=1)
         for edges, carried, messages in self._relays.of(np.flatnonzero(speaking), amounts, self.round, rounds):
             for k, kind in enumerate(items):
@@ -258,11 +245,6 @@ def _taken(x: Array, places: IntArray) -> Array:
 def _flat(rows: Array) -> Array:
     """(K, ..) with one axis behind the first: what a part may hold, whatever its shape."""
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:], dtype=np.int64)))
-
-
-def _speaking(prices: Prices) -> BoolArray:
-    """(M,) who has something to say."""
-    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
 
 
 def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, list[Array]]:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.graph import Tree
 from fleetgp.network.edges import Cargo, Incoming
+from fleetgp.network.everyone import Prices
 from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.ragged import prices_of, shapes_of
 from fleetgp.network.reduction import Reducing, Way
@@ -114,6 +116,38 @@ def price_present(
         scalars = used * math.prod(row)
         ledger.record(phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
         price_headers(ledger, phase, edges)
+
+
+def price_collection(
+    ledger: Ledger,
+    phase: str,
+    tree: Tree,
+    way: Way,
+    hosted: IntArray,
+    told: BoolArray,
+    prices: Prices,
+) -> None:
+    """What the hosted agents send where everyone's values go along the tree. told: which of their children are.
+
+    prices: everyone's. Of agents who have nothing to say nothing is sent.
+    """
+    columns, speaking = [column for price in prices.values() for column in price], speaking_in(prices)
+    amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
+    below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
+    for edges, carried in (
+        (way.up, below[hosted[way.senders]]),
+        (way.down[told], (below[tree.root] - below)[way.children[told]]),
+    ):
+        some = carried[:, 0] > 0
+        for k, kind in enumerate(prices):
+            ledger.record(phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
+        price_headers(ledger, phase, edges)
+    price_headers(ledger, phase, way.down[~told])
+
+
+def speaking_in(prices: Prices) -> BoolArray:
+    """(M,) who has something to say."""
+    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
 
 
 def price_headers(ledger: Ledger, phase: str, edges: slice | IntArray) -> None:

@@ -66,7 +66,8 @@ class Happenings:
     def _links(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for key, link in after["links"].items():
             was, now = before["links"][key]["state"], link["state"]
-            if was == now or "unknown" in (was, now) or now == "missing" or (was, now) == ("missing", "up"):
+            ends = {one["agents"][name]["presence"] for one in (before, after) for name in (link["a"], link["b"])}
+            if was == now or "unknown" in (was, now) or ends != {"there"}:
                 continue  # that an agent is gone or back is said of it, not of each of its links
             yield f"{link['a']} and {link['b']} {LINKS[now]}.", "good" if now == "up" else "bad"
 

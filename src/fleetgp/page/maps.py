@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 
 #: Points along an axis: of a fine map, and of a coarse one at least and at most.
 FINE, LEAST, MOST = 100, 8, 40
@@ -125,7 +125,7 @@ class Field:
     shape: tuple[int, ...]
     mean: Array
     deviation: Array
-    unknown: Array
+    unknown: BoolArray
 
     @property
     def data(self) -> bytes:

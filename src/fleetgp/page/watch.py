@@ -74,16 +74,18 @@ class Looker:
         with AgentClient(self._description, self._name, reach=REACH) as client:
             return client.request("rows", WITHIN)
 
-    def close(self) -> None:
+    def close(self) -> threading.Thread:
+        """In a thread of its own: a dead link may hold up the end of its session, and nobody waits for that."""
         client, self._client = self._client, None
-        if client is not None:
-            # A dead link may hold up the end of its session: nobody waits for that.
-            threading.Thread(target=_close, args=(client,), daemon=True).start()
+        thread = threading.Thread(target=_close, args=(client,), daemon=True, name="page closing")
+        thread.start()
+        return thread
 
 
-def _close(client: AgentClient) -> None:
+def _close(client: AgentClient | None) -> None:
     with suppress(Exception):
-        client.close()
+        if client is not None:
+            client.close()
 
 
 class Watch(Source):
@@ -118,8 +120,8 @@ class Watch(Source):
         deadline = time.monotonic() + REACH + WITHIN
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for looker in self._lookers.values():
-            looker.close()
+        for thread in [looker.close() for looker in self._lookers.values()]:
+            thread.join(max(0.1, deadline - time.monotonic()))
 
     # ---- looking --------------------------------------------------------------------------------------------
 

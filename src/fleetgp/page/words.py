@@ -136,7 +136,7 @@ def standing(
         return f"None of the {one_of(kind, len(names))} answers."
     verb = "is" if there == 1 else "are"
     said = [f"All {one_of(kind, there)} {verb} there." if not away else f"{there} of {len(names)} {kind} {verb} there."]
-    silent = sorted(away, key=lambda name: (away[name], name))
+    silent = [name for name in names if name in away]
     if len(silent) == 1:
         said.append(f"{silent[0]} has been silent for {ago(away[silent[0]])}.")
     elif silent:

@@ -22,8 +22,8 @@ from fleetgp.prediction import Prediction
 WIDE = 10.0
 #: Observations that are drawn, at most.
 MOST = 1500
-#: The deviations that a map has, and what they are of.
-DEVIATIONS = {"std": "", "std_observed": "an observation of "}
+#: The deviations that a map has, and what they are called.
+DEVIATIONS = {"std": "Standard deviation", "std_observed": "Standard deviation of an observation"}
 
 
 def map_(
@@ -50,7 +50,7 @@ def map_(
     >>> fleet = Fleet(partition(seen.inputs, seen.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
     >>> mean, deviation = map_(fleet, grid=(20, 20))
     >>> mean.get_title(), deviation.get_title()
-    ('Mean of y', 'Standard deviation of y')
+    ('Mean of y', 'Standard deviation')
     """
     if std not in DEVIATIONS:
         raise unknown_name("std", std, DEVIATIONS)
@@ -70,7 +70,7 @@ def map_(
     panels = (
         (f"Mean of {target}", layers.mean, label),
         (
-            f"Standard deviation of {DEVIATIONS[std]}{target}",
+            DEVIATIONS[std],
             layers.deviation,
             f"deviation of {label}",
         ),
@@ -162,8 +162,8 @@ def _panel(ax: Any, layers: Layers, values: Array, label: str, *, deviation: boo
         bar.set_label(label, size=TEXT)
         bar.ax.tick_params(which="both", labelsize=SMALL)
         if scale is not None:
+            bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if most < 1e3 * least else (1.0,)))
             bar.ax.yaxis.set_major_formatter("{x:g}")
-            bar.ax.yaxis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))  # all nine would not fit a small bar
-            bar.ax.yaxis.set_minor_formatter("{x:g}" if most < 100.0 * least else NullFormatter())
+            bar.ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set(xlim=(layers.x[0], layers.x[-1]), ylim=(layers.y[0], layers.y[-1]))
     ax.set_aspect(layers.aspect)

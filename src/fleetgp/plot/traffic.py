@@ -105,7 +105,7 @@ def _draw_links(
     ax.set_title(f"{told}{readable_bytes(sum(links.values()))} over {len(links):,} links", fontsize=TEXT + 0.5)
     ax.set(xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
-    ax.margins(0.08)
+    ax.margins(0.14)
     return ax
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
-from fleetgp.gp.hyperparameters import names as plain_names
-from fleetgp.gp.kernels import KERNELS
 from fleetgp.plot.style import COLOURS, COLUMN, PAGE, SMALL, TEXT, agent_colours, axes_of, several_axes, symbol
 from fleetgp.training import Fit
 
@@ -19,7 +17,7 @@ from fleetgp.training import Fit
 def convergence(fit: Fit | Fleet, *, axes: Any = None) -> Any:
     """Every agent's hyperparameters over the rounds, a panel for each; the axes (P,).
 
-    fit: a training, or the fleet that was trained, which also knows the names of its hyperparameters.
+    fit: a training, or the fleet that was trained, which also knows the names of its agents.
     axes: P of them, to draw on.
 
     The rounds are those of the start that won. Where agents hear the same sums (dec-fact-gp) all lines are one.
@@ -115,10 +113,5 @@ def _trained(fit: Any) -> tuple[Fit, tuple[str, ...]]:
         raise InputError("expected a fleet that was trained, got one that was not: call train first")
     if not isinstance(found, Fit):
         raise InputError(f"expected a training (Fit) or a trained fleet, got {type(fit).__name__}")
-    width = found.thetas.shape[1]
-    if isinstance(fit, Fleet):
-        return found, fit.names
-    if found.known.names:
-        return found, found.known.names
-    plain = found.kernel in KERNELS and found.noises == 1
-    return found, plain_names(width - 2) if plain else tuple(f"theta_{number + 1}" for number in range(width))
+    unnamed = tuple(f"theta_{number + 1}" for number in range(found.thetas.shape[1]))
+    return found, found.names or unnamed

@@ -28,7 +28,7 @@ from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.jointly import EXACT_ALONE
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.nearest import BITS, as_numbers, at_root, from_numbers, nearest_rows, whose
+from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, chunks, first_used
 from fleetgp.prediction.predict import block_size
@@ -181,7 +181,7 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Steep:
     with network.phase("aggregate"):
         silent = np.zeros((len(network.hosted), size, 0))
         told = network.reduce(
-            silent, "predictions", finish=finish, told=(sum(wide) + -(-network.agents // BITS),), to=task.to
+            silent, "predictions", finish=finish, told=(sum(wide) + numbers_for(network.agents),), to=task.to
         )
     engine = ("dense",) * len(network.hosted)
     if told is None:

@@ -23,7 +23,7 @@ from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.nearest import BITS, as_numbers, at_root, from_numbers, nearest_rows, whose
+from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED
 from fleetgp.prediction.prediction import INFORMED, explained_share
@@ -151,7 +151,7 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Found:
             f"{needed}: give fewer queries, or fewer neighbours"
         )
     pool = at_root(network, conditioned.shards, rows)
-    names = -(-network.agents // BITS)
+    names = numbers_for(network.agents)
 
     def finish(_: Array, everyone: BoolArray | None) -> Array:
         assert pool is not None, "the root was told"

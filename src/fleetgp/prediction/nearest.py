@@ -50,7 +50,7 @@ def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
 
     with network.phase("aggregate"):
         silent = np.zeros((len(network.hosted), len(queries), 0))
-        width = 3 + -(-network.agents // BITS)
+        width = 3 + numbers_for(network.agents)
         told = network.reduce(silent, "predictions", finish=finish, told=(width,), to=task.to)
     rounds, engine = np.full(len(queries), network.round - before), ("dense",) * len(network.hosted)
     if told is None:
@@ -113,6 +113,11 @@ def at_root(network: Network, shards: Sequence[Shard], rows: Sequence[IntArray])
     check_from_peers(observations, lambda i, y: y.shape == inputs[i].shape[:1], "one observation per input")
     data = pooled([(x.reshape(-1, width), y) for x, y in zip(inputs, observations, strict=True)])
     return Pool(data, np.repeat(np.arange(network.agents), [len(y) for y in observations]))
+
+
+def numbers_for(agents: int) -> int:
+    """How many numbers have a bit for each agent."""
+    return -(-agents // BITS)
 
 
 def as_numbers(who: BoolArray) -> Array:

@@ -3,8 +3,8 @@
 model.json               what it is: agents, graph, hyperparameters, how it was trained
 training.safetensors     every agent's estimate, and how it came there
 ledger.json              what was sent in training, by edge and kind of content
-agents/0000.safetensors  inputs and observations of one agent, a file each; not of data larger than memory, but
-moments.safetensors      the moments of all data, and what each agent's data are like
+agents/0000.safetensors  inputs and observations of one agent, a file each; not of data larger than memory
+moments.safetensors      after dec-full-gp the moments of all data, and what each agent's data are like
 """
 
 from __future__ import annotations

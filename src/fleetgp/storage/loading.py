@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from fleetgp.storage.tensors import Shape, load_arrays, read_inside
 from fleetgp.training import Fit, training_method
 from fleetgp.training.fit import Start
 from fleetgp.training.known import Known
+from fleetgp.version import __version__
 
 #: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
 LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
@@ -59,9 +61,7 @@ def load_model(
                 f"{folder}: {DESCRIPTION}: expected a whole number as version, got {facts['version']!r:.60}"
             )
         if facts["version"] > VERSION:
-            raise InputError(
-                f"{folder}: the model has version {facts['version']}, this FleetGP reads up to {VERSION}: upgrade it"
-            )
+            raise InputError(newer(folder, facts))
         return _read(facts, source, {"backend": backend, "workers": workers, "address": address})
     except FleetGPError:
         raise
@@ -75,15 +75,26 @@ def load_model(
         raise InputError(f"{folder}: the model is damaged: {type(error).__name__}: {error!s:.200}") from error
 
 
+def newer(folder: str | Path, facts: Mapping[str, Any]) -> str:
+    """What is said of a folder that this FleetGP cannot read, since a newer one wrote it."""
+    writer = facts.get("written_by")
+    known = isinstance(writer, str) and re.fullmatch(r"fleetgp [\w.+!-]{1,40}", writer)
+    wanted = f'"fleetgp>={str(writer).removeprefix("fleetgp ")}"' if known else "--upgrade fleetgp"
+    return (
+        f"{folder}: expected a model in a format up to {VERSION}, which this FleetGP ({__version__}) reads, got format "
+        f"{facts['version']}, written by {writer if known else 'a newer one'}: pip install {wanted}"
+    )
+
+
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[tuple[Any, ...]]
-    if "moments" in facts:
-        method = training_method(typed(facts["training"], "method", str)).name
-        shards, moments = load_moments(folder, facts["moments"], names, len(inputs), method)
-    else:
-        shards, moments = _read_shards(facts, folder, len(inputs)), None
+    shards: Sequence[tuple[Any, ...]] = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
+    moments = None
+    if "moments" in facts or "beside" in facts:
+        method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")
+        remembered, moments = load_moments(folder, kept or facts["beside"], names, len(inputs), method)
+        shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
     noises = noises_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
     kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), noises)
@@ -101,7 +112,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             robust=robust,
             seed=typed(facts, "seed", int),
             inputs=inputs,
-            **(where if moments is None else {}),
+            **(where if "moments" not in facts else {}),
         )
     if "training" in facts:
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))

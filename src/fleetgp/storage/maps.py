@@ -60,4 +60,6 @@ def _agents(model: Model) -> str:
 def _shown(data: Any, name: str) -> str:
     """The value that an input has in the whole map."""
     value = data[identifier(name)].values
-    return str(value.astype("datetime64[s]")) if value.dtype.kind == "M" else f"{float(value):.6g}"
+    if value.dtype.kind != "M":
+        return f"{float(value):.6g}"
+    return str(value.astype("datetime64[s]")).removesuffix("T00:00:00")

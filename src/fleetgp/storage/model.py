@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
 from fleetgp.given import as_names
@@ -15,6 +16,12 @@ class Model:
 
     The fleet learns them, so that it takes data frames by the inputs' names; if it has names of inputs, they must be
     these. `fleet.units` are kept with the model.
+
+    >>> from fleetgp import partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> Model(fleet, ("Ada", "Bo"), ("lon", "lat"), "sst")
+    Model(sst at (lon, lat): 2 agents, 120 observations, kernel se, given)
     """
 
     fleet: Fleet
@@ -53,3 +60,11 @@ class Model:
         if self.fleet.theta is None:
             raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
         return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        rows, agents = sum(counts_of(self.fleet.shards)), len(self.agents)
+        how = self.status if self.fleet.fit is None else f"{self.fleet.fit.method} {self.status}"
+        return (
+            f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "
+            f"{rows:,} observations, kernel {self.fleet.first_kernel.name}, {how})"
+        )

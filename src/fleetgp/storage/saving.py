@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,8 @@ def _write(model: Model, folder: Path) -> None:
     fleet, fit = model.fleet, model.fleet.fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
-    moments = fit.moments if fit is not None and isinstance(fleet.shards, Streamed) else None
-    if moments is None:
+    by_rows = not (isinstance(fleet.shards, Streamed) and fleet.moments is not None)
+    if by_rows:
         for number, (shard, name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
             inputs, observations, known = shown(shard, fleet.noises)
             arrays = {"inputs": inputs, "observations": observations}
@@ -132,6 +133,7 @@ def _write(model: Model, folder: Path) -> None:
         "format": FORMAT,
         "version": _version(model),
         "written_by": f"fleetgp {__version__}",
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "inputs": list(model.inputs),
         "target": model.target,
         "units": dict(fleet.units),
@@ -149,8 +151,9 @@ def _write(model: Model, folder: Path) -> None:
         "agents": agents,
         "graph": _graph_facts(fleet.graph, model.agents),
     }
-    if moments is not None:
-        facts["moments"] = save_moments(folder, moments, summaries_of(fleet.shards))
+    if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
+        kept = save_moments(folder, fleet.moments, summaries_of(fleet.shards))
+        facts["beside" if by_rows else "moments"] = kept
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
         facts["training"] = _training_facts(replace(fit, known=labelled), folder)

@@ -161,16 +161,32 @@ def _in_range(local: Local, before: Local) -> Local:
 
 
 def best_pace(graph: Graph) -> float:
-    r"""rho over the curvature h for the fastest agreement on a graph.
+    """rho over the curvature h for the fastest agreement on a graph, and a little more, since less costs more rounds
+    than more does.
+    """
+    if graph.agents == 1:
+        return 1.0
+    best, degree, _ = _best_damping(graph)
+    return OVERDAMP * best / (1.0 - best) / (2.0 * degree)
+
+
+def best_radius(graph: Graph) -> float:
+    """What at best is left after a round of what was to be agreed on, for likelihoods of one curvature.
+
+    >>> best_radius(Graph.complete(4)) < best_radius(Graph.path(4)) < best_radius(Graph.path(8)) < 1.0
+    True
+    """
+    return 0.5 if graph.agents == 1 else _best_damping(graph)[2]
+
+
+def _best_damping(graph: Graph) -> tuple[float, float, float]:
+    r"""b of the fastest agreement on a graph, the degree that it is for, and by how much a round shrinks what is left.
 
     For l_i = (h/2)(x - a_i)^2 on a regular graph of degree d, with r = rho/h and b = 2rd/(1 + 2rd), the mode
     with Laplacian eigenvalue lambda = mu d obeys z^2 - z (1 + b(1 - mu)) + b(1 - mu/2) = 0, and the fleet's mean
     shrinks by b. We take the b with the smallest root over the mean, the slowest mode lambda_2 and mu = 2, the
-    largest there can be. On other graphs the harmonic mean of the degrees serves for d, and a little more is
-    taken, since less costs more rounds than more does.
+    largest there can be. On other graphs the harmonic mean of the degrees serves for d.
     """
-    if graph.agents == 1:
-        return 1.0
     degree = float(1.0 / (1.0 / graph.degrees).mean())
     b = np.linspace(0.0, 1.0, 10_001)[1:-1]
     radius = np.maximum(b, 1.0 - b)
@@ -178,5 +194,5 @@ def best_pace(graph: Graph) -> float:
     trace, product = 1.0 + b * (1.0 - mu), b * (1.0 - mu / 2.0)
     root = np.sqrt((trace**2 - 4.0 * product).astype(complex))
     radius = np.maximum(radius, np.maximum(np.abs(trace + root), np.abs(trace - root)) / 2.0)
-    best = float(b[int(np.argmin(radius))])
-    return OVERDAMP * best / (1.0 - best) / (2.0 * degree)
+    best = int(np.argmin(radius))
+    return float(b[best]), degree, float(radius[best])

@@ -49,6 +49,8 @@ class Fit:
     """What a training ended with, and how, for the agents hosted here: all of them, for a `Fleet`.
 
     thetas: (A, P) each agent's own hyperparameters, natural units, paper order: l_1 .. l_D, sigma_f, sigma_eps.
+    names: (P,) what they are called; `named` has the values under them. A length-scale of "se" is sqrt(2) times
+        scikit-learn's or GPyTorch's, and so is one of "rq"; those of the Matérn kernels are the same as there.
     history: (R + 1, A, P) the same after every round, from the start.
     rounds: rounds of the training itself; the ledger also has those of setting it up.
     status: "converged" (the stopping rule held), "round limit", "time limit" or "diverged".
@@ -110,6 +112,20 @@ class Fit:
     start_nlls: Array = field(default_factory=lambda: np.zeros((0, 0)))
     noises: int = 1
     outliers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    names: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The fleet's estimate by the names of the hyperparameters: {"l_lon": 0.8, .., "sigma_eps": 0.1}.
+
+        >>> from fleetgp import Fleet, partition, synthetic_field
+        >>> field = synthetic_field(90, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3), inputs=["lon", "lat"])
+        >>> fit = fleet.train("fact-gp", theta0=[1.2, 0.3, 1.3, 0.1], rounds=3)
+        >>> list(fit.named), fit.named["l_lat"] == fit.theta.tolist()[1]
+        (['l_lon', 'l_lat', 'sigma_f', 'sigma_eps'], True)
+        """
+        return dict(zip(self.names, self.theta.tolist(), strict=bool(self.names)))
 
     @property
     def at_floor(self) -> BoolArray:
@@ -156,9 +172,10 @@ class Fit:
         return disagreement(self.thetas)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{v:.4g}" for v in self.theta)
+        values = ", ".join(f"{name}={value:.4g}" for name, value in self.named.items())
+        values = values or "theta=({})".format(", ".join(f"{value:.4g}" for value in self.theta))
         return (
-            f"Fit({self.method}: theta=({values}), status={self.status!r}, rounds={self.rounds}, "
+            f"Fit({self.method}: {values}, status={self.status!r}, rounds={self.rounds}, "
             f"disagreement={self.disagreement:.1e})"
         )
 

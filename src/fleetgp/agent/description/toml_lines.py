@@ -58,8 +58,9 @@ class Lines:
             found = path[:length]
             if found in self._lines:
                 first = self._lines[found]
+                quoted = (f'"{value}"', f"'{value}'") if isinstance(value, str) else ()
                 for line in range(first, self._ends.get(found, first) + 1):
-                    if isinstance(value, str) and re.search(rf"""["']{re.escape(value)}["']""", self._text[line]):
+                    if any(text in self._text[line] for text in quoted):
                         return line + 1
                 return first + 1
         return 1

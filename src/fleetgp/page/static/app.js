@@ -9,7 +9,7 @@ import { ago, listed, number } from "./words.js";
 const plot = byId("plot"), canvas = byId("field"), overlay = byId("overlay");
 const page = { state: {}, field: null, mode: "mean", cursor: null, chosen: "", rows: {}, rowsOf: "", curve: [0, 1], frame: null, changed: new Set(), painted: "", heard: 0, lost: false, lastEvent: 0 };
 // For whoever measures: how many updates were drawn, and how long the last one took from its message to the screen.
-const drawn = (globalThis.fleetgpDrawn = { updates: 0, milliseconds: 0, worst: 0 });
+const drawn = (globalThis.fleetgpDrawn = { messages: 0, updates: 0, milliseconds: 0, worst: 0 });
 const saved = byId("saved") && JSON.parse(byId("saved").textContent);
 
 // ---- drawing ---------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ async function ask() {
   const without = told.missing.length ? ` ${listed(told.missing)} could not be asked.` : "";
   byId("answer").replaceChildren(
     html("p", { class: "quiet" }, `At ${place}:`),
-    html("p", { class: "value", "data-mean": told.mean, "data-low": told.low, "data-high": told.high }, `${state.fleet.target} ${number(told.mean, 4)}`),
+    html("p", { class: "value", "data-point": JSON.stringify(told.point), "data-mean": told.mean, "data-low": told.low, "data-high": told.high }, `${state.fleet.target} ${number(told.mean, 4)}`),
     html("p", {}, `Between ${number(told.low)} and ${number(told.high)}, with 95 % certainty.`), doubt, next,
     html("p", { class: "quiet" }, `${listed(told.took_part)} had a say. ${told.agent} was asked, by ${told.method}.${without}`));
 }
@@ -272,6 +272,7 @@ function changed(state, keys) {
   const before = page.state.map?.version;
   page.state = state;
   page.heard = performance.now();
+  drawn.messages += 1;
   page.lost = false;
   if (state.map?.version && state.map.version !== before) loadField(state.map);
   if (keys.has("agents")) loadRows();

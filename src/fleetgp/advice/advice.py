@@ -1,0 +1,176 @@
+"""What `recommend` answers with: the methods to use, why, and what each would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from fleetgp.advice.bill import Bill
+from fleetgp.advice.link import Link
+from fleetgp.advice.tables import aligned
+from fleetgp.errors import unknown_name
+from fleetgp.units import readable_bytes, readable_seconds
+
+Task = Literal["training", "prediction"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method, what it would send, and whether it can be used.
+
+    usual: what it sends; of a training in a usual number of rounds, with all its starts; of an answer to all queries,
+        with what is sent only once.
+    least, most: between which bills it lies; the same as usual where it is exact.
+    seconds: what the messages take over the link, and at least and at most; None without a link.
+    tells: the kinds of content that are sent.
+    refused: why it cannot be used here; empty if it can.
+    """
+
+    task: Task
+    method: str
+    usual: Bill
+    least: Bill
+    most: Bill
+    seconds: tuple[float, float, float] | None
+    tells: tuple[str, ...]
+    refused: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        method: str,
+        bills: tuple[Bill, Bill, Bill],
+        link: Link | None,
+        tells: tuple[str, ...],
+        refused: str,
+    ) -> Candidate:
+        """bills: the usual one, the least and the most."""
+        usual, least, most = bills
+        seconds = None if link is None else (link.seconds(usual), link.seconds(least), link.seconds(most))
+        return cls(task, method, usual, least, most, seconds, tells, refused)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        bills = {"usual": self.usual, "least": self.least, "most": self.most}
+        names = ("rounds", "messages", "bytes", "busiest")
+        costs = {word: {name: round(getattr(bill, name)) for name in names} for word, bill in bills.items()}
+        times = None if self.seconds is None else dict(zip(bills, self.seconds, strict=True))
+        return {
+            "task": self.task,
+            "method": self.method,
+            "refused": self.refused,
+            "tells": list(self.tells),
+            **costs,
+            "bytes_by_kind": {kind: round(size) for kind, size in self.usual.kinds.items()},
+            "seconds": times,
+        }
+
+    @property
+    def row(self) -> list[str]:
+        """For people: method, rounds with their range, and the usual bytes, those of the busiest link, and seconds."""
+        rounds, least, most = (f"{bill.rounds:,.0f}" for bill in (self.usual, self.least, self.most))
+        cells = [
+            self.method,
+            rounds if least == most else f"{rounds} ({least}-{most})",
+            readable_bytes(round(self.usual.bytes)),
+            readable_bytes(round(self.usual.busiest)),
+        ]
+        return cells if self.seconds is None else [*cells, readable_seconds(self.seconds[0])]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which methods to use for a fleet, and why. Print it.
+
+    trainer, predictor: names of methods.  kernel, engine: what to give to the fleet, and to `train` and `predict`.
+    why: sentences.  candidates: all methods without a central node, with what they would send.
+    agents, rows, queries: what it is for.  link: over which links; None if nothing was said of them.
+
+    >>> from fleetgp import recommend
+    >>> found = recommend([500] * 5, "path", dimension=2, link="9600 bit/s, 2 s", private="rows")
+    >>> found.trainer, found.predictor, found.kernel
+    ('dec-fact-gp', 'dec-nn-rbcm', 'auto')
+    >>> found.candidate("dec-nn-grbcm").refused
+    'it sends inputs and observations of single rows, which are private'
+    """
+
+    trainer: str
+    predictor: str
+    kernel: str
+    engine: str
+    why: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    agents: int
+    rows: int
+    queries: int
+    link: Link | None = None
+
+    def candidate(self, method: str, task: Task | None = None) -> Candidate:
+        """One of the candidates; of a name that both a trainer and a predictor have, the trainer unless task says so.
+
+        An InputError for a name that is not among them.
+        """
+        for one in self.candidates:
+            if one.method == method and task in (None, one.task):
+                return one
+        raise unknown_name("candidate", method, [one.method for one in self.candidates])
+
+    @property
+    def training(self) -> Candidate:
+        """That of the trainer."""
+        return self.candidate(self.trainer, "training")
+
+    @property
+    def prediction(self) -> Candidate:
+        """That of the predictor."""
+        return self.candidate(self.predictor, "prediction")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs: plain numbers, texts and lists."""
+        return {
+            "trainer": self.trainer,
+            "predictor": self.predictor,
+            "kernel": self.kernel,
+            "engine": self.engine,
+            "why": list(self.why),
+            "agents": self.agents,
+            "rows": self.rows,
+            "queries": self.queries,
+            "link": None if self.link is None else self.link.text,
+            "candidates": [one.facts for one in self.candidates],
+        }
+
+    def table(self, task: Task) -> tuple[list[str], list[list[str]]]:
+        """The header and the rows for people; the one that is recommended has a star."""
+        chosen = self.trainer if task == "training" else self.predictor
+        header = ["", task, "rounds", "bytes in all", "busiest link", *(["over the link"] if self.link else [])]
+        usable = [one for one in self.candidates if one.task == task and not one.refused]
+        return header, [["*" if one.method == chosen else "", *one.row] for one in usable]
+
+    @property
+    def refusals(self) -> list[str]:
+        """What cannot be used, and why: one line for each reason."""
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for one in self.candidates:
+            if one.refused:
+                reasons.setdefault((one.task, one.refused), []).append(one.method)
+        return [f"{task} by {', '.join(methods)}: {why}" for (task, why), methods in reasons.items()]
+
+    @property
+    def legend(self) -> str:
+        """What the tables are about."""
+        return (
+            "* recommended. Training: from all starts; bytes and time vary as the rounds do. "
+            f"Prediction: {self.queries:,} points, at most."
+        )
+
+    def __str__(self) -> str:
+        use = f'Use fg.Fleet(.., kernel="{self.kernel}"), train("{self.trainer}"), predict(.., "{self.predictor}").'
+        parts = [use, *(f"- {sentence}" for sentence in self.why)]
+        for task in get_args(Task):
+            parts += ["", aligned(*self.table(task), left=2)]
+        parts += ["", self.legend, *(f"Not for you: {line}." for line in self.refusals)]
+        return "\n".join(parts)

@@ -1,0 +1,104 @@
+"""What `verify` answers with: a row for each check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from fleetgp.advice.tables import aligned
+from fleetgp.errors import InputError
+
+Verdict = Literal["passed", "failed", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """name: what was checked.  measured, limit: it passes if what was measured is at most the limit; None where it was
+    not applicable.  meaning: what it says, in one sentence.
+
+    >>> Check.of("agents agree", 0.1, 0.01, "They differ.").verdict
+    'failed'
+    """
+
+    name: str
+    verdict: Verdict
+    measured: float | None
+    limit: float | None
+    meaning: str
+
+    @classmethod
+    def of(cls, name: str, measured: float, limit: float, meaning: str) -> Check:
+        """What is no number fails."""
+        return cls(name, "passed" if measured <= limit else "failed", float(measured), float(limit), meaning)
+
+    @classmethod
+    def idle(cls, name: str, why: str) -> Check:
+        """Not applicable, and why."""
+        return cls(name, "not applicable", None, None, why)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """checks: what was checked, each with a verdict.  sampled: sentences about what they were made on. Print it.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field, verify
+    >>> field = synthetic_field(240, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3))
+    >>> fit = fleet.train()
+    >>> found = verify(fleet)
+    >>> found.passed, found["training converged"].verdict
+    (True, 'passed')
+    """
+
+    checks: tuple[Check, ...]
+    sampled: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether none has failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict == "failed")
+
+    def __getitem__(self, name: str) -> Check:
+        """A check by its name."""
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs: plain numbers, texts and lists."""
+        return {
+            "passed": self.passed,
+            "checks": [asdict(check) for check in self.checks],
+            "sampled": list(self.sampled),
+        }
+
+    def to_frame(self) -> Any:
+        """The checks as a pandas DataFrame, with the columns name, verdict, measured, limit and meaning."""
+        if find_spec("pandas") is None:
+            raise InputError('to_frame needs pandas: pip install "fleetgp[data]"')
+        import pandas as pd
+
+        return pd.DataFrame([asdict(check) for check in self.checks])
+
+    def __str__(self) -> str:
+        rows = [[check.name, check.verdict, told(check.measured), told(check.limit)] for check in self.checks]
+        table = aligned(["check", "verdict", "measured", "at most"], rows, left=2)
+        notes = [f"{check.name}: {check.meaning}" for check in self.checks if check.verdict != "passed"]
+        counts = f"{len(self.checks) - len(self.failed)} of {len(self.checks)} checks have not failed."
+        return "\n".join([table, "", *notes, *self.sampled, counts])
+
+
+def told(number: float | None) -> str:
+    """For people.
+
+    >>> told(None), told(0.0), told(1.23456e-9), told(0.05)
+    ('', '0', '1.2e-09', '0.05')
+    """
+    return "" if number is None else f"{number:.2g}"

@@ -1,0 +1,130 @@
+"""What a model folder holds: for programs, and its hyperparameters in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetgp.data.points import coordinate_facts
+from fleetgp.data.streamed import Streamed, counts_of, summaries_of
+from fleetgp.data.summary import corners
+from fleetgp.gp.kernels import OBSERVED
+from fleetgp.storage.layout import DESCRIPTION
+from fleetgp.storage.loading import LONGEST_DESCRIPTION
+from fleetgp.storage.model import Model
+from fleetgp.storage.tensors import read_inside
+
+#: Units that files spell out, as people write them.
+SHORT = {"degrees_east": "degrees", "degrees_north": "degrees", "kilometres": "km"}
+
+
+def contents(model: Model, folder: Path) -> dict[str, Any]:
+    """All that people may want to know of a model that was read from this folder.
+
+    The rows themselves, the estimates of single agents and the ledger are in the folder.
+    """
+    fleet, written = model.fleet, json.loads(read_inside(folder, DESCRIPTION, LONGEST_DESCRIPTION))
+    low, high = corners(summaries_of(fleet.seen))
+    words, units = in_words(model), theta_units(model)
+    facts: dict[str, Any] = {
+        "model": str(folder),
+        "format": written["version"],
+        "written_by": str(written.get("written_by", "")),
+        "written_at": str(written.get("written_at", "")),
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "target": model.target,
+        "units": dict(fleet.units),
+        "inputs": {
+            name: {"low": float(a), "high": float(b), "unit": input_unit(model, name)}
+            for name, a, b in zip(model.inputs, low, high, strict=True)
+        },
+        "agents": dict(zip(model.agents, counts_of(fleet.shards), strict=True)),
+        "rows_in_folder": not isinstance(fleet.shards, Streamed),
+        "links": len(fleet.graph.union.edges),
+        "graphs": fleet.graph.period,
+        "kernel": fleet.kernel.name,
+        "theta": {
+            name: {"value": value, "unit": units[name], "meaning": words[name]} for name, value in model.theta.items()
+        },
+        "normalize": fleet.normalize,
+        "mean": fleet.mean,
+        "coordinates": fleet.coordinates.name,
+        "deviations": fleet.noises.holds_known,
+        "noise": fleet.noise,
+        "robust": fleet.robust,
+        "status": model.status,
+        "note": model.note,
+    }
+    names = ("method", "status", "rounds", "disagreement", "nll", "at_bounds", "known", "sent", "compared")
+    training = written.get("training", {})
+    facts["training"] = {name: training[name] for name in names if name in training} or None
+    facts["calibration"] = written.get("calibration")
+    return facts
+
+
+def in_words(model: Model) -> dict[str, str]:
+    """What each hyperparameter says of the field, in a sentence."""
+    units = theta_units(model)
+    return {name: _meaning(name, f"{value:.3g}", units[name], model) for name, value in model.theta.items()}
+
+
+def theta_units(model: Model) -> dict[str, str]:
+    """The unit of each hyperparameter; empty where there is none, or nobody knows it."""
+    fleet, inputs = model.fleet, model.inputs
+    km = (fleet.coordinates.longitude, fleet.coordinates.latitude) if _in_kilometres(model) else ()
+    own = ["km" if d in km else input_unit(model, name) for d, name in enumerate(inputs)]
+    target = fleet.units.get(model.target, "")
+    kinds = fleet.kernel.units(fleet.dimension)
+    found = [own[kind] if kind >= 0 else target if kind == OBSERVED else "" for kind in kinds]
+    return dict(zip(fleet.names, found, strict=True))
+
+
+def _in_kilometres(model: Model) -> bool:
+    return model.fleet.coordinates.name in ("kilometres", "sphere")
+
+
+def input_unit(model: Model, name: str) -> str:
+    unit = model.fleet.units.get(name) or coordinate_facts(name, {}).get("units", "")
+    return SHORT.get(unit, unit.partition(" since ")[0])
+
+
+def _meaning(name: str, value: str, unit: str, model: Model) -> str:
+    part, _, bare = name.rpartition(".")
+    much, of = f"{value} {unit}" if unit else value, f" (part {part})" if part else ""
+    if bare == "l" or bare.startswith("l_"):
+        along = f"along {bare[2:]}" if bare[2:] in model.inputs else "in all directions"
+        return f"the field changes over some {much} {along}{of}"
+    if bare.startswith("period_"):
+        return f"it repeats every {much} along {bare.removeprefix('period_')}{of}"
+    if bare.startswith("sigma_eps"):
+        whose = bare.removeprefix("sigma_eps").removeprefix("_")
+        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by some {much}"
+    if bare.startswith("sigma_f"):
+        term = bare.removeprefix("sigma_f")
+        where = f" by term {term} of the kernel" if term else ""
+        return f"{model.target} varies by some {much} about its mean{where}{of}"
+    if bare == "alpha":
+        return f"length-scales are mixed: the smaller this number, the more of them{of}"
+    return f"{much}{of}"
+
+
+def _agent(name: str, model: Model) -> str:
+    """Of noise="agents" the groups are called by the agents' numbers."""
+    if model.fleet.noise == "agents" and name.isdigit() and int(name) < len(model.agents):
+        return model.agents[int(name)]
+    return name
+
+
+def told_coordinates(facts: Mapping[str, Any]) -> str:
+    """How the model sees inputs and observations, in a sentence; empty for as they are."""
+    seen = {"kilometres": "on a plane in kilometres", "sphere": "on the sphere", "scaled": "scaled by their deviations"}
+    said = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []
+    said += ["observations are centred and scaled by the fleet's own mean and deviation"] if facts["normalize"] else []
+    said += [f"the mean function is {facts['mean']}"] if facts["mean"] != "zero" else []
+    said += ["observations have known deviations of their own"] if facts["deviations"] else []
+    said += ["agents differ in their noise"] if facts["noise"] else []
+    said += ["outliers are weighed down"] if facts["robust"] else []
+    told = "; ".join(said)
+    return f"{told[:1].upper()}{told[1:]}." if told else ""

@@ -1,0 +1,178 @@
+"""From what agents tell to a picture of the fleet: pure, bounded, and never lost for words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetgp.page.collector import ESTIMATES, EVENTS, QUESTIONS, Collector, Counted
+from fleetgp.page.happenings import PAGE_MAP
+from fleetgp.page.links import Heard, link_state, parts_of, presence_of
+from fleetgp.page.patches import applied, changes
+from tests.page.fakes import FakeFleet, facts_of, status
+
+WORDS = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.recursive(
+        st.integers(0, 3) | st.text(max_size=2) | st.lists(st.integers(0, 2), max_size=2),
+        lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+        max_leaves=10,
+    ),
+)
+
+
+@given(WORDS, WORDS)
+def test_a_patch_makes_one_picture_of_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert applied(before, changes(before, after)) == after
+    assert changes(before, before) == {}
+
+
+def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Heard]:
+    """Two neighbours: what each says of the other."""
+    return {
+        "boat1": Heard(status("boat1", {"boat2": a}), at, "", at),
+        "boat2": Heard(status("boat2", {"boat1": b}), at, "", at),
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (("up", "up"), "up"),
+        (("up", "down"), "down"),
+        (("silent", "up"), "frozen"),
+        (("suspended: it missed a deadline", "up"), "frozen"),
+        (("refused: another description", "down"), "refused"),
+    ],
+)
+def test_a_link_is_what_both_ends_say(told: tuple[str, str], state: str) -> None:
+    heard = pair(*told)
+    assert link_state("boat1", "boat2", heard, {"boat1": "there", "boat2": "there"}) == state
+
+
+def test_a_link_to_who_is_away() -> None:
+    heard = pair()
+    for presence, state in (("gone", "missing"), ("silent", "frozen"), ("unheard", "up"), ("unknown", "up")):
+        assert link_state("boat1", "boat2", heard, {"boat1": "there", "boat2": presence}) == state  # type: ignore[dict-item]
+    assert link_state("boat1", "boat2", heard, {"boat1": "unknown", "boat2": "unknown"}) == "unknown"
+
+
+def test_neighbours_are_believed_once_they_would_have_noticed() -> None:
+    heard = pair()
+    heard["boat2"] = replace(heard["boat2"], trouble="gone", since=100.0)
+    assert presence_of("boat2", heard, ["boat1"], 105.0, 5.0) == "gone"
+    assert presence_of("boat2", heard, ["boat1"], 111.0, 5.0) == "unheard"
+    heard["boat1"] = replace(heard["boat1"], state=status("boat1", {"boat2": "down"}))
+    assert presence_of("boat2", heard, ["boat1"], 111.0, 5.0) == "gone"
+
+
+@given(st.integers(1, 12), st.data())
+def test_parts_are_connected_components(agents: int, data: st.DataObject) -> None:
+    """Against networkx."""
+    import networkx
+
+    names = [f"a{k}" for k in range(agents)]
+    edges = data.draw(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names)), max_size=15))
+    graph = networkx.Graph()
+    graph.add_nodes_from(names)
+    graph.add_edges_from(edges)
+    found = parts_of(names, edges)
+    assert {frozenset(part) for part in found} == {frozenset(part) for part in networkx.connected_components(graph)}
+    assert [len(part) for part in found] == sorted((len(part) for part in found), reverse=True)
+
+
+def test_who_goes_and_comes_is_told_once() -> None:
+    fleet = FakeFleet(4)
+    fleet.tell()
+    first = fleet.picture()[1]
+    assert (first["sentence"], first["tone"], first["events"]) == ("All 4 boats are there.", "good", {})
+    fleet.heard["boat2"] = replace(fleet.heard["boat2"], trouble="gone", since=fleet.now)
+    for _ in range(5):
+        fleet.tell()
+    fleet.heard["boat2"] = replace(fleet.heard["boat2"], trouble="")
+    fleet.tell()
+    told = [event["words"] for event in fleet.picture()[1]["events"].values()]
+    assert told == [
+        "boat2 is gone.",
+        "The fleet is in 2 parts: boat0 and boat1; boat3.",
+        "boat2 is back.",
+        "The fleet is whole again.",
+    ]
+
+
+def test_agents_of_an_older_version_are_shown_as_far_as_they_tell() -> None:
+    old = {"agent": "boat1", "phase": "serving", "neighbours": {"boat2": "up"}, "theta": {}, "trained": None}
+    heard = {"boat1": Heard(old, 100.0, "", 90.0), "boat2": Heard({}, 0.0, "unknown", 90.0)}
+    picture = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])).take(heard, 101.0)
+    assert picture["agents"]["boat1"]["words"] == "is ready"
+    assert "place" not in picture["agents"]["boat1"]
+    assert picture["sentence"].startswith("All 1 boat is there.")
+    nothing = dict.fromkeys(("boat1", "boat2"), Heard())
+    assert Collector(facts_of(["boat1", "boat2"], [])).take(nothing, 1.0)["sentence"] == "Looking for the boats ..."
+
+
+def test_whatever_happens_a_picture_is_plain_and_bounded() -> None:
+    """Two thousand pictures in which everything changes: JSON without None, no longer than at the limits."""
+    fleet = FakeFleet(6)
+    sizes = []
+    for number in range(2_000):
+        name = f"boat{number % 6}"
+        line = {"number": number, "time": 1.0, "event": "answered", "queries": 1, "took_part": [name], "missing": []}
+        theta = {"l_x": 1.0 + number, "l_y": 0.3, "sigma_f": 1.0, "sigma_eps": 0.1}
+        state = {**fleet.heard[name].state, "theta": theta, "rows": number, "events": [line], "disagreement": 0.1}
+        fleet.heard[name] = replace(fleet.heard[name], state=state, trouble="gone" if number % 3 else "")
+        fleet.tell()
+        sizes.append(len(json.dumps(fleet.picture()[1], allow_nan=False)))
+    picture = fleet.picture()[1]
+    assert [len(picture[key]) for key in ("series", "events", "questions")] == [ESTIMATES, EVENTS, QUESTIONS]
+    assert max(sizes[1_500:]) < 1.1 * max(sizes[500:1_500])
+    assert applied({}, picture) == picture, "no None in it: a patch could not tell it from what is not there"
+
+
+def test_questions_of_people_are_shown_and_maps_are_not() -> None:
+    def line(number: int, asker: str) -> dict[str, Any]:
+        return {
+            "number": number,
+            "time": 5.0,
+            "event": "answered",
+            "asker": asker,
+            "queries": 9,
+            "took_part": ["boat1"],
+        }
+
+    collector, heard = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
+    for began, lines in (
+        (1.0, [line(1, ""), line(2, PAGE_MAP)]),
+        (1.0, [line(2, ""), line(3, "")]),
+        (2.0, [line(1, "")]),
+    ):
+        state = {**heard["boat1"].state, "began": began, "events": lines}
+        picture = collector.take({**heard, "boat1": replace(heard["boat1"], state=state)}, 100.0)
+    assert [q["points"] for q in picture["questions"].values()] == [9, 9, 9], "1, 3, and 1 of the agent's second life"
+
+
+def test_counters_go_on_when_an_agent_starts_again() -> None:
+    counted = Counted()
+    for name, value in (("a", 10), ("a", 30), ("b", 5), ("a", 3), ("a", 8)):
+        counted.take(name, value)
+    assert counted.total == 30 + 5 + 8
+
+
+def test_learning_is_told_as_it_runs() -> None:
+    fleet = FakeFleet(2)
+    fleet.tell()
+    for number in range(3):
+        for name, heard in fleet.heard.items():
+            state = {**heard.state, "phase": "training", "round": number, "disagreement": 0.5**number}
+            fleet.heard[name] = replace(heard, state=state)
+        fleet.tell()
+    picture = fleet.picture()[1]
+    assert (picture["model"]["learning"], picture["model"]["round"], picture["tone"]) == (True, 2, "busy")
+    assert picture["sentence"] == "All 2 boats are there. They are learning, round 2."
+    assert [entry["spread"] for entry in picture["series"].values()] == [0.0, 1.0, 0.5, 0.25]
+    assert list(picture["events"].values())[-1]["words"] == "The fleet has begun to learn."

@@ -1,0 +1,94 @@
+"""Where and how often the fleet is asked for a map: against plain grids, and on a simulated clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fleetgp.page.maps import FINE, LEAST, MOST, Axes, Field, Purse, axes_of, field_of, told_point
+
+
+def test_the_points_of_a_map_are_a_grid() -> None:
+    axes = Axes((0.0, 10.0, 5.0), (1.0, 20.0, 9.0))
+    points = axes.points((3, 4), (7.0,))
+    x, y = np.meshgrid(np.linspace(0.0, 1.0, 3), np.linspace(10.0, 20.0, 4))
+    np.testing.assert_array_equal(points, np.column_stack([x.ravel(), y.ravel(), np.full(12, 7.0)]))
+    np.testing.assert_array_equal(Axes((1.0,), (2.0,)).points((2,), ()), [[1.0], [2.0]])
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=2))
+def test_a_coarse_map_has_two_points_a_length(lengths: list[float]) -> None:
+    axes = Axes((0.0, 0.0), (1.0, 3.0), tuple(lengths))
+    for count, extent, length in zip(axes.coarse, (1.0, 3.0), lengths, strict=True):
+        assert LEAST <= count <= MOST
+        assert count in (LEAST, MOST) or extent / (count - 1) <= 0.5 * length * (1 + 1e-9)
+    assert axes.fine == (FINE, FINE)
+
+
+def test_the_box_is_that_of_all_and_never_flat() -> None:
+    places = [{"low": [0.0, 1.0], "high": [1.0, 1.0]}, {"low": [-1.0, 1.0], "high": [0.5, 1.0]}]
+    axes = axes_of(places)
+    assert axes == Axes((-1.0, 0.5), (1.0, 1.5))
+    assert axes_of([]) is None
+
+
+@given(
+    st.floats(0.01, 0.5),
+    st.floats(10.0, 1e5),
+    st.lists(st.tuples(st.integers(50, 10_000), st.floats(1e-5, 1e-2), st.floats(10.0, 1e4)), min_size=2, max_size=8),
+)
+def test_maps_cost_no_more_than_their_share(share: float, rate: float, maps: list[tuple[int, float, float]]) -> None:
+    """A clock that jumps to when the next map may be: after the second one what was spent is within the share, if each
+    costs what the last one let expect.
+    """
+    purse, now = Purse(share), 0.0
+    points, seconds, size = maps[0]
+    for count, _, _ in maps:
+        total = rate * now + purse.bytes
+        wait = purse.wait(count, now, total, rate)
+        assert wait < np.inf
+        now += wait
+        first = purse.maps == 0
+        purse.spend(count, seconds * count, size * count)
+        shares = purse.shares(now, rate * now + purse.bytes)
+        assert first or max(shares.values()) <= share * (1 + 1e-9)
+    assert points
+
+
+def test_a_fleet_that_sends_nothing_is_left_alone() -> None:
+    purse = Purse()
+    assert purse.wait(100, 0.0, 0.0, 0.0) == 0.0, "but for the first map"
+    purse.spend(100, 0.1, 1e5)
+    assert purse.wait(100, 1e9, 1e5, 0.0) == np.inf
+
+
+def test_an_interval_holds_95_percent() -> None:
+    answer = {
+        "mean": [2.0],
+        "variance": [0.25],
+        "said": {"a": 1, "b": 0},
+        "missing": ["c"],
+        "method": "m",
+        "status": "converged",
+    }
+    told = told_point((1.0,), answer)
+    assert (told["low"], told["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.5), rel=1e-12)
+    assert (told["took_part"], told["missing"]) == (["a"], ["c"])
+    newer = told_point((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "uninformed": [True]})
+    assert (newer["low"], newer["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.1), rel=1e-12)
+    assert (newer["observed_low"], newer["observed_high"]) == pytest.approx(
+        stats.norm.interval(0.95, 2.0, 0.4), rel=1e-12
+    )
+    assert newer["unknown"]
+
+
+def test_a_map_goes_over_the_wire_as_plain_numbers() -> None:
+    field = field_of(Axes((0.0,), (1.0,)), (3,), {"mean": [1, 2, 3], "variance": [4, 9, 16], "uninformed": [0, 1, 0]})
+    assert isinstance(field, Field)
+    np.testing.assert_array_equal(np.frombuffer(field.data[:12], "<f4"), [1, 2, 3])
+    np.testing.assert_array_equal(np.frombuffer(field.data[12:24], "<f4"), [2, 3, 4])
+    assert field.data[24:] == bytes([0, 1, 0])
+    assert field.told() == {"shape": [3], "low": [0.0], "high": [1.0]}

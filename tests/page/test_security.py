@@ -1,0 +1,244 @@
+"""Nothing of the page can be used from elsewhere unless it was asked for: by real requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from fleetgp.page import security
+from fleetgp.page.server import STATIC, STREAMS, PageServer
+from tests.page.fakes import FakeFleet
+
+
+class Client:
+    """Requests as a browser, or somebody else, would send them."""
+
+    def __init__(self, server: PageServer) -> None:
+        self.port = urlsplit(server.address).port or 0
+        self.origin = f"http://127.0.0.1:{self.port}"
+
+    def __call__(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            data = body if isinstance(body, str) else None if body is None else json.dumps(body)
+            connection.request(method, path, data, named)
+            answer = connection.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: object, **headers: str) -> int:
+        return self("POST", path, body, **{"Origin": self.origin, **headers})[0]
+
+
+@pytest.fixture(scope="module")
+def fleet() -> FakeFleet:
+    source = FakeFleet(4)
+    source.draw((10, 10))
+    source.tell()
+    return source
+
+
+@pytest.fixture(scope="module")
+def local(fleet: FakeFleet) -> Iterator[Client]:
+    with PageServer(fleet, port=0) as server:
+        assert server.token is None
+        yield Client(server)
+
+
+@pytest.fixture(scope="module")
+def remote(fleet: FakeFleet) -> Iterator[tuple[Client, str]]:
+    """As from another machine: on all addresses of this one."""
+    with PageServer(fleet, "0.0.0.0", 0) as server:
+        assert server.token is not None
+        yield Client(server), server.token
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "localhost.evil.example", "192.168.1.7", "", "[::1", "127.0.0.1.evil.example"],
+)
+def test_a_name_that_is_not_ours_is_refused(local: Client, host: str) -> None:
+    """DNS rebinding: a site whose name points to this machine must not read the page."""
+    for path in ("/", "/stream", "/field/1", "/static/app.js", "/save"):
+        status, _, body = local("GET", path, Host=host)
+        assert (status, b"not served under that name" in body) == (421, True)
+
+
+def test_our_own_names_are_served(local: Client) -> None:
+    for host in (f"127.0.0.1:{local.port}", "localhost", "LOCALHOST:99", "[::1]:8765"):
+        assert local("GET", "/", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/ask", "/choose", "/renew", "/train", "/login"])
+def test_what_changes_something_must_come_from_the_page_itself(local: Client, fleet: FakeFleet, path: str) -> None:
+    before = (len(fleet.asked), fleet.chosen, fleet.renewed, fleet.trained)
+    body = {"point": [0.5, 0.5], "confirm": True, "method": "dec-rbcm"}
+    for origin in (
+        "http://evil.example",
+        "null",
+        f"http://localhost:{local.port}",
+        "http://127.0.0.1",
+        f"{local.origin}.evil.example",
+    ):
+        assert local.post(path, body, Origin=origin) == 403
+    assert local("POST", path, body)[0] == 403, "none at all"
+    assert local("GET", path)[0] == (200 if path == "/login" else 405)
+    assert (len(fleet.asked), fleet.chosen, fleet.renewed, fleet.trained) == before
+
+
+def test_the_page_itself_may(local: Client, fleet: FakeFleet) -> None:
+    status, _, body = local("POST", "/ask", {"point": [0.25, 0.5]}, Origin=local.origin)
+    assert (status, json.loads(body)["mean"]) == (200, 0.75)
+    assert local.post("/choose", {"agent": "boat1", "method": "dec-rbcm"}) == 200
+    assert (fleet.chosen.agent, fleet.chosen.method) == ("boat1", "dec-rbcm")
+    assert local.post("/choose", {"agent": "", "method": "dec-nn-grbcm"}) == 200
+    before = fleet.trained
+    assert local.post("/train", {}) == 400, "not without a confirmation"
+    assert fleet.trained == before
+    assert local.post("/train", {"confirm": True}) == 200
+    assert fleet.trained == before + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"point": "x"}',
+        '{"point": [1]}',
+        '{"point": [1, NaN]}',
+        '{"point": [1e999, 0]}',
+        '{"point": [true]}',
+        "[" * 5_000,
+    ],
+)
+def test_nonsense_gets_one_clear_error(local: Client, body: str) -> None:
+    status, _, told = local("POST", "/ask", body, Origin=local.origin)
+    assert (status, json.loads(told)["error"].startswith("expected")) == (400, True)
+    assert local.post("/choose", {"agent": "nobody"}) == 400
+    assert local.post("/choose", {"method": {"a": 1}}) == 400
+
+
+def test_sizes_and_ways_are_limited(local: Client) -> None:
+    assert local.post("/ask", " " * (security.LARGEST + 1)) == 413
+    assert local.post("/ask", "{}", Content_Length="-1") in (400, 413)
+    assert local("POST", "/ask", None, Origin=local.origin, Transfer_Encoding="chunked")[0] in (400, 413)
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
+        assert local(method, "/")[0] == 405
+    for path in (
+        "/static/../server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e/server.py",
+        "/static/none.js",
+        "/field/99",
+    ):
+        assert local("GET", path)[0] == 404
+
+
+def test_a_browser_is_told_to_be_strict(local: Client) -> None:
+    for path in ("/", "/static/app.js", "/field/1", "/nowhere"):
+        _, headers, _ = local("GET", path)
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert (headers["x-content-type-options"], headers["cross-origin-resource-policy"]) == (
+            "nosniff",
+            "same-origin",
+        )
+        assert not any(name.startswith("access-control-") for name in headers)
+    for name in ("index.html", "login.html"):
+        text = local("GET", f"/static/{name}")[2].decode()
+        assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=|https?://", text), (
+            "no inline script, nothing from elsewhere"
+        )
+
+
+def test_only_so_many_streams_are_served(local: Client) -> None:
+    held = []
+    try:
+        for _ in range(STREAMS):
+            connection = http.client.HTTPConnection("127.0.0.1", local.port, timeout=30)
+            connection.request("GET", "/stream")
+            assert connection.getresponse().readline() == b"event: whole\n"
+            held.append(connection)
+        assert local("GET", "/stream")[0] == 503
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def test_another_address_needs_the_token(remote: tuple[Client, str]) -> None:
+    client, token = remote
+    status, headers, _ = client("GET", "/")
+    assert (status, headers["location"]) == (303, "/login")
+    for path in ("/stream", "/field/1", "/rows", "/save", "/static/app.js", "/static/index.html"):
+        status, _, body = client("GET", path)
+        assert (status, b"token" in body, token.encode() in body) == (401, True, False)
+    assert client.post("/ask", {"point": [0.5, 0.5]}) == 401
+    assert client.post("/train", {"confirm": True}) == 401
+    for cookie in (
+        f"fleetgp_{client.port}={token}",
+        f"fleetgp_{client.port}=",
+        "x",
+        f"fleetgp_{client.port}=" + "a" * 43,
+    ):
+        assert client("GET", "/stream", Cookie=cookie)[0] == 401
+    assert client("GET", "/", Host="evil.example")[0] == 421, "names are refused here, too"
+    assert client("GET", "/", Host="10.1.2.3:99")[0] == 303, "addresses are not: rebinding needs a name"
+
+
+def test_the_token_opens_the_page_and_is_nowhere_in_it(remote: tuple[Client, str]) -> None:
+    client, token = remote
+    assert len(token.replace("-", "")) == security.LENGTH
+    status, headers, _ = client("POST", "/login", "token=wrong", Origin=client.origin)
+    assert (status, headers["location"], "set-cookie" in headers) == (303, "/login?again", False)
+    status, headers, _ = client("POST", "/login", f"token=+{token.upper()}+", Origin=client.origin)
+    cookie = headers["set-cookie"]
+    assert (status, headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    session = cookie.split(";")[0]
+    plain = token.replace("-", "")
+    for path in ("/", "/login", "/save", "/rows", "/field/1", *(f"/static/{name}" for name in STATIC)):
+        status, headers, body = client("GET", path, Cookie=session)
+        assert status == 200
+        told = body.decode("utf-8", "replace") + json.dumps(headers)
+        assert not any(secret in told for secret in (token, plain, session.split("=")[1]))
+    assert client.post("/renew", {}, Cookie=session) == 200
+    assert client.post("/renew", {}, Cookie=session, Origin="http://evil.example") == 403
+
+
+def test_who_guesses_is_kept_out() -> None:
+    door = security.Door("0.0.0.0", "abcd-efgh-jkmn-pqrs")
+    for _ in range(security.MOST_WRONG):
+        assert door.login("wrong") is None
+    assert door.login("abcd-efgh-jkmn-pqrs") is None, "not even who knows it, for a minute"
+    assert security.Door("0.0.0.0", "abcd-efgh-jkmn-pqrs").login("ABCD efgh jkmn pqrs") is not None
+
+
+def test_browsers_that_are_known_are_few_and_forgotten() -> None:
+    door = security.Door("0.0.0.0", "abcd")
+    names = [door.login("abcd") or "" for _ in range(security.MOST_KNOWN + 5)]
+    from starlette.datastructures import Headers
+
+    known = [door.knows(Headers({"cookie": f"{door.cookie}={name}"})) for name in names]
+    assert known == [False] * 5 + [True] * security.MOST_KNOWN
+    assert len(set(names)) == len(names)
+
+
+def test_tokens_differ() -> None:
+    tokens = {security.new_token() for _ in range(1_000)}
+    assert len(tokens) == 1_000
+    assert all(set(token) <= {*security.LETTERS, "-"} for token in tokens)
