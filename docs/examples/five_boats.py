@@ -1,7 +1,5 @@
 """Sea-surface temperature from five boats: from a table to a map, with land left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib import rcParams
@@ -44,16 +42,16 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     table = logbooks(rows=30 if quick else 80)
     fleet = fg.Fleet.from_frame(
         table,
-        graph="places",  # boats whose waters touch talk to each other
+        graph="places",  # boats whose waters touch are neighbours
         inputs=["lon", "lat"],
         target="sst",
-        agent="boat", units={"sst": "°C"},
+        agent="boat",
+        units={"sst": "°C"},
         kernel="matern32",
         mean="constant",
         coordinates="kilometres",
     )
     fit = fleet.train()  # no row leaves a boat
-    named = dict(zip(fleet.names, fit.theta.tolist(), strict=True))
     side = 25 if quick else 110
     sea = fleet.map((side, side), box=(-4.0, 43.4, -2.8, 44.2), mask=lambda at: at[:, 1] > shore(at[:, 0]), within=1.0)
 
@@ -61,15 +59,14 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     error = (sea["sst"].values - temperature(*np.meshgrid(sea["lon"], sea["lat"])))[known]
     inside = np.abs(error) < 1.96 * sea["sst_std"].values[known]
 
-    figure = Figure(figsize=(9.0, 2.5), layout="constrained")
+    figure = Figure(figsize=(9.0, 2.6), layout="constrained")
     first, *maps = figure.subplots(1, 3, sharex=True, sharey=True)
     fg.plot.field(fleet, ax=first).set_title("Who measured where, and who talks to whom", fontsize=8.5)
     fg.plot.map(sea, axes=maps)
     first.set_xticks([-4.0, -3.6, -3.2, -2.8])
     return figure, {
-        "rows of a boat": len(table) / len(BOATS),
-        "length-scale along lon, km": named["l_lon"],
-        "noise of a thermometer, °C (0.1 in truth)": named["sigma_eps"],
+        "length-scale along lon, km": fit.named["l_lon"],
+        "noise of a thermometer, °C (0.1 in truth)": fit.named["sigma_eps"],
         "error of the map, °C (root mean square)": float(np.sqrt(np.mean(error**2))),
         "share of the map in its 95 % intervals": float(inside.mean()),
         "kB sent by all boats to train": fit.ledger.bytes / 1e3,

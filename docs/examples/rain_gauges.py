@@ -1,7 +1,5 @@
 """Rain gauges of two services that may not pool their data: one map, and not one reading sent."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.figure import Figure
@@ -10,7 +8,7 @@ from numpy.typing import NDArray
 import fleetgp as fg
 
 rcParams["font.size"] = 8
-SERVICES, INPUTS = ("coast", "mountains"), ("x", "y", "altitude")
+SERVICES = ("coast", "mountains")
 
 
 def places(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -37,17 +35,17 @@ def gauges(count: int, seed: int = 3) -> list[tuple[NDArray[np.float64], NDArray
 
 
 def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
-    shards = gauges(60 if quick else 120)
-    model = {"kernel": "matern32", "coordinates": "scaled", "normalize": True, "inputs": INPUTS}
+    shards = gauges(90 if quick else 120)
     x, y = np.meshgrid(np.linspace(0, 100, 30 if quick else 90), np.linspace(0, 60, 20 if quick else 54))
     cells = places(x.ravel(), y.ravel())
 
     maps = {}
     for name, shard in zip(SERVICES, shards, strict=True):
-        alone = fg.Fleet([shard], **model)
+        alone = fg.Fleet([shard], kernel="matern32", coordinates="scaled", normalize=True)
         alone.train()
         maps[f"{name} alone"] = alone.predict(cells)
-    both = fg.Fleet(shards, noise=SERVICES, **model)  # each service has a noise of its own
+    # Each service has a noise of its own.
+    both = fg.Fleet(shards, kernel="matern32", coordinates="scaled", normalize=True, noise=SERVICES)
     fit = both.train("dec-fact-gp")  # tells likelihoods and their derivatives
     maps["together, no reading sent"] = out = both.predict(cells, "dec-nn-rbcm")  # tells beliefs at the cells
     maps["if they could pool"] = both.predict(cells, "full-gp")
@@ -61,13 +59,17 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
         ax.contour(x, y, cells[:, 2].reshape(x.shape), levels=[1.0, 1.6], colors="white", linewidths=0.7)
         for service, (X, _), mark in zip(SERVICES, shards, "o^", strict=True):
             if service in name or "alone" not in name:
-                ax.plot(X[:, 0], X[:, 1], mark, color="black", markerfacecolor="white", markersize=3, markeredgewidth=0.5)
+                ax.plot(
+                    X[:, 0], X[:, 1], mark, color="black", markerfacecolor="white", markersize=3, markeredgewidth=0.5
+                )
         ax.set(title=f"{name}: off by {numbers[f'error, {name}, mm']:.1f} mm".capitalize(), aspect="equal")
         ax.set(xlabel="x (km)", ylabel="y (km)")
         ax.label_outer()
     figure.colorbar(image, ax=axes, label="rain (mm in a day)", shrink=0.9)
     sent = {kind for ledger in (fit.ledger, out.ledger) for kind in ledger.kinds}
-    numbers |= dict(zip(("noise of the coast's gauges, mm", "of the mountains', mm"), fit.theta[-2:].tolist(), strict=True))
+    numbers |= dict(
+        zip(("noise of the coast's gauges, mm", "of the mountains', mm"), fit.theta[-2:].tolist(), strict=True)
+    )
     numbers["readings or places sent"] = float(len(sent & {"observations", "inputs", "moments"}))
     return figure, numbers | {"share of the map in its 95 % intervals": fg.score(out, truth, observed=False).coverage}
 

@@ -1,7 +1,5 @@
 """Terrain with ten robots: heights, slopes, and where it is safe to drive."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.colors import ListedColormap
@@ -12,53 +10,47 @@ from numpy.typing import NDArray
 import fleetgp as fg
 
 rcParams["font.size"] = 8
-STEEPEST = 12.0  # degrees that a robot may climb
-AREA = 400.0  # m
+STEEPEST, AREA = 12.0, 400.0  # degrees that a robot may climb; m that the area is wide
 COLOURS = {"safe": "#009E73", "not known": "#F0E442", "too steep": "#D55E00"}
 
 
-def height(at: NDArray[np.float64], seed: int = 7) -> NDArray[np.float64]:
+def height(at: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N,) m above the camp at places (N, 2): fifteen hills and hollows on a gentle slope."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(7)
     tops, widths, sizes = rng.uniform(0, AREA, (15, 2)), rng.uniform(30, 70, 15), rng.uniform(-12, 24, 15)
-    hills = [s * np.exp(-((at - top) ** 2).sum(axis=1) / (2 * w**2)) for top, w, s in zip(tops, widths, sizes, strict=True)]
-    return np.asarray(0.02 * at[:, 0] + np.sum(hills, axis=0))
+    apart = ((at[:, None] - tops) ** 2).sum(axis=2)
+    return np.asarray(0.02 * at[:, 0] + np.exp(-apart / (2 * widths**2)) @ sizes)
 
 
-def drive(robots: int, rows: int, seed: int = 1) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def drive(robots: int, rows: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """(X, y) of each robot, which wanders about its own part of the area; its altimeter is good to 0.3 m."""
-    rng, shards = np.random.default_rng(seed), []
+    rng, shards = np.random.default_rng(1), []
     for number in range(robots):
         middle = np.array([(number % 5 + 0.5) * AREA / 5, (number // 5 + 0.5) * AREA / 2])
-        turns = np.cumsum(rng.normal(0.0, 0.5, rows))
+        turns, half = np.cumsum(rng.normal(0.0, 0.5, rows)), np.array([0.12, 0.3]) * AREA
         steps = np.cumsum(6.0 * np.column_stack([np.cos(turns), np.sin(turns)]), axis=0)
-        half = np.array([0.6 * AREA / 5, 0.6 * AREA / 2])
-        X = middle + half * (2.0 / np.pi) * np.arcsin(np.sin(steps / half * (np.pi / 2.0)))  # turns back at its borders
-        X = np.clip(X, 0.0, AREA)
+        X = np.clip(
+            middle + half * np.arcsin(np.sin(1.57 * steps / half)) / 1.57, 0, AREA
+        )  # it turns back at its borders
         shards.append((X, height(X) + 0.3 * rng.standard_normal(rows)))
     return shards
 
 
 def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
-    shards = drive(10, rows=25 if quick else 90)
-    fleet = fg.Fleet(shards, "places", kernel="matern52", mean="constant", inputs=["x", "y"])
+    fleet = fg.Fleet(
+        drive(10, rows=25 if quick else 90), "places", kernel="matern52", mean="constant", inputs=["x", "y"]
+    )
     fleet.units, fleet.target = {"x": "m", "y": "m", "height": "m"}, "height"
     fit = fleet.train()
-    side = 12 if quick else 48
-    ground = fleet.map((side, side), box=(0, 0, AREA, AREA), method="dec-nearest", within=np.inf)
+    ground = fleet.map((12, 12) if quick else (48, 48), box=(0, 0, AREA, AREA), method="dec-nearest", within=np.inf)
     x, y = np.meshgrid(ground["x"], ground["y"])
     cells = np.column_stack([x.ravel(), y.ravel()])
-
     # The gradient of the mean and how well it is known: as one robot with all rows would say.
     found = fleet.gradient(cells, "dec-nearest")
-    assert found.std is not None  # exact methods have it
-    slope = np.linalg.norm(found.gradient, axis=1)
-    unsure = np.linalg.norm(found.std, axis=1)
+    slope, unsure = (np.linalg.norm(np.asarray(each), axis=1) for each in (found.gradient, found.std))
     safe = np.degrees(np.arctan(slope + 2.0 * unsure)) < STEEPEST
     steep = np.degrees(np.arctan(slope - 2.0 * unsure)) > STEEPEST
-
-    step = 0.01  # m
-    truth = np.column_stack([(height(cells + e) - height(cells - e)) / (2 * step) for e in step * np.eye(2)])
+    truth = np.column_stack([50.0 * (height(cells + e) - height(cells - e)) for e in 0.01 * np.eye(2)])
     true_slope = np.degrees(np.arctan(np.linalg.norm(truth, axis=1)))
 
     figure = Figure(figsize=(9.0, 2.7), layout="constrained")
@@ -69,17 +61,16 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     verdict = np.where(safe, 0, np.where(steep, 2, 1)).reshape(x.shape)
     third.pcolormesh(x, y, verdict, cmap=ListedColormap(list(COLOURS.values())), vmin=0, vmax=2)
     third.contour(x, y, true_slope.reshape(x.shape), levels=[STEEPEST], colors="black", linewidths=1.0)
-    marks = [Patch(color=colour, label=name) for name, colour in COLOURS.items()]
-    figure.legend(handles=marks, loc="outside right center", frameon=False)
-    second.set(title="Height", xlabel="x (m)", aspect="equal")
-    third.set(title=f"Steeper than {STEEPEST:.0f}°? (line: truth)", xlabel="x (m)", aspect="equal")
-    off = np.sqrt(np.mean((ground["height"].values.ravel() - height(cells)) ** 2))
+    figure.legend(
+        handles=[Patch(color=c, label=name) for name, c in COLOURS.items()], loc="outside right center", frameon=False
+    )
+    for ax, title in ((second, "Height"), (third, f"Steeper than {STEEPEST:.0f}°? (line: truth)")):
+        ax.set(title=title, xlabel="x (m)", aspect="equal")
     return figure, {
-        "error of the heights, m": float(off),
+        "error of the heights, m": fg.metrics.rmse(ground["height"].values.ravel(), height(cells)),
         "noise of an altimeter, m (0.3 in truth)": float(fit.theta[-1]),
         "share of the area called safe": float(safe.mean()),
         "of these, share that is not": float((true_slope[safe] > STEEPEST).mean()),
-        "kB sent to train": fit.ledger.bytes / 1e3,
     }
 
 
