@@ -11,13 +11,14 @@ SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 3
 PYTEST := $(SINGLE) $(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1
 
-.PHONY: help demo docs figures picture test test-long test-cpus test-cpus-short lint types unit loops unit-moments dist chaos soak bench lock clean
+.PHONY: help demo docs examples figures picture test test-long test-cpus test-cpus-short lint types unit loops unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make docs   the documentation, into docs/_build/html: open index.html there, no network needed"
 	@echo "make figures  the figures of the documentation"
 	@echo "make picture  docs/page.png, the page of the five example boats (needs Chromium)"
+	@echo "make examples  the worked examples of the documentation at full size: their figures and numbers"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
@@ -41,6 +42,9 @@ demo: $(STAMP)
 figures: $(STAMP)
 	$(SINGLE) $(BIN)/python docs/figures/draw.py
 	$(SINGLE) $(BIN)/python -m fleetgp.experiments.models
+
+examples: $(STAMP)
+	$(SINGLE) $(BIN)/python docs/examples/renew.py
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html

@@ -33,6 +33,7 @@ def from_frame(
     by: By | None = None,
     axis: str | None = None,
     deviation: str | None = None,
+    units: Mapping[str, str] | None = None,
     missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     time_unit: TimeUnit = "days",
@@ -46,6 +47,7 @@ def from_frame(
     agent: the column that names the agent of each row: `fleet.labels` has their names. Without it `agents` says over
         how many to split (1), `by` and `axis` how ("stripes" along an input's name; see `partition`).
     deviation: the column of the known standard deviations of the target.
+    units: of columns, {"sst": "°C"}, for maps and figures.
     missing: rows with missing or infinite values are an error, or with "drop" left out: `fleet.dropped` counts them.
     fill: values that stand for nothing, [-9999]; without it one that looks like it is an error, [] says that all are
         real.
@@ -63,7 +65,9 @@ def from_frame(
     if not isinstance(target, str):
         raise InputError(f"target: expected the name of one column, got {target!r}: for several see Outputs")
     what.check(missing)
-    table, reading = Table(_columns(frame, what.all)), Reading(time_unit=check_time_unit(time_unit))
+    check_names("units", list(units or ()), what.all)
+    table = Table(_columns(frame, what.all), units=units or {})
+    reading = Reading(time_unit=check_time_unit(time_unit))
     data = observations_of(table, "the data frame", what, missing=missing, fill=fill, reading=reading)
     return _made(fleet, data, what, graph, Splitting(agents, by, axis, seed), options)
 
