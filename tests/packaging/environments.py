@@ -59,7 +59,7 @@ class Environment:
 
 def run(*command: str | Path, cwd: Path, index: bool = False) -> subprocess.CompletedProcess[str]:
     """index: pip may look into the index that it is configured with."""
-    unwanted = ("PYTHON",) if index else ("PYTHON", "PIP_")
+    unwanted = ("FLEETGP_", "PYTHON") if index else ("FLEETGP_", "PYTHON", "PIP_")
     settings = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     settings |= {"OPENBLAS_NUM_THREADS": "1"} | ({} if index else {"PIP_CONFIG_FILE": os.devnull})
     return subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=LONG, check=False)
