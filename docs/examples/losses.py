@@ -40,11 +40,11 @@ def fleetgp(folder: Path, words: str) -> Any:
 def ask(folder: Path, members: int) -> dict[str, Any]:
     """Ask boat0 until so many boats have met, since a process needs a moment to begin: who answered, and the map."""
     began = time.monotonic()
-    while time.monotonic() - began < 120.0:
+    while time.monotonic() - began < 600.0:
         told, _ = fleetgp(folder, "ask fleet.toml points.csv --agent boat0 --out map.csv --json").communicate()
         if told and len((found := json.loads(told))["members"]) == members:
             return {**found, "map": pd.read_csv(folder / "map.csv"), "seconds": time.monotonic() - began}
-    raise TimeoutError(f"{members} boats have not met within two minutes: {folder} has their logs")
+    raise TimeoutError(f"{members} boats have not met within ten minutes: {folder} has their logs")
 
 
 def main(quick: bool = False, port: int = 47310) -> tuple[Figure, dict[str, float]]:
