@@ -52,8 +52,8 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     table = every.groupby(["for", "method", "server"], sort=False).mean(numeric_only=True).reset_index()
     training, prediction = (table[table["for"] == what] for what in ("training", "prediction"))
     figure = Figure(figsize=(9.0, 3.9), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.4])
-    axes = left.subplots(1, 2, sharey=True), right.subplots(1, 3, sharey=True)
+    parts: Any = figure.subfigures(1, 2, width_ratios=[1.0, 1.4])
+    axes = parts[0].subplots(1, 2, sharey=True), parts[1].subplots(1, 3, sharey=True)
     panels(axes[0], training, {"off": "distance of\nlog theta from truth", "kB": "sent (kB)"})
     panels(
         axes[1], prediction, {"off": "error, unseen\nobservations", "kB": "sent (kB)", "coverage": "in 95 %\nintervals"}

@@ -65,9 +65,9 @@ def main(quick: bool = False, port: int = 47310) -> tuple[Figure, dict[str, floa
 
     axes = (figure := Figure(figsize=(9.0, 2.9), layout="constrained")).subplots(1, 3)
     for ax, told in zip(axes, answers, strict=True):
-        image = ax.pcolormesh(line, line, told["map"]["std"].to_numpy().reshape(len(line), -1), vmax=0.7, cmap="magma")
-        ax.set(title=f"Missing: {', '.join(told['missing']) or 'nobody'}", xlabel="x (km)", aspect="equal")
-    axes[0].set_ylabel("y (km)")
+        std = told["map"]["std"].to_numpy().reshape(len(line), -1)
+        image = ax.pcolormesh(line, line, std, vmin=0.0, vmax=0.7, cmap="magma")
+        ax.set(title=f"Missing: {', '.join(told['missing']) or 'nobody'}", xlabel="x (km)", ylabel="y (km)")
     figure.colorbar(image, ax=axes, label="standard deviation (°C)", shrink=0.9)
     names = ("mean deviation of the map with all, °C", f"without {LOST}, °C", "when it is back, °C")
     numbers = {name: float(told["map"]["std"].mean()) for name, told in zip(names, answers, strict=True)}
