@@ -16,18 +16,18 @@ from matplotlib.figure import Figure
 import fleetgp as fg
 
 rcParams["font.size"] = 8
-BOATS, LOST = [f"boat{number}" for number in range(5)], "boat2"
+LOST = "boat2"
 #: Each boat has a copy of this file. In a circle any one can be lost, and the others still reach each other.
 HEAD = 'name = "bay"\ninputs = ["x", "y"]\ntarget = "temperature"\nnormalize = true\n'
 AGENT = '[[agent]]\nname = "{}"\nendpoint = "tcp/127.0.0.1:{}"\ndata = "{}.csv"\nneighbours = ["{}"]\n'
 
 
-def write(folder: Path, rows: int, line: Any, port: int) -> None:
+def write(folder: Path, boats: list[str], rows: int, line: Any, port: int) -> None:
     """The description, a table for each boat, and the points that are asked for."""
     field = fg.synthetic_field(rows, (0.4, 0.4, 2.0, 0.2), seed=8)
-    for name, (X, y) in zip(BOATS, fg.partition(field.inputs, field.observations, agents=5), strict=True):
+    for name, (X, y) in zip(boats, fg.partition(field.inputs, field.observations, agents=len(boats)), strict=True):
         pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "temperature": 14.0 + y}).to_csv(folder / f"{name}.csv", index=False)
-    agents = (AGENT.format(name, port + k, name, BOATS[k - 1]) for k, name in enumerate(BOATS))
+    agents = (AGENT.format(name, port + k, name, boats[k - 1]) for k, name in enumerate(boats))
     (folder / "fleet.toml").write_text(HEAD + "".join(agents))
     pd.DataFrame([(x, y) for y in line for x in line], columns=["x", "y"]).to_csv(folder / "points.csv", index=False)
 
@@ -48,16 +48,16 @@ def ask(folder: Path, members: int) -> dict[str, Any]:
 
 
 def main(quick: bool = False, port: int = 47310) -> tuple[Figure, dict[str, float]]:
-    line, answers = np.linspace(0.02, 1.98, 10 if quick else 40), []
+    line, boats = np.linspace(0.02, 1.98, 10 if quick else 40), [f"boat{k}" for k in range(3 if quick else 5)]
     with TemporaryDirectory() as name:
-        write(folder := Path(name), 150 if quick else 400, line, port)
-        running = {boat: fleetgp(folder, f"agent fleet.toml --name {boat} --log {boat}.log") for boat in BOATS}
+        write(folder := Path(name), boats, 150 if quick else 400, line, port)
+        running = {boat: fleetgp(folder, f"agent fleet.toml --name {boat} --log {boat}.log") for boat in boats}
         try:
-            answers.append(ask(folder, members=5))
+            answers = [ask(folder, len(boats))]
             running[LOST].kill()
-            answers.append(ask(folder, members=4))
+            answers.append(ask(folder, len(boats) - 1))
             running["again"] = fleetgp(folder, f"agent fleet.toml --name {LOST} --log {LOST}.log")
-            answers.append(ask(folder, members=5))
+            answers.append(ask(folder, len(boats)))
         finally:
             for process in running.values():
                 process.terminate()

@@ -44,7 +44,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     third.loglog(sizes, errors, "o-", color="#0072B2", label="error (m)")
     third.loglog(sizes, deviations, "s--", color="#56B4E9", label="promised (m)")
     third.loglog(sizes, seconds, "^:", color="#D55E00", label="time (s)")
-    third.set(xlabel="soundings", title="Better, and hardly slower")
+    third.set(xlabel="soundings", title="What more rows bring")
     third.grid(alpha=0.3, linewidth=0.4)
     third.legend(frameon=False, fontsize=7, loc="lower left")
     return figure, {
