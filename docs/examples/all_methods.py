@@ -34,32 +34,33 @@ def compared(seed: int, rows: int, agents: int) -> pd.DataFrame:
     return pd.DataFrame(found).assign(seed=seed, server=lambda t: ~t["method"].str.startswith("dec-"))
 
 
-def panel(ax: Any, table: pd.DataFrame, column: str, label: str) -> None:
-    """Bytes against quality; methods of one place share their label."""
-    for server, marks in table.groupby("server"):
-        style = {"marker": "s", "facecolor": "white"} if server else {"marker": "o", "facecolor": "#0072B2"}
-        ax.scatter(marks["bytes"] / 1e3, marks[column], s=22, edgecolor="#0072B2", zorder=2, **style)
-    ax.set(xscale="log", xlabel="sent by the whole fleet (kB)", ylabel=label)
-    ax.grid(alpha=0.3, linewidth=0.4)
-    spots = table.assign(x=np.log10(table["bytes"]).round(1), y=table[column].round(2 if column == "coverage" else 3))
-    for _, here in spots.groupby(["x", "y"]):
-        text = ", ".join(here["method"].str.replace("dec-nn-", "nn-"))
-        ax.annotate(
-            text, (here["bytes"].iloc[0] / 1e3, here[column].iloc[0]), (4, 2), textcoords="offset points", fontsize=5
-        )
+def panels(axes: Any, table: pd.DataFrame, columns: dict[str, str]) -> None:
+    """A row for each method, the best first; hollow marks need a server."""
+    table = table.sort_values(["off", "bytes"], ascending=False)
+    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+        faces = ["white" if server else "#0072B2" for server in table["server"]]
+        ax.scatter(table[column], table["method"], s=18, color=faces, edgecolor="#0072B2", zorder=2)
+        ax.grid(alpha=0.3, linewidth=0.4)
+        ax.set_xlabel(label)
+        ax.label_outer()
 
 
 def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     seeds, rows, agents = ((1,), 160, 4) if quick else ((1, 2, 3), 640, 8)
     every = pd.concat([compared(seed, rows, agents) for seed in seeds])
+    every["kB"] = every["bytes"] / 1e3
     table = every.groupby(["for", "method", "server"], sort=False).mean(numeric_only=True).reset_index()
     training, prediction = (table[table["for"] == what] for what in ("training", "prediction"))
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    panel(left, training, "off", "distance of log theta from the truth")
-    panel(middle, prediction, "off", "error for unseen observations")
-    panel(right, prediction, "coverage", "share of these in 95 % intervals")
-    right.axhline(0.95, color="0.4", linestyle=":")
+    figure = Figure(figsize=(9.0, 3.9), layout="constrained")
+    parts: Any = figure.subfigures(1, 2, width_ratios=[1.0, 1.4])
+    axes = parts[0].subplots(1, 2, sharey=True), parts[1].subplots(1, 3, sharey=True)
+    panels(axes[0], training, {"off": "distance of\nlog theta from truth", "kB": "sent (kB)"})
+    panels(
+        axes[1], prediction, {"off": "error, unseen\nobservations", "kB": "sent (kB)", "coverage": "in 95 %\nintervals"}
+    )
+    axes[1][2].axvline(0.95, color="0.4", linestyle=":")
+    for ax in (axes[0][1], axes[1][1]):
+        ax.set_xscale("log")
     at = table.set_index(["for", "method"])
     return figure, {
         **{f"{m}: distance of log theta": float(at.loc[("training", m), "off"]) for m in training["method"]},

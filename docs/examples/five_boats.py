@@ -61,7 +61,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
 
     figure = Figure(figsize=(9.0, 2.6), layout="constrained")
     first, *maps = figure.subplots(1, 3, sharex=True, sharey=True)
-    fg.plot.field(fleet, ax=first).set_title("Who measured where, and who talks to whom", fontsize=8.5)
+    fg.plot.field(fleet, ax=first).set_title("Rows, and who talks to whom")
     fg.plot.map(sea, axes=maps)
     first.set_xticks([-4.0, -3.6, -3.2, -2.8])
     return figure, {

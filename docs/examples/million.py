@@ -41,12 +41,12 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     fg.plot.map(bottom, axes=maps)
     maps[0].set_title(f"Depth, from {sizes[-1]:,} soundings")
     maps[1].set_title("Its standard deviation")
-    third.loglog(sizes, errors, "o-", color="#0072B2", label="error of the map (m)")
-    third.loglog(sizes, deviations, "s--", color="#56B4E9", label="what the model promises (m)")
-    third.loglog(sizes, seconds, "^:", color="#D55E00", label="training and map (s)")
-    third.set(xlabel="soundings", title="Better, and hardly slower")
+    third.loglog(sizes, errors, "o-", color="#0072B2", label="error (m)")
+    third.loglog(sizes, deviations, "s--", color="#56B4E9", label="promised (m)")
+    third.loglog(sizes, seconds, "^:", color="#D55E00", label="time (s)")
+    third.set(xlabel="soundings", title="What more rows bring")
     third.grid(alpha=0.3, linewidth=0.4)
-    third.legend(frameon=False, fontsize=7, loc=(0.1, 0.63))
+    third.legend(frameon=False, fontsize=7, loc="lower left")
     return figure, {
         "rows": float(sizes[-1]),
         "seconds to train and map": seconds[-1],

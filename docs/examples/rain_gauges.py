@@ -51,7 +51,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     maps["if they could pool"] = both.predict(cells, "full-gp")
 
     truth, numbers = rain(cells), {}
-    figure = Figure(figsize=(7.6, 4.4), layout="constrained")
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
     for ax, (name, answer) in zip(axes.flat, maps.items(), strict=True):
         numbers[f"error, {name}, mm"] = fg.score(answer, truth, observed=False).rmse

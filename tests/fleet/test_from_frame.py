@@ -47,6 +47,14 @@ def test_a_frame_is_the_fleet_of_its_rows(unit: Any, hours: float) -> None:
     np.testing.assert_array_equal(fleet.noises.known(fleet.shards[1][0]), ada["err"])
 
 
+def test_units_of_columns_are_told_by_maps_and_must_be_of_columns() -> None:
+    fleet = made(table(), agent="boat", units={"sst": "°C", "time": "fortnights"})
+    assert fleet.units == {"sst": "°C", "time": "days since 1970-01-01"}  # what it is counted in stays
+    assert fleet.map((3, 3), at={"time": "2021-01-05"}, within=np.inf)["sst"].attrs["units"] == "°C"
+    with pytest.raises(InputError, match="units: there is no column 'salt'; it has lon, lat, time, sst"):
+        made(table(), units={"salt": "g/kg"})
+
+
 def test_times_in_queries_new_rows_and_saved_models_are_the_same(tmp_path: Path) -> None:
     frame = table()
     fleet = made(frame, agent="boat")
