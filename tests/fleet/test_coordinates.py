@@ -114,9 +114,9 @@ def test_scaled_inputs_are_the_same_model_in_the_same_units() -> None:
     np.testing.assert_allclose(other.coordinates.unit, inputs.std(axis=0), rtol=1e-12)
     queries = inputs[:5] * 1.001
     means = [fleet.predict(queries, "dec-nearest").mean for fleet in (plain, scaled)]
-    np.testing.assert_allclose(*means, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(means[0], means[1], rtol=1e-4, atol=1e-5)
     variances = [fleet.predict(queries, "dec-nearest", theta=start).variance for fleet in (plain, scaled)]
-    np.testing.assert_allclose(*variances, rtol=1e-6)
+    np.testing.assert_allclose(variances[0], variances[1], rtol=1e-6)
 
 
 def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:
