@@ -94,6 +94,9 @@ class Advice:
     ('dec-fact-gp', 'dec-nn-rbcm', 'auto')
     >>> found.candidate("dec-nn-grbcm").refused
     'it sends inputs and observations of single rows, which are private'
+    >>> header, rows = found.table("training")
+    >>> header, [row[1] for row in rows if row[0] == "*"]
+    (['', 'training', 'rounds', 'bytes in all', 'busiest link', 'over the link'], ['dec-fact-gp'])
     """
 
     trainer: str

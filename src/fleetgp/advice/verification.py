@@ -43,12 +43,13 @@ class Verification:
     """checks: what was checked, each with a verdict.  sampled: sentences about what they were made on. Print it.
 
     >>> from fleetgp import Fleet, partition, synthetic_field, verify
-    >>> field = synthetic_field(240, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3))
-    >>> fit = fleet.train()
-    >>> found = verify(fleet)
-    >>> found.passed, found["training converged"].verdict
-    (True, 'passed')
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = verify(fleet, methods=["dec-rbcm"])
+    >>> found["dec-rbcm: agents agree"].verdict, found["training converged"].verdict
+    ('passed', 'not applicable')
+    >>> found.to_frame().columns.tolist()
+    ['name', 'verdict', 'measured', 'limit', 'meaning']
     """
 
     checks: tuple[Check, ...]
@@ -61,6 +62,7 @@ class Verification:
 
     @property
     def failed(self) -> tuple[Check, ...]:
+        """The checks that have."""
         return tuple(check for check in self.checks if check.verdict == "failed")
 
     def __getitem__(self, name: str) -> Check:

@@ -41,7 +41,15 @@ class Named:
         dropped: int | None = None,
         notes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself."""
+        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself.
+
+        labels: of the agents.  target, units: of what is observed, and of inputs and target by name.
+
+        >>> from fleetgp import Fleet
+        >>> fleet = Fleet([([[0.0], [1.0]], [15.0, 16.0])], theta=[1.0, 10.0, 0.1])
+        >>> fleet.call(["Ada"], "sst", {"sst": "degC"}).labels, fleet.target, fleet.units
+        (('Ada',), 'sst', {'sst': 'degC'})
+        """
         self._labels, self.target = tuple(labels), target
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped

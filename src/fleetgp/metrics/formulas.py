@@ -19,7 +19,11 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Trivial:
-    """The model that says the same everywhere: mean and variance of the observations that were trained on."""
+    """The model that says the same everywhere: mean and variance of the observations that were trained on.
+
+    >>> Trivial.of([1.0, 3.0])
+    Trivial(mean=2.0, variance=1.0)
+    """
 
     mean: float
     variance: float

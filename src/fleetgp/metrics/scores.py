@@ -25,6 +25,8 @@ class Scores:
     >>> found = score((np.zeros(2), np.ones(2)), np.array([0.0, 1.0]))
     >>> found.rmse == 0.5**0.5, found.coverage, found.msll is None
     (True, 1.0, True)
+    >>> [whose for whose, _ in found.parts()], found.to_frame().columns.tolist()[:3]
+    (['all'], ['rows', 'rmse', 'mae'])
     """
 
     rows: int
@@ -127,7 +129,11 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
 
 
 def framed(parts: Mapping[str, Scores]) -> Any:
-    """A data frame with a row of scores for each part."""
+    """A data frame with a row of scores for each part, called as that is.
+
+    >>> framed({"before": score(([0.0], [1.0]), [1.0]), "after": score(([0.5], [1.0]), [1.0])})["rmse"].to_dict()
+    {'before': 1.0, 'after': 0.5}
+    """
     try:
         import pandas as pd
     except ImportError as error:

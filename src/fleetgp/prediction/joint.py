@@ -27,6 +27,13 @@ class Joint:
     noise: the variance of an observation of the agent that asks, beyond that of f.
     factor: (T,) what a calibration has multiplied the standard deviations by; 1 without one.
     uninformed: (T,) where the answer is no better than the prior: a FleetGPWarning says so too.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6]], "dec-full-gp")
+    >>> found.mean.shape, found.covariance.shape, bool((found.std == found.variance**0.5).all())
+    ((2,), (2, 2), True)
     """
 
     method: str

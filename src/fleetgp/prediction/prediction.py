@@ -64,6 +64,8 @@ class Prediction:
     True
     >>> out.to_frame().columns.tolist()
     ['x1', 'x2', 'mean', 'std', 'std_observed', 'agents', 'uninformed']
+    >>> dict(out.to_dataset().sizes)  # x2 is the same for both: a coordinate, and no axis
+    {'x1': 2}
     """
 
     method: str

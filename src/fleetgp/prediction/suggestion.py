@@ -38,6 +38,15 @@ class Suggestion:
     gains: (n,) by "variance" the variance of f there, given what was chosen before, in squared units of the data; by
         "mutual-information" what is gained of that, in nats. It is negative where more places say no more of the rest.
     by, method: how.  ledger: what was sent.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.suggest(None, [[0.1, 0.1], [0.5, 1.9], [1.0, 1.0], [1.9, 0.3]], method="dec-rbcm")
+    >>> sorted(found.indices.tolist()), found.gains.shape
+    ([0, 1, 2, 3], (4,))
+    >>> found.of(3).shape
+    (1, 2)
     """
 
     places: Array
