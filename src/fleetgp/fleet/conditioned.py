@@ -130,6 +130,8 @@ class ConditionedFleet:
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
         question = self._question(queries, method, noisy, agent, given)
+        if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
+            raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
 
     def joint(

@@ -174,11 +174,11 @@ def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
     if hasattr(mask, "dims") and hasattr(mask, "coords"):
         values = _of_field(grid, mask)
     elif callable(mask):
-        values = np.asarray(mask(grid.cells))
+        values = _as_array(mask(grid.cells))
         if values.shape != (count,):
             raise InputError(f"mask: expected a value for each of {count} points, got the shape {values.shape}")
     else:
-        values, expected = np.asarray(mask), grid.shape[::-1]
+        values, expected = _as_array(mask), grid.shape[::-1]
         if values.shape != expected:
             x, y = (grid.names[d] for d in grid.along)
             raise InputError(f"mask: expected the shape {expected}, {y} and {x}, got {values.shape}")
@@ -189,6 +189,14 @@ def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
     if not kept.any():
         raise InputError("mask: it leaves out all cells of the map: expected 1 (or True) where the map shall be")
     return np.asarray(kept)
+
+
+def _as_array(mask: Any) -> Any:
+    """A mask as a caller gives it; what is masked in it is left out."""
+    try:
+        return np.ma.filled(mask, 0) if isinstance(mask, np.ma.MaskedArray) else np.asarray(mask)
+    except ValueError as error:
+        raise InputError(f"mask: expected an array, or a function of points, got {shortened(mask)}") from error
 
 
 def _of_field(grid: Grid, mask: Any) -> Any:

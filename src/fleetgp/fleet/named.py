@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
-from fleetgp.given import column_names
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import as_names, column_names
 
 
 class Named:
@@ -50,7 +51,14 @@ class Named:
         >>> fleet.call(["Ada"], "sst", {"sst": "degC"}).labels, fleet.target, fleet.units
         (('Ada',), 'sst', {'sst': 'degC'})
         """
-        self._labels, self.target = tuple(labels), target
+        named = as_names(labels, "labels")
+        if len(named) != len(self.shards):
+            raise InputError(f"labels: expected a name for each of the {len(self.shards)} agents, got {len(named)}")
+        if not isinstance(target, str):
+            raise InputError(f"target: expected a name, got {shortened(target)}")
+        if not isinstance(units, Mapping):
+            raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
+        self._labels, self.target = named, target
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes

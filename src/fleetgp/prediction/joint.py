@@ -8,8 +8,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
+from fleetgp.errors import InputError
 from fleetgp.given import check_whole
 from fleetgp.network import Ledger
+
+#: Of draws, at one time: more do not fit into the memory of most machines.
+MOST_NUMBERS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ class Joint:
         """
         check_whole("n", n, least=1)
         check_whole("seed", seed, least=0)
+        if n * len(self.mean) > MOST_NUMBERS:
+            most = MOST_NUMBERS // len(self.mean)
+            raise InputError(f"n: expected at most {most:,} draws of {len(self.mean):,} points, got {n:,}")
         # The symmetric root: it takes covariances that are only just positive, as of two equal queries.
         values, vectors = np.linalg.eigh(self.covariance)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
