@@ -15,7 +15,7 @@ import pytest
 import fleetgp as fg
 
 #: Modules whose public names count, beside those of the package itself.
-MODULES = ("data", "io")
+MODULES = ("data", "io", "metrics", "plot")
 #: What one part of the library asks of another, and no user: a docstring is enough.
 INNER = {"about", "adopt", "at_centre", "cancel", "check", "choose_from", "chosen", "exchange_parts", "flood_parts"}
 INNER |= {"hosted_by", "incoming_of", "known_of", "refuse_foreign", "same"}
@@ -59,9 +59,8 @@ CLASSES = sorted(name for name, thing in NAMES.items() if inspect.isclass(thing)
 
 
 def test_there_are_names() -> None:
-    assert len(NAMES) > 30
-    assert "fleetgp.Fleet" in NAMES
-    assert "fleetgp.io.read_observations" in NAMES
+    assert len(NAMES) > 60
+    assert {"fleetgp.Fleet", "fleetgp.io.read_observations", "fleetgp.metrics.rmse", "fleetgp.plot.field"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -273,7 +273,7 @@ def test_it_can_be_printed_and_written() -> None:
     assert list(frame.columns) == ["name", "verdict", "measured", "limit", "meaning"]
     assert len(frame) == len(found.checks)
     assert not found.passed
-    with pytest.raises(KeyError):
+    with pytest.raises(fg.InputError, match="unknown check 'unknown': choose one of training converged"):
         found["unknown"]
 
 

@@ -70,7 +70,7 @@ TABLE = [
         "--grid 100000x100000: 10,000,000,000 points are too many: give",
     ),
     ("map m --grid 2 --out m.nc", "--grid must be like 200x100, two points or more along each input, got '2'"),
-    ("map m --grid 5x5 --within -1 --out m.nc", "--within must be a number of length-scales above 0, got -1"),
+    ("map m --grid 5x5 --within -1 --out m.nc", "--within must be a number of length-scales above 0, or inf, got -1"),
     (
         "map m --grid 5x5 --box 1 2 3 --out m.nc",
         "--box: expected four numbers (west south east north), got 3: 1 2 3",

@@ -132,7 +132,7 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n")
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(InputError, match='extra "data"'):
+    with pytest.raises(InputError, match=r'pip install "fleetgp\[data\]"'):
         read_observations(tmp_path / "t.csv", inputs=["lon", "lat"], target="sst")
-    with pytest.raises(InputError, match='extra "data"'):
+    with pytest.raises(InputError, match=r'pip install "fleetgp\[data\]"'):
         load_sst(path)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from fleetgp.advice.bill import Bill
 from fleetgp.advice.link import Link
 from fleetgp.advice.tables import aligned
-from fleetgp.errors import unknown_name
+from fleetgp.errors import check_name
 from fleetgp.units import readable_bytes, readable_seconds
 
 Task = Literal["training", "prediction"]
@@ -94,6 +94,9 @@ class Advice:
     ('dec-fact-gp', 'dec-nn-rbcm', 'auto')
     >>> found.candidate("dec-nn-grbcm").refused
     'it sends inputs and observations of single rows, which are private'
+    >>> header, rows = found.table("training")
+    >>> header, [row[1] for row in rows if row[0] == "*"]
+    (['', 'training', 'rounds', 'bytes in all', 'busiest link', 'over the link'], ['dec-fact-gp'])
     """
 
     trainer: str
@@ -112,10 +115,11 @@ class Advice:
 
         An InputError for a name that is not among them.
         """
-        for one in self.candidates:
-            if one.method == method and task in (None, one.task):
-                return one
-        raise unknown_name("candidate", method, [one.method for one in self.candidates])
+        if task is not None:
+            check_name("task", task, get_args(Task))
+        known = [one for one in self.candidates if task in (None, one.task)]
+        check_name("candidate", method, [one.method for one in known])
+        return next(one for one in known if one.method == method)
 
     @property
     def training(self) -> Candidate:
@@ -145,6 +149,7 @@ class Advice:
 
     def table(self, task: Task) -> tuple[list[str], list[list[str]]]:
         """The header and the rows for people; the one that is recommended has a star."""
+        check_name("task", task, get_args(Task))
         chosen = self.trainer if task == "training" else self.predictor
         header = ["", task, "rounds", "bytes in all", "busiest link", *(["over the link"] if self.link else [])]
         usable = [one for one in self.candidates if one.task == task and not one.refused]

@@ -94,14 +94,14 @@ def facts_of(
         width = data.dimension if not data.noises.given else int(data.shards[0][0].shape[1])
         flag = data.normalize if normalize is None else normalize
         return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width, count)
-    if not isinstance(data, Sequence) or isinstance(data, str) or not len(data):
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
         raise InputError(
             f"expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows, got {shortened(data)}"
         )
     if all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in data):
         for one in data:
             check_whole("the number of an agent's rows", one, least=1)
-        check_whole("dimension, which is needed where only numbers of rows are given,", dimension, least=1)
+        check_whole("dimension, which is needed where only numbers of rows are given,", dimension, least=1, most=1000)
         sizes, width, places = tuple(int(one) for one in data), int(dimension or 1), None
     else:
         shards, _ = check_shards([tuple(one)[:2] if isinstance(one, list | tuple) else one for one in data])

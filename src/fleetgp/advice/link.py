@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fleetgp.advice.bill import Bill
 from fleetgp.errors import InputError, shortened
+from fleetgp.given import check_whole
 
 #: Bytes a second.
 _RATES = {
@@ -64,6 +65,8 @@ class Link:
         >>> Link("1 kB/s, 1 s").seconds(Bill({1: 4}, 4, {"statistics": 3000}, {(0, 1): 3000}, 3000, 3000))
         7.0
         """
+        if not isinstance(bill, Bill):
+            raise InputError(f"bill: expected that of a candidate, advice.training.usual, got {shortened(bill)}")
         waits = sum(rounds * (1.0 + 2.0 * (self.tries(count) - 1.0)) for count, rounds in bill.hops.items())
         waiting = bill.waiting_half if self.half_duplex else bill.waiting
         return waits * self.latency + waiting / self.rate / (1.0 - self.loss)
@@ -74,6 +77,7 @@ class Link:
         >>> Link("1 B/s, 1 s, 50 %").tries(1), Link("1 B/s").tries(10)
         (2.0, 1.0)
         """
+        check_whole("messages", messages, least=0)
         if messages < 1 or self.loss == 0.0:
             return 1.0
         if messages == 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from fleetgp.errors import unknown_name
+from fleetgp.errors import check_name
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import METHODS as PREDICTORS
@@ -79,8 +79,8 @@ def withheld(private: Private | None) -> tuple[str, ...]:
 
 def check_private(private: object) -> None:
     """What may be private, or one clear error."""
-    if private is not None and private not in PRIVATE:
-        raise unknown_name("private", private, PRIVATE)
+    if private is not None:
+        check_name("private", private, PRIVATE)
 
 
 def refusal(method: TrainingMethod | PredictionMethod, private: Private | None, kernel: Kernel | None = None) -> str:

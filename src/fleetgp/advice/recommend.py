@@ -12,7 +12,7 @@ from fleetgp.advice.link import Link, as_link
 from fleetgp.advice.prediction_costs import Asking, prediction_cost
 from fleetgp.advice.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.advice.training_costs import training_cost
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.conditioned import check_agent
 from fleetgp.given import check_whole
@@ -30,6 +30,8 @@ WORTH = 3.0
 FEW_INPUTS = 2
 #: Seconds after which a training is called long.
 LONG = 3600.0
+#: Points of an answer whose costs are added up, block by block.
+MOST_QUERIES = 10_000_000
 ROUGH = ("matern12", "matern32")
 
 
@@ -68,9 +70,8 @@ def recommend(
     facts = data if isinstance(data, Facts) else facts_of(data, graph, dimension=dimension, kernel=kernel)
     speed = as_link(link)
     check_private(private)
-    check_whole("queries", queries, least=1)
-    if accuracy not in ACCURACIES:
-        raise unknown_name("accuracy", accuracy, ACCURACIES)
+    check_whole("queries", queries, least=1, most=MOST_QUERIES)
+    check_name("accuracy", accuracy, ACCURACIES)
     asker = None if agent is None else check_agent(agent, facts.agents)
     training = [_trainer(name, facts, speed, private) for name, row in TRAINERS.items() if row.decentralized]
     trainer, why = _chosen_trainer(training, facts, speed, private, accuracy)

@@ -15,7 +15,7 @@ from fleetgp.data.holdout import drawn
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
 from fleetgp.data.view import View
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model
 from fleetgp.fleet.calibrating import current_calibration
@@ -139,5 +139,5 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
         more = () if calibration is None or calibration.method == first else (calibration.method,)
         return (first, *more)
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not len(methods):
-        raise InputError(f"methods: expected a list of prediction methods, got {methods!r}")
+        raise InputError(f"methods: expected a list of prediction methods, got {shortened(methods)}")
     return tuple(prediction_method(name).name for name in methods)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any, Literal
 
 from fleetgp.advice.tables import aligned
-from fleetgp.errors import InputError
+from fleetgp.errors import unknown_name
+from fleetgp.io.formats import pandas_for
 
 Verdict = Literal["passed", "failed", "not applicable"]
 
@@ -43,12 +43,13 @@ class Verification:
     """checks: what was checked, each with a verdict.  sampled: sentences about what they were made on. Print it.
 
     >>> from fleetgp import Fleet, partition, synthetic_field, verify
-    >>> field = synthetic_field(240, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3))
-    >>> fit = fleet.train()
-    >>> found = verify(fleet)
-    >>> found.passed, found["training converged"].verdict
-    (True, 'passed')
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = verify(fleet, methods=["dec-rbcm"])
+    >>> found["dec-rbcm: agents agree"].verdict, found["training converged"].verdict
+    ('passed', 'not applicable')
+    >>> found.to_frame().columns.tolist()
+    ['name', 'verdict', 'measured', 'limit', 'meaning']
     """
 
     checks: tuple[Check, ...]
@@ -61,14 +62,15 @@ class Verification:
 
     @property
     def failed(self) -> tuple[Check, ...]:
+        """The checks that have."""
         return tuple(check for check in self.checks if check.verdict == "failed")
 
     def __getitem__(self, name: str) -> Check:
-        """A check by its name."""
+        """A check by its name; an InputError that has all of them for another."""
         for check in self.checks:
-            if check.name == name:
+            if isinstance(name, str) and check.name == name:
                 return check
-        raise KeyError(name)
+        raise unknown_name("check", name, [check.name for check in self.checks])
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -81,11 +83,7 @@ class Verification:
 
     def to_frame(self) -> Any:
         """The checks as a pandas DataFrame, with the columns name, verdict, measured, limit and meaning."""
-        if find_spec("pandas") is None:
-            raise InputError('to_frame needs pandas: pip install "fleetgp[data]"')
-        import pandas as pd
-
-        return pd.DataFrame([asdict(check) for check in self.checks])
+        return pandas_for("to_frame").DataFrame([asdict(check) for check in self.checks])
 
     def __str__(self) -> str:
         rows = [[check.name, check.verdict, told(check.measured), told(check.limit)] for check in self.checks]

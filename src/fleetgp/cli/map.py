@@ -67,13 +67,15 @@ def map_(
 
     [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
     """
-    from fleetgp.fleet.grids import cells_in_mask, grid_of
+    from fleetgp.fleet.grids import cells_in_mask, check_within, grid_of
     from fleetgp.fleet.maps import MASKED, PRIOR, check_names, chosen_cells, on_all_cells
     from fleetgp.storage.maps import save_map
 
+    counts, sides, values = _counts(grid), four_sides(box), values_of(at)
+    check_within(within, "--within")
     known = known_model(model, where)
     _check(out)
-    cells = grid_of(known.fleet, _counts(grid), four_sides(box), values_of(at))
+    cells = grid_of(known.fleet, counts, sides, values)
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
     chosen, coverage = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
@@ -98,11 +100,13 @@ def _counts(grid: str) -> tuple[int, int]:
     >>> _counts("200x100")
     (200, 100)
     """
+    from fleetgp.fleet.grids import check_counts
+
     found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
     first, second = map(int, found.groups()) if found else (0, 0)
     if min(first, second) < 2:
         raise InputError(f"--grid must be like 200x100, two points or more along each input, got {grid!r}")
-    return first, second
+    return check_counts((first, second), f"--grid {grid.strip()}")
 
 
 def _check(out: Path) -> None:

@@ -16,7 +16,7 @@ def description_of(file: Path) -> Description:
     try:
         from fleetgp.agent.description import read_description
     except ModuleNotFoundError as error:
-        raise InputError(f'a fleet of processes needs {error.name}: install the extra "fleet"') from error
+        raise InputError(f'a fleet of processes needs {error.name}: pip install "fleetgp[fleet]"') from error
     return read_description(file)
 
 

@@ -24,7 +24,7 @@ from fleetgp.storage.model import Model
 from fleetgp.units import readable_bytes
 
 DRAWS_OUT = Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")]
-COUNT = Annotated[int, typer.Option(help="How many draws.", min=1)]
+COUNT = Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)]
 OBSERVED = Annotated[bool, typer.Option("--observed", help="Draws of observations, with noise, not of the field.")]
 SEED = Annotated[int, typer.Option(help="Of the draws: the same for the same.", min=0)]
 

@@ -62,9 +62,7 @@ def check_page() -> None:
         import starlette
         import uvicorn
     except ModuleNotFoundError as error:
-        raise InputError(
-            f'the page needs {error.name}: install the extra "page" (pip install "fleetgp[page]")'
-        ) from error
+        raise InputError(f'the page needs {error.name}: pip install "fleetgp[page]"') from error
     del starlette, uvicorn
 
 

@@ -67,21 +67,22 @@ def partition(
 
 @overload
 def partition_by_label(
-    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: None = None
+    X: object, y: object, labels: Sequence[object] | NDArray[Any] | None, s: None = None
 ) -> tuple[list[str], list[Shard]]: ...
 
 
 @overload
 def partition_by_label(
-    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: object
+    X: object, y: object, labels: Sequence[object] | NDArray[Any] | None, s: object
 ) -> tuple[list[str], list[KnownShard]]: ...
 
 
 def partition_by_label(
-    X: object, y: object, labels: Sequence[object] | NDArray[Any], s: object = None
+    X: object, y: object, labels: Sequence[object] | NDArray[Any] | None, s: object = None
 ) -> tuple[list[str], list[Shard] | list[KnownShard]]:
     """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
 
+    labels: (N,), as `Observations.labels` has them; None, where a table has none, is an error.
     s: as in `partition`.
 
     >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
@@ -89,6 +90,8 @@ def partition_by_label(
     (['b', 'a'], [[1.0, 3.0], [2.0]])
     """
     check_aligned(X, y, "", ("X", "y"), stacklevel=2)
+    if labels is None:
+        raise InputError("labels: expected one per row, got None: name the column (agent=..), or split by partition")
     check_aligned(X, labels, "", ("X", "labels"), stacklevel=2)
     if not hasattr(X, "iloc"):
         check_aligned(y, labels, "", ("y", "labels"), stacklevel=2)

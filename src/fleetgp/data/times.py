@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 
 #: What a time is counted in; since 1970 in any case.
 TimeUnit = Literal["days", "hours", "seconds"]
@@ -21,12 +21,10 @@ _LENGTHS: dict[str, int] = {"days": 86_400_000_000, "hours": 3_600_000_000, "sec
 _ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?\s*")
 
 
-def check_time_unit(unit: str) -> TimeUnit:
+def check_time_unit(unit: object) -> TimeUnit:
     """The unit, or one clear error."""
-    for known in get_args(TimeUnit):
-        if unit == known:
-            return known  # type: ignore[no-any-return]
-    raise unknown_name("time_unit", unit, get_args(TimeUnit))
+    check_name("time_unit", unit, get_args(TimeUnit))
+    return cast(TimeUnit, unit)
 
 
 def units_of_times(unit: TimeUnit) -> str:

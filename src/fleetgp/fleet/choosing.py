@@ -52,7 +52,12 @@ class Choosing:
         self._kernel = self.kernel_called(name)
 
     def kernel_called(self, name: str) -> Kernel:
-        """The one of this name, or the first."""
+        """The one of this name, or the first.
+
+        >>> from fleetgp import Fleet
+        >>> Fleet([([[0.0], [1.0]], [1.0, 2.0])], kernel=["se", "matern32"]).kernel_called("matern32").name
+        'matern32'
+        """
         return next((kernel for kernel in self.kernels if kernel.name == name), self.first_kernel)
 
     @property

@@ -55,6 +55,12 @@ class ConditionedFleet:
     (3,)
     >>> [(number, len(part.mean)) for number, part in sea.predict_in_blocks(np.tile(field.inputs, (20, 1)), "dec-poe")]
     [(0, 2000), (1, 400)]
+    >>> sea.joint([[0.5, 0.5], [0.5, 0.6]], "dec-rbcm").covariance.shape
+    (2, 2)
+    >>> sea.known_jointly([[9.0, 9.0]], "dec-rbcm").uninformed.tolist()  # no warning that nobody knows it
+    [True]
+    >>> sea.gradient(sea.checked([[0.5, 0.5]]), "dec-rbcm").gradient.shape
+    (1, 2)
     """
 
     def __init__(
@@ -124,6 +130,8 @@ class ConditionedFleet:
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
         question = self._question(queries, method, noisy, agent, given)
+        if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
+            raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
 
     def joint(

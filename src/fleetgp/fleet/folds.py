@@ -14,7 +14,7 @@ from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of, visible_of
 from fleetgp.data.summary import corners
-from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError, check_name
 from fleetgp.fleet.noises import own_groups, shown
 from fleetgp.given import check_whole
 from fleetgp.graph.relaying import relayed
@@ -40,13 +40,15 @@ class Rest:
 
 def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int) -> list[IntArray]:
     """(N_i,) of each agent's rows the fold in which they are hidden; or one clear error."""
-    if by not in get_args(By):
-        raise unknown_name("by", by, get_args(By))
+    check_name("by", by, get_args(By))
     if cells is not None and by != "block":
         raise InputError(f'cells are of by="block", got by="{by}": leave them out')
     shards = visible_of(rows_of(fleet), fleet.noises)
     count = (fleet.agents if by == "agent" else FOLDS) if folds is None else folds
     check_whole("folds", count, least=2)
+    rows = sum(len(y) for _, y in shards)
+    if count > rows:
+        raise InputError(f"folds: expected at most {rows:,}, one for each row, got {count:,}")
     if by == "agent" and count > fleet.agents:
         raise InputError(f'by="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
     if by == "agent":

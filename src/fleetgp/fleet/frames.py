@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.data.partition import By, partition, partition_by_label
-from fleetgp.data.times import TimeUnit, are_times, check_time_unit
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.data.times import TimeUnit, are_times
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet.noises import AGENTS
 from fleetgp.given import column_names
 from fleetgp.io.fields import table_of
@@ -63,11 +63,11 @@ def from_frame(
     """
     what = Wanted(inputs, target, agent, deviation)
     if not isinstance(target, str):
-        raise InputError(f"target: expected the name of one column, got {target!r}: for several see Outputs")
+        raise InputError(f"target: expected the name of one column, got {shortened(target)}: for several see Outputs")
     what.check(missing)
     check_names("units", list(units or ()), what.all)
     table = Table(_columns(frame, what.all), units=units or {})
-    reading = Reading(time_unit=check_time_unit(time_unit))
+    reading = Reading(time_unit=time_unit)
     data = observations_of(table, "the data frame", what, missing=missing, fill=fill, reading=reading)
     return _made(fleet, data, what, graph, Splitting(agents, by, axis, seed), options)
 
@@ -113,7 +113,7 @@ def from_dataset(
     >>> fleet.inputs, fleet.shards[0][1].tolist(), fleet.units["sst"]
     (('lon', 'lat'), [14.0, 15.0, 16.0], 'degC')
     """
-    reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=check_time_unit(time_unit))
+    reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=time_unit)
     data, name = _dataset(data, target)
     chosen = _axes_of(data[name], at) if inputs is None else inputs
     what = Wanted(chosen, name, agent, deviation)
@@ -136,14 +136,14 @@ class Splitting:
         """The agents' names, and (X, y) or (X, y, s) of each."""
         every = np.arange(len(data.observations))
         if data.labels is not None:
-            if (self.agents, self.by, self.axis) != (None, None, None):
+            if any(given is not None for given in (self.agents, self.by, self.axis)):
                 raise InputError("agents, by and axis split rows that have no agent: leave them out, or agent")
             names, parts = partition_by_label(data.inputs, every, data.labels)
         else:
-            if self.axis is not None and self.axis not in inputs:
-                raise unknown_name("axis", self.axis, inputs)
+            if self.axis is not None:
+                check_name("axis", self.axis, inputs)
             along = 0 if self.axis is None else list(inputs).index(self.axis)
-            agents, by = 1 if self.agents is None else self.agents, self.by or "stripes"
+            agents, by = 1 if self.agents is None else self.agents, "stripes" if self.by is None else self.by
             parts = partition(data.inputs, every, agents=agents, by=by, axis=along, seed=self.seed)
             names = [str(number) for number in range(len(parts))]
         columns = [data.observations] if data.deviations is None else [data.observations, data.deviations]
@@ -173,6 +173,8 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def _dataset(data: Any, target: str | None) -> tuple[Any, str]:
     """A dataset, and the variable that is the target."""
+    if target is not None and (not isinstance(target, str) or not target):
+        raise InputError(f"target: expected the name of a variable, got {shortened(target)}")
     if hasattr(data, "to_dataset") and hasattr(data, "dims") and not hasattr(data, "data_vars"):
         name = target or data.name or "y"
         return data.to_dataset(name=name), str(name)

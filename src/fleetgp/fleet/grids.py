@@ -72,6 +72,8 @@ def grid_of(
     >>> grid.axes, grid.cells[1].tolist()
     ((array([0., 1., 2.]), array([1., 5.])), [0.0, 8.0, 5.0])
     """
+    if at is not None and not isinstance(at, Mapping):
+        raise InputError(f'at: expected the values of other inputs by name, {{"day": 5}}, got {shortened(at)}')
     names = names_of(fleet.inputs, fleet.dimension)
     fixed = {name: _value(name, value, names, fleet.units) for name, value in (at or {}).items()}
     left = [d for d, name in enumerate(names) if name not in fixed]
@@ -80,7 +82,7 @@ def grid_of(
         advice = ': give the others a value, at={"day": 5} (on the command line --at day=5)' if len(left) > 2 else ""
         raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
     low, high = _corners(fleet, left, box)
-    first, second = _counts(counts)
+    first, second = check_counts(counts)
     return Grid(
         names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
     )
@@ -89,7 +91,7 @@ def grid_of(
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
         low, high = (corner[list(left)] for corner in corners(summaries_of(fleet.seen)))
-    elif len(box) != 4:
+    elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
         for side in box:
@@ -100,16 +102,16 @@ def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> 
     return low, high
 
 
-def _counts(counts: Sequence[int]) -> tuple[int, int]:
+def check_counts(counts: Sequence[int], name: str = "grid") -> tuple[int, int]:
+    """How many points along the two inputs, or one clear error. name: what the caller knows them by."""
     if not isinstance(counts, list | tuple) or len(counts) != 2:
-        raise InputError(f"grid: expected two numbers of points, (200, 100), got {shortened(counts)}")
+        raise InputError(f"{name}: expected two numbers of points, (200, 100), got {shortened(counts)}")
     for count in counts:
-        check_whole("grid", count, least=2)
-    if counts[0] * counts[1] > MOST_CELLS:
-        raise InputError(
-            f"grid: {counts[0] * counts[1]:,} points are too many: give at most {MOST_CELLS:,} in all (--grid)"
-        )
-    return int(counts[0]), int(counts[1])
+        check_whole(name, count, least=2)
+    first, second = int(counts[0]), int(counts[1])
+    if first * second > MOST_CELLS:
+        raise InputError(f"{name}: {first * second:,} points are too many: give at most {MOST_CELLS:,} in all")
+    return first, second
 
 
 def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]) -> float:
@@ -129,12 +131,17 @@ def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]
 # ---- cells that are left out ------------------------------------------------------------------------------------
 
 
+def check_within(within: object, name: str = "within") -> None:
+    """One clear error for what is no distance. name: what the caller knows it by."""
+    if not isinstance(within, int | float | np.integer | np.floating) or isinstance(within, bool) or not within > 0.0:
+        raise InputError(f"{name} must be a number of length-scales above 0, or inf, got {shortened(within)}")
+
+
 def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
     """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
     from scipy.spatial import cKDTree
 
-    if not isinstance(within, int | float) or isinstance(within, bool) or not within > 0.0:
-        raise InputError(f"within must be a number of length-scales above 0 (--within), got {within}")
+    check_within(within)
     if isinstance(fleet.shards, Streamed):
         if within < np.inf:
             raise InputError(
@@ -167,11 +174,11 @@ def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
     if hasattr(mask, "dims") and hasattr(mask, "coords"):
         values = _of_field(grid, mask)
     elif callable(mask):
-        values = np.asarray(mask(grid.cells))
+        values = _as_array(mask(grid.cells))
         if values.shape != (count,):
             raise InputError(f"mask: expected a value for each of {count} points, got the shape {values.shape}")
     else:
-        values, expected = np.asarray(mask), grid.shape[::-1]
+        values, expected = _as_array(mask), grid.shape[::-1]
         if values.shape != expected:
             x, y = (grid.names[d] for d in grid.along)
             raise InputError(f"mask: expected the shape {expected}, {y} and {x}, got {values.shape}")
@@ -182,6 +189,14 @@ def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
     if not kept.any():
         raise InputError("mask: it leaves out all cells of the map: expected 1 (or True) where the map shall be")
     return np.asarray(kept)
+
+
+def _as_array(mask: Any) -> Any:
+    """A mask as a caller gives it; what is masked in it is left out."""
+    try:
+        return np.ma.filled(mask, 0) if isinstance(mask, np.ma.MaskedArray) else np.asarray(mask)
+    except ValueError as error:
+        raise InputError(f"mask: expected an array, or a function of points, got {shortened(mask)}") from error
 
 
 def _of_field(grid: Grid, mask: Any) -> Any:

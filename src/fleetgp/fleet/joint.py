@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fleetgp.arrays import Array
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.predicting import conditioned_now
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction import Joint, prediction_method
 from fleetgp.prediction.options import Eta, refuse_foreign
 
@@ -68,6 +69,7 @@ def conditioned_for(
     seed: int | None,
 ) -> tuple[ConditionedFleet, dict[str, Any]]:
     """The conditioned fleet that a method asks, and the options that are left for it."""
+    check_engine_name(engine)
     row = prediction_method(method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})

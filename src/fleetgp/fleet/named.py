@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
-from fleetgp.given import column_names
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import as_names, column_names
 
 
 class Named:
@@ -41,8 +42,23 @@ class Named:
         dropped: int | None = None,
         notes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself."""
-        self._labels, self.target = tuple(labels), target
+        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself.
+
+        labels: of the agents.  target, units: of what is observed, and of inputs and target by name.
+
+        >>> from fleetgp import Fleet
+        >>> fleet = Fleet([([[0.0], [1.0]], [15.0, 16.0])], theta=[1.0, 10.0, 0.1])
+        >>> fleet.call(["Ada"], "sst", {"sst": "degC"}).labels, fleet.target, fleet.units
+        (('Ada',), 'sst', {'sst': 'degC'})
+        """
+        named = as_names(labels, "labels")
+        if len(named) != len(self.shards):
+            raise InputError(f"labels: expected a name for each of the {len(self.shards)} agents, got {len(named)}")
+        if not isinstance(target, str):
+            raise InputError(f"target: expected a name, got {shortened(target)}")
+        if not isinstance(units, Mapping):
+            raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
+        self._labels, self.target = named, target
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes

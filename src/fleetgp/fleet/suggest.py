@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
+from fleetgp.fleet.conditioned import check_agent
 from fleetgp.fleet.joint import conditioned_for
 from fleetgp.given import check_whole
 from fleetgp.prediction import Suggestion
@@ -58,6 +59,8 @@ def suggest(
     """
     check_whole("n", n, least=1)
     check_criterion(by)
+    if agent is not None:
+        check_agent(agent, fleet.agents)
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
     lists = _lists(candidates, agent, fleet.agents)
     checked = [conditioned.checked(one) for one in lists]

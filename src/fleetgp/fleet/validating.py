@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.fleet.folds import By, Rest, by_name, dealt, rows_of, without
 from fleetgp.fleet.noises import shown
 from fleetgp.fleet.scoring import trivial_of
@@ -78,6 +79,8 @@ def cross_validate(
     check_whole("seed", chosen, least=0)
     if "noisy" in asking or "agent" in asking:
         raise InputError("cross_validate: expected neither noisy nor agent: every agent judges its own observations")
+    if kept is not None and not isinstance(kept, Kept):
+        raise InputError(f"kept: expected a Kept, as fleetgp.io.kept.Kept(folder, {{}}), got {shortened(kept)}")
     fleet._backend.check_here("cross_validate")
     plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, by, folds, cells, chosen)))
     numbers = sorted({int(number) for own in plan.fold_of for number in np.unique(own)})
@@ -144,6 +147,8 @@ class Plan:
 def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
     """The options of `Fleet.train`; None for none."""
     if isinstance(train, Mapping):
+        for name in train:
+            check_name("option of train", name, list(signature(fleet.train).parameters))
         return {"method": TRAINER, **train}
     if not as_flag(train, "train"):
         if fleet.theta is None:

@@ -57,6 +57,17 @@ class CrossValidation:
         predictions. Known deviations of observations are in the variances.
     level: of the intervals.
     scores: of all rows; its `rows_of` has those of each agent's own.  fold_scores: of each fold.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.cross_validate(3, method="dec-poe", train=False)
+    >>> found.scores.rows, len(found.fold_scores), found.means[0].shape, found.variances[0].shape
+    (120, 3, (30,), (30,))
+    >>> [whose for whose, _ in found.parts()][:5]
+    ['all', 'fold 0', 'fold 1', 'fold 2', 'rows of 0']
+    >>> found.to_frame(agents=["Ada", "Bo", "Cy", "Di"]).loc["rows of Di", "rows"]
+    np.int64(30)
     """
 
     by: str
@@ -80,7 +91,18 @@ class CrossValidation:
         truths: Sequence[Array],
         level: float,
     ) -> CrossValidation:
-        """From the folds, each of which has the predictions of its own rows."""
+        """From the folds, each of which has the predictions of its own rows: the same ones at another level, say.
+
+        fold_of, truths: (N_i,) of each agent.
+
+        >>> from fleetgp import Fleet, partition, synthetic_field
+        >>> field = synthetic_field(60, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> found = fleet.cross_validate(2, method="dec-poe", train=False)
+        >>> half = CrossValidation.of(found.by, found.method, found.folds, found.fold_of, found.truths, level=0.5)
+        >>> half.scores.rmse == found.scores.rmse, half.scores.coverage < found.scores.coverage
+        (True, True)
+        """
         means, variances = ([np.full(len(y), np.nan) for y in truths] for _ in range(2))
         cells: dict[tuple[int, int], Scores] = {}
         for number, fold in enumerate(folds):

@@ -127,7 +127,7 @@ def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise InputError(f'{file}: Parquet needs pyarrow: install the extra "data"') from error
+        raise InputError(f'{file}: Parquet needs pyarrow: pip install "fleetgp[data]"') from error
     # Pages come one by one through a small buffer, however long a row group is.
     options = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
     with ParquetFile(file, **options) as table:

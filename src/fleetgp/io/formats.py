@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.data.times import TimeUnit
+from fleetgp.data.times import TimeUnit, check_time_unit
 from fleetgp.errors import InputError, shortened
 from fleetgp.given import as_flag, as_path
 
@@ -66,6 +66,9 @@ class Reading:
             value = getattr(self, option)
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{option}: expected a text, got {shortened(value)}")
+        if self.at is not None and not isinstance(self.at, Mapping):
+            raise InputError(f'at: expected values by the names of axes, {{"depth": 5}}, got {shortened(self.at)}')
+        check_time_unit(self.time_unit)
         as_flag(self.settable, "settable")
 
     def check(self, file: Path) -> None:
@@ -140,7 +143,7 @@ def pandas_for(what: object) -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise InputError(f'{what}: needs pandas: install the extra "data"') from error
+        raise InputError(f'{what} needs pandas: pip install "fleetgp[data]"') from error
     return pd
 
 
@@ -228,7 +231,7 @@ def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     try:
         from pyarrow.parquet import read_metadata
     except ImportError as error:
-        raise InputError(f'{file}: Parquet needs pyarrow: install the extra "data"') from error
+        raise InputError(f'{file}: Parquet needs pyarrow: pip install "fleetgp[data]"') from error
     facts = read_metadata(file)
     _check_expansion(file, 8 * facts.num_rows * facts.num_columns)
     table = pd.read_parquet(file)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.given import as_numbers, check_number, check_whole
 
 #: Names under which products keep their axes.
@@ -100,9 +100,9 @@ def turned(longitudes: Array) -> Array:
 
 def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
     """west, south, east, north with longitudes up to 180, or one clear error."""
-    sides = as_numbers(list(box), "box")
+    sides = as_numbers(box, "box")
     if sides.shape != (4,):
-        raise InputError(f"box must be four numbers: west, south, east, north, got {list(box)}")
+        raise InputError(f"box must be four numbers: west, south, east, north, got {shortened(box)}")
     west, south, east, north = sides.tolist()
     if not (west < east and south < north):
         raise InputError(f"box must be west < east and south < north, got {list(box)}")

@@ -99,7 +99,7 @@ def xarray() -> Any:
     try:
         import xarray as xr
     except ImportError as error:
-        raise InputError('NetCDF needs xarray: install the extra "data"') from error
+        raise InputError('NetCDF needs xarray: pip install "fleetgp[data]"') from error
     return xr
 
 

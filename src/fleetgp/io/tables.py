@@ -14,7 +14,7 @@ from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.files import whole
-from fleetgp.given import as_fills, as_names
+from fleetgp.given import as_fills, as_names, as_path
 from fleetgp.io.fields import read_field
 from fleetgp.io.formats import (
     FIELDS,
@@ -24,6 +24,7 @@ from fleetgp.io.formats import (
     Which,
     check_file,
     check_names,
+    checked_reading,
     pandas_for,
     read_table,
 )
@@ -218,7 +219,7 @@ def read_columns(
 
     targets: the names of what is observed, if these are no points: of a field the cells that have some.
     """
-    file, how = Path(path), reading or Reading()
+    file, how = as_path(path, "path"), checked_reading(reading)
     check_file(file, how)
     if file.suffix.lower() in FIELDS:
         return read_field(file, names, targets, how)

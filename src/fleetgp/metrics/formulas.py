@@ -19,13 +19,19 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Trivial:
-    """The model that says the same everywhere: mean and variance of the observations that were trained on."""
+    """The model that says the same everywhere: mean and variance of the observations that were trained on.
+
+    >>> Trivial.of([1.0, 3.0])
+    Trivial(mean=2.0, variance=1.0)
+    """
 
     mean: float
     variance: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite([self.mean, self.variance]).all() and self.variance > 0.0):
+        check_number("mean", self.mean)
+        check_number("variance", self.variance)
+        if not self.variance > 0.0:
             raise InputError(
                 f"MSLL: expected training observations that differ, got a variance of {self.variance:g}: leave them out"
             )
@@ -55,13 +61,18 @@ def mae(mean: ArrayLike, truth: ArrayLike) -> float:
     return float(np.mean(np.abs(_errors(mean, truth))))
 
 
-def log_density(mean: Array, variance: Array, truth: Array) -> Array:
+def log_density(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> Array:
     """The logarithm of the Gaussian predictive density at each truth, (T,). What is NaN stays NaN.
+
+    mean, variance, truth: (T,).
 
     >>> log_density(np.zeros(1), np.ones(1), np.zeros(1)).round(6).tolist()
     [-0.918939]
     """
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (truth - mean) ** 2 / variance))
+    told, spread, seen = as_numbers(mean, "mean"), as_numbers(variance, "variance"), as_numbers(truth, "truth")
+    if not told.shape == spread.shape == seen.shape:
+        raise InputError(f"expected mean, variance and truth (T,), got {told.shape}, {spread.shape} and {seen.shape}")
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (seen - told) ** 2 / spread))
 
 
 def nlpd(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
@@ -86,7 +97,7 @@ def msll(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, trained: ArrayL
     0.0
     """
     trivial = trained if isinstance(trained, Trivial) else Trivial.of(trained)
-    same = np.ones(np.shape(truth))
+    same = np.ones(len(checked_row(truth, "truth")))
     return nlpd(mean, variance, truth) - nlpd(trivial.mean * same, trivial.variance * same, truth)
 
 
@@ -165,9 +176,9 @@ def _errors(mean: Any, truth: Any) -> Array:
 
 def _deviations(variance: Any, truth: Any) -> Array:
     """(T,) the square roots."""
-    values = checked_row(variance, "variance")
-    if values.shape != np.shape(truth):
-        raise InputError(f"expected a variance for each of {np.size(truth)} truths, got {len(values)}")
+    values, seen = checked_row(variance, "variance"), checked_row(truth, "truth")
+    if values.shape != seen.shape:
+        raise InputError(f"expected a variance for each of {len(seen)} truths, got {len(values)}")
     if not (values > 0.0).all():
         bad = int(np.flatnonzero(values <= 0.0)[0])
         raise InputError(

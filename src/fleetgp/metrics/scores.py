@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.errors import InputError
-from fleetgp.given import as_flag
-from fleetgp.metrics.formulas import LEVEL, coverage, crps, interval_score, mae, msll, nlpd, rmse
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import as_flag, as_names
+from fleetgp.metrics.formulas import LEVEL, checked_row, coverage, crps, interval_score, mae, msll, nlpd, rmse
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Scores:
     >>> found = score((np.zeros(2), np.ones(2)), np.array([0.0, 1.0]))
     >>> found.rmse == 0.5**0.5, found.coverage, found.msll is None
     (True, 1.0, True)
+    >>> [whose for whose, _ in found.parts()], found.to_frame().columns.tolist()[:3]
+    (['all'], ['rows', 'rmse', 'mae'])
     """
 
     rows: int
@@ -47,6 +49,8 @@ class Scores:
         >>> repr(Scores.pooled([one, two])) == repr(score(([0.0, 0.0], [1.0, 1.0]), [0.0, 1.0]))
         True
         """
+        if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Scores) for part in parts):
+            raise InputError(f"parts: expected a list of Scores, at least one, got {shortened(parts)}")
         weights = np.array([part.rows for part in parts], dtype=float)
 
         def mean(values: Sequence[float]) -> float:
@@ -66,11 +70,15 @@ class Scores:
 
     def parts(self, agents: Sequence[str] | None = None) -> Iterator[tuple[str, Scores]]:
         """Whose scores, in words, and these. agents: their names; without them their numbers."""
+        named = None if agents is None else as_names(agents, "agents")
+        many = max(len(self.rows_of), len(self.answers))
+        if named is not None and many and len(named) != many:
+            raise InputError(f"agents: expected the names of {many} agents, got {len(named)}")
         yield "all", self
         for told, found in (("rows of", self.rows_of), ("answer of", self.answers)):
             for number, one in enumerate(found):
                 if one is not None:
-                    yield f"{told} {number if agents is None else agents[number]}", one
+                    yield f"{told} {number if named is None else named[number]}", one
 
     @property
     def numbers(self) -> dict[str, float | None]:
@@ -105,16 +113,17 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
     >>> score((np.zeros(2), np.ones(2)), np.array([0.0, 3.0]), trained=np.array([-1.0, 1.0]))
     Scores(rows=2, rmse=2.121, mae=1.5, nlpd=3.169, msll=0, crps=1.335, interval=24.72, coverage=50.0% of 0.95)
     """
+    as_flag(observed, "observed")
     if isinstance(prediction, tuple | list) and len(prediction) == 2:
         mean, variance = prediction
     elif hasattr(prediction, "std_observed"):
-        mean, std = prediction.mean, prediction.std_observed if as_flag(observed, "observed") else prediction.std
+        mean, std = prediction.mean, prediction.std_observed if observed else prediction.std
         variance = std**2
     else:
         raise InputError(f"expected a Prediction or a pair (mean, variance), got {type(prediction).__name__}")
     given = mean, variance, truth
     return Scores(
-        rows=len(truth),
+        rows=len(checked_row(truth, "truth")),
         rmse=rmse(mean, truth),
         mae=mae(mean, truth),
         nlpd=nlpd(*given),
@@ -127,7 +136,13 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
 
 
 def framed(parts: Mapping[str, Scores]) -> Any:
-    """A data frame with a row of scores for each part."""
+    """A data frame with a row of scores for each part, called as that is.
+
+    >>> framed({"before": score(([0.0], [1.0]), [1.0]), "after": score(([0.5], [1.0]), [1.0])})["rmse"].to_dict()
+    {'before': 1.0, 'after': 0.5}
+    """
+    if not isinstance(parts, Mapping) or not parts or not all(isinstance(one, Scores) for one in parts.values()):
+        raise InputError(f'parts: expected Scores by name, {{"before": scores}}, got {shortened(parts)}')
     try:
         import pandas as pd
     except ImportError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,10 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.data.points import names_of
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
+from fleetgp.fleet import Fleet
+from fleetgp.given import as_flag
 from fleetgp.plot.style import SMALL, agent_colours, aspect_of, axes_of, with_unit
-
-if TYPE_CHECKING:
-    from fleetgp.fleet import Fleet
 
 #: Dots in a figure, at most: more are slow to print, and hide each other.
 MOST = 5000
@@ -39,6 +38,9 @@ def field(
     >>> len(ax.collections), ax.get_xlabel()  # the dots of four agents, links, centres
     (6, 'x1')
     """
+    if not isinstance(fleet, Fleet):
+        raise InputError(f"field: expected a Fleet, got {type(fleet).__name__}: of a Model give model.fleet")
+    graph, names = as_flag(graph, "graph"), as_flag(names, "names")
     pair = _checked(along, fleet.dimension)
     ax, colours, labels = axes_of(ax), agent_colours(fleet.agents), names_of(fleet.inputs, fleet.dimension)
     summaries = summaries_of(fleet.seen)
@@ -96,6 +98,9 @@ def _checked(along: Any, dimension: int) -> list[int]:
     pair = list(along) if isinstance(along, list | tuple) else []
     if dimension < 2:
         raise InputError("a figure of the field: expected a fleet of two inputs or more, got one")
-    if len(set(pair)) != 2 or not all(isinstance(d, int) and 0 <= d < dimension for d in pair):
-        raise InputError(f"along: expected the numbers of two inputs, from 0 to {dimension - 1}, got {along!r}")
+    whole = all(isinstance(d, int | np.integer) and not isinstance(d, bool) and 0 <= d < dimension for d in pair)
+    if not whole or len(pair) != 2 or pair[0] == pair[1]:
+        raise InputError(
+            f"along: expected the numbers of two inputs, from 0 to {dimension - 1}, got {shortened(along)}"
+        )
     return pair

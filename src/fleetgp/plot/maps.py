@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.points import names_of
 from fleetgp.data.streamed import Streamed
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.maps import COVERAGE, KNOWN, identifier
 from fleetgp.given import as_numbers
@@ -52,17 +52,20 @@ def map_(
     >>> mean.get_title(), deviation.get_title()
     ('Mean of y', 'Standard deviation')
     """
-    if std not in DEVIATIONS:
-        raise unknown_name("std", std, DEVIATIONS)
+    check_name("std", std, DEVIATIONS)
     if isinstance(what, Fleet):
         data, dots = what.map(**asked), what if dots is None else dots
     elif asked:
-        raise InputError(f"{', '.join(asked)}: expected options of a map where a fleet is asked, got {what!r:.40}")
+        raise InputError(
+            f"{', '.join(asked)}: expected options of a map where a fleet is asked, got {shortened(what, 40)}"
+        )
     else:
         data = what.to_dataset() if isinstance(what, Prediction) else what
     layers, places = Layers.of(data, std), np.zeros((0, 2))
     if dots is not None:
         places = shown_places(dots, layers.names) if isinstance(dots, Fleet) else as_numbers(dots, "dots")
+        if places.ndim != 2 or places.shape[1] != 2:
+            raise InputError(f"dots: expected a fleet, or places (N, 2), got the shape {places.shape}")
     wide = layers.shape_on_ground >= 0.6
     found = several_axes(axes, 1, 2, (PAGE, 3.1) if wide else (5.2, 4.4), sharey=True)
     target, unit = layers.target, layers.units.get(layers.target, "")

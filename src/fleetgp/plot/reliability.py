@@ -11,6 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.fleet import CrossValidation
 from fleetgp.metrics import coverage
+from fleetgp.metrics.formulas import checked_row
 from fleetgp.plot.style import COLOURS, COLUMN, SMALL, TEXT, axes_of
 from fleetgp.prediction import Prediction
 
@@ -84,9 +85,9 @@ def _rows(what: Any, truth: Any) -> tuple[Array, Array, Array]:
     if truth is None:
         raise InputError("reliability: expected the truth beside a prediction, got none: reliability(what, truth)")
     if isinstance(what, Prediction):
-        return what.mean, what.std_observed**2, np.asarray(truth)
+        return what.mean, what.std_observed**2, checked_row(truth, "truth")
     if isinstance(what, list | tuple) and len(what) == 2:
-        return what[0], what[1], np.asarray(truth)
+        return what[0], what[1], checked_row(truth, "truth")
     raise InputError(
         "reliability: expected a CrossValidation, a Prediction or a pair (mean, variance), or a dictionary of them, "
         f"got {type(what).__name__}"

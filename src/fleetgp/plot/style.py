@@ -32,7 +32,7 @@ def axes_of(ax: Any, width: float = COLUMN, height: float = 3.0) -> Any:
     """The axes that were given, or new ones."""
     if ax is None:
         return styled(figure_of(width, height).subplots())
-    if not hasattr(ax, "plot"):
+    if not hasattr(ax, "transAxes"):  # data frames have a plot, too
         raise InputError(f"ax: expected the axes of a matplotlib figure, got {type(ax).__name__}")
     return ax
 
@@ -43,7 +43,7 @@ def several_axes(axes: Any, rows: int, columns: int, size: tuple[float, float], 
         made = figure_of(*size).subplots(rows, columns, squeeze=False, **how).ravel()
         return np.array([styled(ax) for ax in made], dtype=object)
     found = np.ravel(np.asarray(axes, dtype=object))
-    if len(found) != rows * columns or not all(hasattr(ax, "plot") for ax in found):
+    if len(found) != rows * columns or not all(hasattr(ax, "transAxes") for ax in found):
         raise InputError(f"axes: expected {rows * columns} axes of a matplotlib figure, got {len(found)} things")
     return found
 

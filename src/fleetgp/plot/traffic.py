@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import summaries_of
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.given import as_numbers
 from fleetgp.graph import Graph, GraphSequence
@@ -40,8 +40,10 @@ def traffic(ledger: Ledger, where: Any, *, kind: str | None = None, axes: Any = 
     >>> len(links.lines)
     2
     """
-    if kind is not None and kind not in ledger.kinds:
-        raise unknown_name("kind of content in this ledger", kind, ledger.kinds)
+    if not isinstance(ledger, Ledger):
+        raise InputError(f"ledger: expected that of a fit or a prediction, fit.ledger, got {shortened(ledger)}")
+    if kind is not None:
+        check_name("kind of content in this ledger", kind, ledger.kinds)
     places, links = _places(where), _links(ledger, kind)
     names = where.labels if isinstance(where, Fleet) else ()
     agents = max((max(pair) for pair in links), default=0)

@@ -32,7 +32,7 @@ PASSES = 4
 APART = 0.1
 #: Cells of the fleet's box for each agent, and at least: where the agents divide the box, a block is a quarter of an
 #: agent's area wide, in two dimensions.
-CELLS_OF_AGENT, FEWEST_CELLS = 16, 100
+CELLS_OF_AGENT, FEWEST_CELLS, MOST_CELLS = 16, 100, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Holding:
         if not self.level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {shortened(self.level)}")
         if self.cells is not None:
-            check_whole("cells", self.cells, least=10)
+            check_whole("cells", self.cells, least=10, most=MOST_CELLS)
         check_whole("most", self.most, least=5)
         check_whole("seed", self.seed, least=0)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.points import Points, coordinate_facts, names_of
 from fleetgp.errors import InputError
-from fleetgp.given import column_names
+from fleetgp.given import as_numbers, column_names
 from fleetgp.io.formats import pandas_for
 from fleetgp.io.sst import xarray
 
@@ -25,8 +25,8 @@ def answer_frame(points: Points | None, columns: Mapping[str, Any], queries: Any
     count = len(columns["mean"])
     if queries is not None:
         named = column_names(queries, "queries") is not None
-        given: Any = queries if named else np.asarray(queries)
-        if len(given) != count or (not named and given.ndim != 2):
+        given: Any = queries if named else as_numbers(queries, "queries")
+        if given.ndim != 2 or len(given) != count:
             raise InputError(f"queries: expected those of the answer, {count} rows, got the shape {np.shape(given)}")
         inputs = {name: given[name].to_numpy() for name in given.columns} if named else {}
         inputs |= {} if named else dict(zip(names_of(None, given.shape[1]), given.T, strict=True))

@@ -25,6 +25,13 @@ class Gradient:
     rounds: how many the slowest block of queries took.
     jitter: the largest that any covariance needed; 0 if none.
     engine: (A,) where each agent's own posterior came from.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.gradient([[0.5, 0.5], [1.5, 0.5]], "dec-full-gp")
+    >>> found.gradient.shape, found.std.shape, found.covariance.shape, found.status
+    ((2, 2), (2, 2), (2, 2, 2), 'converged')
     """
 
     method: str

@@ -8,8 +8,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
+from fleetgp.errors import InputError
 from fleetgp.given import check_whole
 from fleetgp.network import Ledger
+
+#: Of draws, at one time: more do not fit into the memory of most machines.
+MOST_NUMBERS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,13 @@ class Joint:
     noise: the variance of an observation of the agent that asks, beyond that of f.
     factor: (T,) what a calibration has multiplied the standard deviations by; 1 without one.
     uninformed: (T,) where the answer is no better than the prior: a FleetGPWarning says so too.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6]], "dec-full-gp")
+    >>> found.mean.shape, found.covariance.shape, bool((found.std == found.variance**0.5).all())
+    ((2,), (2, 2), True)
     """
 
     method: str
@@ -64,6 +75,9 @@ class Joint:
         """
         check_whole("n", n, least=1)
         check_whole("seed", seed, least=0)
+        if n * len(self.mean) > MOST_NUMBERS:
+            most = MOST_NUMBERS // len(self.mean)
+            raise InputError(f"n: expected at most {most:,} draws of {len(self.mean):,} points, got {n:,}")
         # The symmetric root: it takes covariances that are only just positive, as of two equal queries.
         values, vectors = np.linalg.eigh(self.covariance)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

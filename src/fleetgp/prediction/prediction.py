@@ -64,6 +64,8 @@ class Prediction:
     True
     >>> out.to_frame().columns.tolist()
     ['x1', 'x2', 'mean', 'std', 'std_observed', 'agents', 'uninformed']
+    >>> dict(out.to_dataset().sizes)  # x2 is the same for both: a coordinate, and no axis
+    {'x1': 2}
     """
 
     method: str
@@ -175,8 +177,9 @@ class Prediction:
         means, variances = self.means[told], self.variances[told]
         if not means.size:
             return 0.0
-        spread = means.max(axis=0) - means.min(axis=0)
-        return float((spread / max(float(variances.max()) ** 0.5, 1e-300)).max())
+        spread = float((means.max(axis=0) - means.min(axis=0)).max())
+        largest = max(float(variances.max()), 0.0) ** 0.5  # a wrong theta can leave no variance positive
+        return float(spread / max(largest, 1e-300))
 
     def __repr__(self) -> str:
         return (

@@ -20,7 +20,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, listed, shortened
+from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 
 CRITERIA = ("variance", "mutual-information")
@@ -38,6 +39,15 @@ class Suggestion:
     gains: (n,) by "variance" the variance of f there, given what was chosen before, in squared units of the data; by
         "mutual-information" what is gained of that, in nats. It is negative where more places say no more of the rest.
     by, method: how.  ledger: what was sent.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.suggest(None, [[0.1, 0.1], [0.5, 1.9], [1.0, 1.0], [1.9, 0.3]], method="dec-rbcm")
+    >>> sorted(found.indices.tolist()), found.gains.shape
+    ([0, 1, 2, 3], (4,))
+    >>> found.of(3).shape
+    (1, 2)
     """
 
     places: Array
@@ -50,15 +60,18 @@ class Suggestion:
 
     def of(self, agent: int) -> Array:
         """The places of one agent, in their order, (k, D)."""
+        whose = sorted(set(self.agents.tolist()))
+        check_whole("agent", agent, least=0)
+        if agent not in whose:
+            raise InputError(f"agent: expected one that has places, {listed(map(str, whose))}, got {shortened(agent)}")
         return np.asarray(self.places[self.agents == agent])
 
     def __repr__(self) -> str:
         return f"Suggestion({len(self.places)} places by {self.by}, {self.method})"
 
 
-def check_criterion(by: str) -> None:
-    if by not in CRITERIA:
-        raise unknown_name("by", by, CRITERIA)
+def check_criterion(by: object) -> None:
+    check_name("by", by, CRITERIA)
 
 
 class Gains:
@@ -98,7 +111,7 @@ def assigned(gains: Gains, allowed: BoolArray, n: int) -> tuple[IntArray, IntArr
     """
     agents = len(allowed)
     free, chosen, whose, told = allowed.copy(), [], [], []
-    needs = np.full(agents, n)
+    needs = np.full(agents, min(n, allowed.shape[1] + 1))
     if not _possible(free, needs):
         raise InputError(f"expected at least {n} different candidates for each agent, so that no two share one")
     for turn in range(n):

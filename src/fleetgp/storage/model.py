@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetgp.data.streamed import counts_of
@@ -12,7 +13,10 @@ from fleetgp.given import as_names
 
 @dataclass(frozen=True)
 class Model:
-    """A fleet with the names that people know it by. note: what else is to be told of how it came about.
+    """A fleet with the names that people know it by.
+
+    agents, inputs: M and D names, which it has as tuples.  target: the name of what is observed.
+    note: what else is to be told of how it came about.
 
     The fleet learns them, so that it takes data frames by the inputs' names; if it has names of inputs, they must be
     these. `fleet.units` are kept with the model.
@@ -28,8 +32,8 @@ class Model:
     """
 
     fleet: Fleet
-    agents: tuple[str, ...]
-    inputs: tuple[str, ...]
+    agents: Sequence[str]
+    inputs: Sequence[str]
     target: str
     note: str = ""
 
@@ -42,14 +46,15 @@ class Model:
             if len(names) != expected:
                 raise InputError(f"{name}: expected {expected} names, as many as the fleet has, got {len(names)}")
             object.__setattr__(self, name, names)
-        if not isinstance(self.target, str):
-            raise InputError(f"target: expected a name, got {shortened(self.target)}")
+        for name, word in (("target", "a name"), ("note", "a text")):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name}: expected {word}, got {shortened(getattr(self, name))}")
         if self.fleet.inputs not in (None, self.inputs):
             raise InputError(
                 f"inputs: expected {', '.join(self.fleet.inputs or ())}, as the fleet has them, "
                 f"got {', '.join(self.inputs)}: name them in the fleet's order"
             )
-        self.fleet.inputs = self.inputs
+        self.fleet.inputs = tuple(self.inputs)
         self.fleet.call(self.agents, self.target, self.fleet.units)
 
     @property

@@ -113,5 +113,5 @@ def _safetensors() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        raise InputError('a model folder needs safetensors: install the extra "data"') from error
+        raise InputError('a model folder needs safetensors: pip install "fleetgp[data]"') from error
     return safetensors.numpy

@@ -133,7 +133,7 @@ def _x509() -> Any:
     try:
         from cryptography import x509
     except ImportError as error:
-        raise InputError('certificates need cryptography: install the extra "fleet"') from error
+        raise InputError('certificates need cryptography: pip install "fleetgp[fleet]"') from error
     return x509
 
 

@@ -136,7 +136,7 @@ def open_session(settings: Mapping[str, Any], failed: str) -> Any:
     try:
         import zenoh
     except ImportError as error:
-        raise InputError('this network needs Eclipse Zenoh: install the extra "fleet"') from error
+        raise InputError('this network needs Eclipse Zenoh: pip install "fleetgp[fleet]"') from error
     zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]  # RUST_LOG=zenoh=debug shows what the links do
     try:
         return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
