@@ -4,15 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH := .venv-bench
-# One BLAS thread per test process: two processes use both cores without fighting over them.
-SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# One BLAS thread per test process: they do not fight over the cores. Bytecode is kept, also where the environment says
+# otherwise: tests start some 150 processes, and each would read the source anew.
+SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+# Processes of tests: more than two cores, since tests of fleets and clusters wait for a good part of their time.
+WORKERS ?= 3
+PYTEST := $(SINGLE) $(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1
 
-.PHONY: help demo docs examples figures test test-long test-cpus test-cpus-short lint types unit unit-moments dist chaos soak bench lock clean
+.PHONY: help demo docs examples figures picture test test-long test-cpus test-cpus-short lint types unit loops unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
 	@echo "make docs   the documentation, into docs/_build/html: open index.html there, no network needed"
 	@echo "make figures  the figures of the documentation"
+	@echo "make picture  docs/page.png, the page of the five example boats (needs Chromium)"
 	@echo "make examples  the worked examples of the documentation at full size: their figures and numbers"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
@@ -45,6 +50,11 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+# The page as README.md shows it, from the test that tries it; without a browser it says so and leaves the picture.
+picture: $(STAMP)
+	FLEETGP_SCREENSHOTS=screenshots $(SINGLE) $(BIN)/python -m pytest tests/page/test_running.py -k lives -p no:cacheprovider
+	cp screenshots/running.png docs/page.png
+
 test: lint types unit
 
 lint: $(STAMP)
@@ -59,12 +69,16 @@ types: $(STAMP)
 	$(BIN)/python -m tests.docs.pages build/pages
 	$(BIN)/mypy build/pages/*.py
 
-unit: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25
+unit: $(STAMP) loops
+	$(PYTEST) --durations=25
+
+# What all processes of the tests need, compiled by one of them.
+loops: $(STAMP)
+	$(SINGLE) $(BIN)/python -m tests.compiled_loops
 
 # What only repeats a proof: the same property on more sizes, graphs or seeds, and on random examples that are new.
 test-long: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --durations=25 -m "long or hypothesis" --hypothesis-profile=explore
+	$(PYTEST) --durations=25 -m "long or hypothesis" --hypothesis-profile=explore
 
 # The numerical tests as other processors compute, with one BLAS thread and with two.
 test-cpus: $(STAMP)
@@ -75,7 +89,7 @@ test-cpus-short: $(STAMP)
 
 # The tests of training and prediction again, with the moments engine wherever it is certified.
 unit-moments: $(STAMP)
-	$(SINGLE) $(BIN)/python -m pytest -n 2 --maxschedchunk 1 --engine=moments tests/training tests/prediction tests/experiments/test_training.py tests/fleet/test_hosting.py
+	$(PYTEST) --engine=moments tests/training tests/prediction tests/experiments/test_training.py tests/fleet/test_hosting.py
 
 # What `twine upload` takes. The tests install this wheel with every extra alone (tests/packaging).
 dist: $(STAMP)
@@ -103,4 +117,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages
+	rm -rf screenshots $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages

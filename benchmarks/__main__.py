@@ -1,6 +1,6 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, real, scale, fleets; or all. scale_long (10^9 observations, 12 GB) is run
-only by its name.
+conditioned, growth, processes, agreement, page, real, scale, fleets; or all. scale_long (10^9 observations, 12 GB) is
+run only by its name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
 """
@@ -262,10 +262,24 @@ def agreement() -> Table:
     return table
 
 
+def page() -> Table:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.page"], check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    table = Table("The page in Chromium, and what it costs the five example boats", "what", "median", "worst")
+    table.start()
+    for name, text in (("picture", "an update of 30 agents is drawn"), ("map", "the same with a new map of 100 x 100")):
+        table.add(text, seconds(np.median(found[name])), seconds(max(found[name])))
+    cost = found["cost"]
+    table.note(f"Watched for five minutes, with a new row every 20 s: {cost['maps']} maps, {cost['time']:.1%} of the "
+               f"fleet's time, {cost['bytes']:.1%} of its bytes.")  # fmt: skip
+    table.note(f"A look at an agent, once a second: {seconds(cost['look'])}, {cost['told']:,} bytes to who watches.")
+    return table
+
+
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, real, scale, fleets, scale_long)
+              processes, agreement, page, real, scale, fleets, scale_long)
 }  # fmt: skip
 #: Those that are run only where they are named.
 LONG = ("scale_long",)

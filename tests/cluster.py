@@ -33,6 +33,7 @@ def small_cluster(cores: int) -> Iterator[None]:
         log_to_driver=False,
         logging_level="error",
         object_store_memory=store,
+        _system_config={"health_check_failure_threshold": 100},  # a busy machine is slow, not dead
     )
     try:
         yield

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import answers
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -212,6 +213,9 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "reduction": reduction,
     "rounds": rounds,
     "participants": participants,
+    "asking": answers.asking,
+    "where-next": answers.where_next,
+    "trust": answers.trust,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class FleetGPError(Exception):
@@ -93,7 +93,13 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
     >>> str(unknown_name("graph", "ring", ("path", "cycle")))
     "unknown graph 'ring': choose one of path, cycle"
     """
-    return InputError(f"unknown {what} {name!r}: choose one of {', '.join(choices)}")
+    return InputError(f"unknown {what} {shortened(name)}: choose one of {', '.join(choices)}")
+
+
+def check_name(what: str, name: object, choices: Collection[str]) -> None:
+    """The same error for whatever is not in a list of names, an array or None say."""
+    if not isinstance(name, str) or name not in choices:
+        raise unknown_name(what, name, choices)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:
@@ -114,7 +120,7 @@ def shortened(value: object, limit: int = 80) -> str:
     ("'auv1'", '[1, 1, 1,...', 'an int too long to print')
     """
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())  # on one line, an array too
     except (ValueError, RecursionError):
         return f"an {type(value).__name__} too long to print"
     return text if len(text) <= limit else f"{text[:limit]}..."

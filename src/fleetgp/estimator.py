@@ -67,10 +67,10 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     >>> from fleetgp import synthetic_field
     >>> field = synthetic_field(120, seed=1)
-    >>> model = FleetGPRegressor().fit(field.inputs, field.observations)
-    >>> mean, std = model.predict([[0.4, 1.1], [1.7, 0.2]], return_std=True)
-    >>> model.score(field.inputs, field.observations) > 0.9, std.shape, model.n_agents_
-    (True, (2,), 1)
+    >>> model = FleetGPRegressor().fit(field.inputs[1:], field.observations[1:])
+    >>> mean, std = model.partial_fit(field.inputs[:1], field.observations[:1]).predict([[0.4, 1.1]], return_std=True)
+    >>> model.score(field.inputs, field.observations) > 0.9, std.shape, model.sample_y([[0.4, 1.1]], 3).shape
+    (True, (1,), (1, 3))
     """
 
     def __init__(

@@ -6,10 +6,12 @@ whatever unit they have. Every array of a caller comes in through `as_numbers`.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,7 @@ def check_finite(array: Array, what: str) -> None:
 def as_flag(value: object, name: str) -> bool:
     """True or False, or one clear error: any text counts as true in Python, "no" too."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name}: expected True or False, got {value!r}")
+        raise InputError(f"{name}: expected True or False, got {shortened(value)}")
     return bool(value)
 
 
@@ -97,16 +99,35 @@ def check_number(
         raise InputError(f"{name} must be a number {bound}, got {shortened(value)}")
 
 
-def check_whole(name: str, value: object, *, least: int) -> None:
-    """A whole number of at least a bound, or one clear error."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+def check_whole(name: str, value: object, *, least: int, most: float = np.inf) -> None:
+    """A whole number of at least a bound, and up to another, or one clear error."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
+        bound = f"of at least {least}" + (f" and at most {most:,}" if most < np.inf else "")
+        raise InputError(f"{name} must be a whole number {bound}, got {shortened(value)}")
+
+
+def as_path(value: object, what: str) -> Path:
+    """Where a file or a folder is, or one clear error."""
+    if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
+        raise InputError(f"{what}: expected a path, got {shortened(value)}")
+    return Path(value)
+
+
+def as_fills(fill: object) -> list[float]:
+    """Values that stand for nothing, or one clear error."""
+    if not isinstance(fill, Sequence | np.ndarray) or isinstance(fill, str | bytes):
+        raise InputError(f"fill: expected a list of values that stand for nothing, as [-9999], got {shortened(fill)}")
+    values = as_numbers(fill, "fill")
+    if values.ndim != 1:
+        raise InputError(f"fill: expected a list of numbers, got an array of shape {values.shape}")
+    return [float(value) for value in values]
 
 
 def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
     """Different texts, or one clear error: a single text is a list of letters in Python."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{what}: expected a list of names, got {names!r}")
+    listed = isinstance(names, Iterable) and not isinstance(names, str | bytes | Mapping | Set)
+    if not listed or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{what}: expected a list of names, got {shortened(names)}")
     if len(set(names)) < len(names):
         raise InputError(f"{what}: expected different names, got {', '.join(names)}")
     return tuple(names)
@@ -192,6 +213,8 @@ def _check_objects(array: Any, what: str) -> None:
     for value in rows.ravel():
         kind = np.asarray(value).dtype.kind if not isinstance(value, list | tuple | dict) else "O"
         if kind in _REFUSED:
-            raise InputError(f"{what}: expected a numeric array, got {_REFUSED[kind]} (first: {value!r})")
+            raise InputError(f"{what}: expected a numeric array, got {_REFUSED[kind]} (first: {shortened(value)})")
         if kind == "O" and not hasattr(value, "__float__"):
-            raise InputError(f"{what}: expected a numeric array, got {type(value).__name__} (first: {value!r:.60})")
+            raise InputError(
+                f"{what}: expected a numeric array, got {type(value).__name__} (first: {shortened(value)})"
+            )

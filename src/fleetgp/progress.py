@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.errors import InputError, shortened
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
     """True: a bar on the terminal (with rich where it is installed); a callable: itself; False: nothing."""
     if callable(progress):
         yield progress
+    elif not isinstance(progress, bool | np.bool_):
+        raise InputError(f"progress: expected True, False or a function of a Progress, got {shortened(progress)}")
     elif not progress:
         yield None
     else:

@@ -107,10 +107,10 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
     """An operator whose request takes long holds up other operators, but no neighbour."""
     serving_it, served = threading.Event(), threading.Event()
 
-    def slow(agent: Agent) -> dict[str, Any]:
+    def slow(agent: Agent, after: int) -> dict[str, Any]:
         serving_it.set()
         assert served.wait(60.0)
-        return status_of(agent)
+        return status_of(agent, after)
 
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:

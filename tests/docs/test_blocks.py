@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT, Block, blocks, pages
 #: What shell blocks may begin with besides fleetgp: it installs, or is run by CI itself.
 OTHERS = ("pip", "make", "python", "#")
 #: Commands that start, watch or end processes: their blocks say why they are not run.
-OF_PROCESSES = ("up", "down", "agent", "ask", "observe", "retrain", "status", "certs")
+OF_PROCESSES = ("up", "down", "agent", "ask", "observe", "retrain", "status", "certs", "watch")
 #: Blocks that nobody runs: as few as possible.
 MOST_NOT_RUN = 6
 

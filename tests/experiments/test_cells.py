@@ -13,6 +13,9 @@ from fleetgp.experiments.processes import Processes
 from fleetgp.io.kept import Kept
 from fleetgp.progress import Progress
 
+#: Nothing is computed here, and a worker that compiles before it begins takes seconds.
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
     if task.get("fail"):

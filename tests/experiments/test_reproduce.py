@@ -151,6 +151,7 @@ def test_communication_small(tmp_path: Path) -> None:
     assert [told[claim] for claim in told if "training sends s" in claim or "send 2 chi" in claim] == ["agrees"] * 2
 
 
+@pytest.mark.usefixtures("uncompiled")
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     code, errors = interrupted_after(
         1, "reproduce", "communication", "--quick", "--out", str(tmp_path / "out"), "--workers", "1"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.operator.example import write_example
 
 pytest.importorskip("zenoh")
 
@@ -68,8 +69,9 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
 
 
 def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
+    write_example(tmp_path / "boats" / "fleet.toml", boats=2)
     process = subprocess.Popen(
-        [sys.executable, "-m", "fleetgp", "up", "boats/fleet.toml", "--example"],
+        [sys.executable, "-m", "fleetgp", "up", "boats/fleet.toml"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,7 +86,7 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
     reader.start()
     deadline = time.monotonic() + 240.0
     try:
-        while sum("trained" in line for line in lines) < 5:
+        while sum("trained" in line for line in lines) < 2:
             assert time.monotonic() < deadline, lines
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -95,5 +97,5 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
     reader.join(60.0)
     assert process.stderr is not None
     process.stderr.close()
-    assert sum("stopped" in line for line in lines) == 5
+    assert sum("stopped" in line for line in lines) == 2
     assert fleetgp("status", "boats/fleet.toml", folder=tmp_path).returncode == 1

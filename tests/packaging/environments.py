@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -56,9 +57,11 @@ class Environment:
         return self.run(self.python, "-I", "-c", code)
 
 
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
-    settings |= {"PIP_CONFIG_FILE": os.devnull, "OPENBLAS_NUM_THREADS": "1"}
+def run(*command: str | Path, cwd: Path, index: bool = False) -> subprocess.CompletedProcess[str]:
+    """index: pip may look into the index that it is configured with."""
+    unwanted = ("FLEETGP_", "PYTHON") if index else ("FLEETGP_", "PYTHON", "PIP_")
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    settings |= {"OPENBLAS_NUM_THREADS": "1"} | ({} if index else {"PIP_CONFIG_FILE": os.devnull})
     return subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=LONG, check=False)
 
 
@@ -124,8 +127,40 @@ def clean_environment(folder: Path, wheel: Path, extra: str = "") -> Environment
         link(needed, packages)
     wanted = f"{in_wheel(wheel).name}{f'[{extra}]' if extra else ''} @ {wheel.as_uri()}"
     environment = Environment(folder)
-    pip = (sys.executable, "-m", "pip", "--python", environment.python)
-    environment.run(*pip, "install", "--no-index", "--no-compile", "--quiet", wanted)
+    environment.run(*pip_for(environment), "--no-index", wanted)
+    return environment
+
+
+def pip_for(environment: Environment) -> tuple[str | Path, ...]:
+    return (sys.executable, "-m", "pip", "--python", environment.python, "install", "--no-compile", "--quiet")
+
+
+def other_python(version: str) -> Path | None:
+    """A Python of this version on this machine, like "3.13"; None if there is none that starts."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True)
+    if (on_path := shutil.which(f"python{version}")) is not None:
+        found.insert(0, Path(on_path))
+    told = "import sys, venv; print('{}.{}'.format(*sys.version_info))"
+    for python in found:
+        done = run(python, "-I", "-c", told, cwd=Path.cwd())
+        if (done.returncode, done.stdout.strip()) == (0, version):
+            return python
+    return None
+
+
+def environment_of(python: Path, folder: Path, wheel: Path) -> Environment | str:
+    """A new one of another Python, with the wheel and what it needs from pip's index; in words why there is none.
+
+    What is installed here is compiled for this Python, and is of no use to another.
+    """
+    run(python, "-m", "venv", "--without-pip", folder, cwd=folder.parent).check_returncode()
+    environment = Environment(folder)
+    needed = map(str, requirements(in_wheel(wheel), ""))
+    done = run(*pip_for(environment), *needed, cwd=folder, index=True)
+    if done.returncode != 0:
+        return done.stderr.strip()
+    environment.run(*pip_for(environment), "--no-index", wheel)
     return environment
 
 

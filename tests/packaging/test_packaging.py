@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from packaging.requirements import Requirement
 
 import fleetgp
 from tests.packaging.distribution import ROOT, Distributions, build, faults, in_wheel, metadata
-from tests.packaging.environments import clean_environment, importable, run
+from tests.packaging.environments import clean_environment, environment_of, importable, other_python, run
 
 USES = Path(__file__).parent / "uses"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -62,6 +63,23 @@ def test_an_extra_works_alone(extra: str, built: Distributions, tmp_path: Path) 
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.splitlines() == [done.stderr.strip()]
         assert "fleetgp[cli]" in done.stderr
+
+
+#: Besides the one that the tests run with.
+OTHERS = [version for version in ("3.11", "3.12", "3.13") if version != "{}.{}".format(*sys.version_info)]
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_another_python_works(version: str, built: Distributions, tmp_path: Path) -> None:
+    assert f"Programming Language :: Python :: {version}" in metadata(built.wheel).get_all("Classifier", [])
+    python = other_python(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not on this machine")
+    environment = environment_of(python, tmp_path / "environment", built.wheel)
+    if isinstance(environment, str):
+        pytest.skip(f"Python {version}: NumPy and SciPy for it cannot be had here: {environment}")
+    assert environment.execute("import sys; print(sys.version)").startswith(version)
+    environment.use(USES / "core.py")
 
 
 def test_the_citation_names_the_project_and_the_paper() -> None:

@@ -51,8 +51,12 @@ class Tab:
         self.page = self.context.new_page()
         self.page.set_default_timeout(LONG)
         self.complaints: list[str] = []
-        self.page.on("console", lambda message: self.complaints.extend([message.text] * (message.type == "error")))
+        self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _heard(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
 
     def open(self, address: str) -> Any:
         self.page.goto(address)

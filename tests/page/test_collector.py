@@ -176,3 +176,18 @@ def test_learning_is_told_as_it_runs() -> None:
     assert picture["sentence"] == "All 2 boats are there. They are learning, round 2."
     assert [entry["spread"] for entry in picture["series"].values()] == [0.0, 1.0, 0.5, 0.25]
     assert list(picture["events"].values())[-1]["words"] == "The fleet has begun to learn."
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "gone", "silent", "unknown"]), min_size=4, max_size=4), max_size=6))
+def test_whoever_comes_and_goes_there_is_a_picture(turns: list[list[Any]]) -> None:
+    """Also when nobody is left: what was learned stays in sight."""
+    fleet = FakeFleet(4)
+    fleet.tell()
+    model = fleet.picture()[1]["model"]
+    for troubles in [*turns, ["gone"] * 4]:
+        for name, trouble in zip(fleet.facts.names, troubles, strict=True):
+            fleet.heard[name] = replace(fleet.heard[name], trouble=trouble)
+        fleet.tell()
+    picture = fleet.picture()[1]
+    assert picture["sentence"] == "None of the 4 boats answers."
+    assert (picture["model"]["theta"], picture["parts"], picture["tone"]) == (model["theta"], [], "bad")

@@ -104,6 +104,7 @@ def test_a_fleet_that_lives(browser: Any, boats: Boats, tmp_path: Path) -> None:
         assert one.colours() > 50
         page.locator("#model", has_text="The field changes over").wait_for()
         asked_as_ask_does(one, boats)
+        page.locator("#plot:not(.stale)").wait_for()
         one.picture("running", tmp_path)
         boats.kill("boat2")
         page.locator('#overlay [data-agent="boat2"][data-presence="gone"]').wait_for()

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fleetgp.cli.options import Json
 from fleetgp.cli.output import console, emit
+from fleetgp.cli.watch import NO_OPEN, PORT, check_page, show
 from fleetgp.files import check_folder
 
 
@@ -18,6 +19,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="Which field is drawn.")] = 1,
     grid: Annotated[int, typer.Option(help="The map's points along each axis.")] = 80,
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo-output"),
+    page: Annotated[bool, typer.Option("--page", help="Watch such a fleet in the browser instead.")] = False,
+    port: PORT = None,
+    no_open: NO_OPEN = False,
     as_json: Json = False,
 ) -> None:
     """Ten agents on a path learn the paper's synthetic field and map it, by every method.
@@ -25,7 +29,15 @@ def demo(
     [bold]Example[/bold]
 
     [cyan]fleetgp demo --seed 3 --out pictures/[/cyan]
+
+    [cyan]fleetgp demo --page[/cyan]
     """
+    if page:
+        check_page()
+        from fleetgp.page.simulated import demo_fleet
+
+        show(demo_fleet(points, seed), "127.0.0.1", port, no_open=no_open)
+        return
     from fleetgp.experiments.demo import run
 
     check_folder(out)

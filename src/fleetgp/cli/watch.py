@@ -83,12 +83,12 @@ def show(
 
     if save is not None:
         check_folder(save.parent)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
     with ExitStack() as stack:
         stack.callback(_leave)
         server = PageServer(source, host, port, guarded=guarded)
         stack.callback(server.close)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _end)
         source.start()
         stack.callback(source.close)
         server.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling as Scaling
 from fleetgp.data.streamed import dimension_of, summaries_of
 from fleetgp.data.summary import Summary
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 from fleetgp.network import Merge
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
@@ -25,11 +25,8 @@ INDEPENDENT = 1e-10
 
 def check_mean(name: object) -> MeanName:
     """The name of a mean function, or one clear error."""
-    for known in get_args(MeanName):
-        if name == known:
-            found: MeanName = known
-            return found
-    raise unknown_name("mean", str(name), get_args(MeanName))
+    check_name("mean", name, get_args(MeanName))
+    return cast(MeanName, name)
 
 
 def agree_on_scaling(

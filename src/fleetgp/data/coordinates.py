@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import LATITUDE_NAMES, LONGITUDE_NAMES
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 
 CoordinatesName = Literal["as-given", "scaled", "kilometres", "sphere"]
 #: The Earth's mean radius, in kilometres, and a degree of a great circle.
@@ -38,9 +38,8 @@ class CoordinateRule:
 
 def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRule:
     """By its name, for inputs with these names; or one clear error."""
-    known = next((each for each in get_args(CoordinatesName) if each == name), None)
-    if known is None:
-        raise unknown_name("coordinates", str(name), get_args(CoordinatesName))
+    check_name("coordinates", name, get_args(CoordinatesName))
+    known = cast(CoordinatesName, name)
     if known not in ("kilometres", "sphere"):
         return CoordinateRule(known)
     names = [each.strip().lower() for each in inputs or ()]

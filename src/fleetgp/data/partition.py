@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Literal, overload
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
@@ -57,6 +57,9 @@ def partition(
     check_whole("seed", seed, least=0)
     if not 1 <= agents <= len(inputs):
         raise InputError(f"agents must lie between 1 and the {len(inputs)} points, got {agents}")
+    check_name("partition", by, BY)
+    if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
+        raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {shortened(axis)}")
     if axis != 0 and by != "stripes":
         raise InputError(f"axis is for stripes, but by={by!r} was asked for: leave one of them out")
     return _parts(X, inputs, observations, s, _split(inputs, agents, by, axis, seed))
@@ -90,6 +93,8 @@ def partition_by_label(
     if not hasattr(X, "iloc"):
         check_aligned(y, labels, "", ("y", "labels"), stacklevel=2)
     inputs, observations = _checked(X, y)
+    if getattr(labels, "ndim", 1) != 1 or not isinstance(labels, Iterable) or isinstance(labels, str | bytes):
+        raise InputError(f"expected one label per row ({len(observations)}), got {shortened(labels)}")
     missing = [row for row, label in enumerate(labels) if not is_present(label)]
     if missing:
         raise InputError(
@@ -136,17 +141,14 @@ def _part(X: Any, inputs: Array, rows: IntArray) -> Any:
 
 def _split(inputs: Array, agents: int, by: str, axis: int, seed: int) -> list[IntArray]:
     if by == "stripes":
-        whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
-        if not whole or not -inputs.shape[1] <= axis < inputs.shape[1]:
+        if not -inputs.shape[1] <= axis < inputs.shape[1]:
             raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {axis!r}")
         return _stripes(inputs[:, axis], np.arange(len(inputs)), [1] * agents)
     if by == "grid":
         return _cells(inputs, agents)
     if by == "kmeans":
         return _clusters(inputs, agents, seed)
-    if by == "random":
-        return np.array_split(np.random.default_rng(seed).permutation(len(inputs)), agents)
-    raise unknown_name("partition", by, BY)
+    return np.array_split(np.random.default_rng(seed).permutation(len(inputs)), agents)  # at random
 
 
 def _stripes(values: Array, rows: IntArray, shares: Sequence[int]) -> list[IntArray]:

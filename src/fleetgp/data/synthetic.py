@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import as_numbers, check_finite, check_whole
 from fleetgp.gp.chebyshev import coefficients, nodes, polynomials
 from fleetgp.gp.hyperparameters import Hyperparameters, check_theta
@@ -18,13 +18,20 @@ from fleetgp.gp.hyperparameters import Hyperparameters, check_theta
 PAPER_THETA = (1.2, 0.3, 1.3, 0.1)
 PAPER_THETA0 = (2.0, 0.5, 1.0, 1.0)
 
+#: More are a mistake: no machine has room for them.
+MOST_POINTS = 10_000_000_000
 #: The largest tensor of 1-D features that a draw may use; beyond it the length-scales are too short.
 MAX_FEATURES = 20_000_000
 
 
 @dataclass(frozen=True)
 class Field:
-    """inputs (N, D), noisy observations (N,), and the noise-free values of f behind them (N,)."""
+    """inputs (N, D), noisy observations (N,), and the noise-free values of f behind them (N,).
+
+    >>> field = synthetic_field(9, seed=1)
+    >>> field.inputs.shape, field.truth.shape, field.theta.tolist()
+    ((9, 2), (9,), [1.2, 0.3, 1.3, 0.1])
+    """
 
     inputs: Array
     observations: Array
@@ -50,15 +57,17 @@ def synthetic_field(
     >>> field.inputs.shape, field.observations.shape
     ((500, 2), (500,))
     """
-    dimension = np.size(theta) - 2
+    dimension = as_numbers(theta, "theta").size - 2
     if dimension < 1:
         raise InputError(
-            f"theta must be (l_1, .., l_D, sigma_f, sigma_eps), with at least one length-scale, got {theta!r}"
+            f"theta must be (l_1, .., l_D, sigma_f, sigma_eps), with at least one length-scale, got {shortened(theta)}"
         )
-    check_whole("n", n, least=1)
+    check_whole("n", n, least=1, most=MOST_POINTS)
     check_whole("seed", seed, least=0)
-    if not (len(box) == 2 and np.isfinite(box).all() and box[0] < box[1]):
-        raise InputError(f"box must be (low, high) with low < high, got {box!r}")
+    ends = as_numbers(box, "box")
+    if not (ends.shape == (2,) and np.isfinite(ends).all() and ends[0] < ends[1]):
+        raise InputError(f"box must be (low, high) with low < high, got {shortened(box)}")
+    box = float(ends[0]), float(ends[1])
     h = Hyperparameters.from_theta(check_theta(theta, dimension))
     places = _places(n, dimension, box, inputs, seed)
     width = box[1] - box[0]

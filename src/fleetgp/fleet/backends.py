@@ -8,7 +8,7 @@ from typing import Literal, Protocol, Self, get_args
 
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question
 from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.source import Source
@@ -92,7 +92,13 @@ class Closing:
         self._backend = other._backend
 
     def close(self) -> None:
-        """End the workers of a fleet on a cluster; the next training or prediction starts others."""
+        """End the workers of a fleet on a cluster; the next training or prediction starts others.
+
+        >>> from fleetgp import Fleet
+        >>> with Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]) as fleet:
+        ...     mean = fleet.predict([[0.5]], "full-gp").mean
+        >>> fleet.close()  # which `with` has done already
+        """
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -187,8 +193,7 @@ def chosen_backend(
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:
     """One clear error where so many agents cannot be computed as it was asked for."""
-    if name not in get_args(BackendName):
-        raise unknown_name("backend", name, get_args(BackendName))
+    check_name("backend", name, get_args(BackendName))
     if name == "in-process":
         if workers is not None or address is not None:
             raise InputError('workers and address are of backend="ray": give that as well, or leave them out')

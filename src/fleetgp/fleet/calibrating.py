@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.data.streamed import Streamed
 from fleetgp.fleet.answering import agree_on_model
 from fleetgp.fleet.source import Source, source_of
+from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Holding, PredictionMethod, PredictionOptions, prediction_method
@@ -67,6 +68,7 @@ def calibrate(
     True
     """
     row = prediction_method(method)
+    check_engine_name(engine)
     given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
     chosen = fleet.seed if seed is None else seed

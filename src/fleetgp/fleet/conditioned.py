@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.streamed import counts_of, dimension_of
-from fleetgp.errors import FleetGPWarning, InputError
+from fleetgp.errors import FleetGPWarning, InputError, shortened
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import with_numbers
@@ -46,6 +46,15 @@ class ConditionedFleet:
     the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
     computed again when needed.
     calibration: that of the fleet, whose factor is in the answers of the method that it is for; None without one.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> sea = fleet.condition()
+    >>> sea.predict(field.inputs[:3], "dec-rbcm").mean.shape
+    (3,)
+    >>> [(number, len(part.mean)) for number, part in sea.predict_in_blocks(np.tile(field.inputs, (20, 1)), "dec-poe")]
+    [(0, 2000), (1, 400)]
     """
 
     def __init__(
@@ -68,6 +77,7 @@ class ConditionedFleet:
 
     @property
     def engine(self) -> str:
+        """The one that was asked for."""
         return self._options.engine
 
     def same(self, source: Source, engine: str, neighbours: int | None) -> bool:
@@ -206,7 +216,7 @@ class ConditionedFleet:
 def check_agent(agent: object, agents: int) -> int:
     """The number of an agent, or one clear error."""
     if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < agents:
-        raise InputError(f"agent must lie between 0 and {agents - 1}, got {agent!r}")
+        raise InputError(f"agent must lie between 0 and {agents - 1}, got {shortened(agent)}")
     return int(agent)
 
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
-from fleetgp.errors import FleetGPWarning, InputError, unknown_name
+from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
-from fleetgp.given import as_names, as_numbers, check_number, check_whole
+from fleetgp.given import as_fills, as_names, as_path, check_number, check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
 from fleetgp.io.file_shards import FileShards
 from fleetgp.io.file_source import Source
-from fleetgp.io.formats import Reading
+from fleetgp.io.formats import Reading, checked_reading
 from fleetgp.io.passes import passes_told_to
 from fleetgp.io.survey import Scan
 from fleetgp.io.tables import Missing
@@ -119,11 +119,11 @@ def read_files(
     """The agents' data, after the first pass over the files; see `from_files`."""
     _check(missing, sample, memory, rows, seed)
     if cache is not None:
-        check_folder(cache)
+        check_folder(as_path(cache, "cache"))
     paths = found_files(files)
     scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
     owners = owners_of(paths) if agent is None else ("",) * len(paths)
-    source = Source(paths, owners, scan, None if cache is None else Path(cache))
+    source = Source(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
     if backend == "ray":
         source = _for_workers(source)
     check_backend(backend, len(paths), workers, address)
@@ -161,8 +161,7 @@ def _for_workers(source: Source) -> Source:
 
 
 def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int) -> None:
-    if missing not in get_args(Missing):
-        raise unknown_name("missing", missing, get_args(Missing))
+    check_name("missing", missing, get_args(Missing))
     check_whole("rows", rows, least=1)
     check_whole("seed", seed, least=0)
     check_number("memory", memory, above=0.0)
@@ -177,16 +176,22 @@ def _columns(
     others = [target] if agent is None else [target, agent]
     if not all(isinstance(name, str) for name in others) or len({*names, *others}) < len(names) + len(others):
         raise InputError(f"expected different columns as inputs, target and agent, got {[*names, *others]}")
-    values = () if fill is None else tuple(as_numbers(list(fill), "fill").tolist())
-    return Columns(names, target, agent, values, fill is None or len(values) > 0, reading or Reading())
+    if not all((*names, *others)):
+        raise InputError(f"expected the names of columns as inputs, target and agent, got {[*names, *others]}")
+    if not names:
+        raise InputError("inputs: expected the names of one column or more, got none")
+    values = () if fill is None else tuple(as_fills(fill))
+    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading))
 
 
 def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
     """The files of a pattern, in the order of their names, or of a list of files and patterns; each one once."""
+    if not isinstance(given, str | Path | Sequence):
+        raise InputError(f"files: expected a pattern, or a list of paths, got {shortened(given)}")
     found: list[Path] = []
     for one in [given] if isinstance(given, str | Path) else given:
         if not isinstance(one, str | Path):
-            raise InputError(f"files: expected a pattern, or a list of paths, got {one!r:.60}")
+            raise InputError(f"files: expected a pattern, or a list of paths, got {shortened(one)}")
         matched = sorted(glob.glob(str(one), recursive=True)) if glob.has_magic(str(one)) else []
         if not matched and not Path(one).exists():
             raise InputError(f"{one}: there is no such file")

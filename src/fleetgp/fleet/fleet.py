@@ -16,7 +16,7 @@ from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.data.watched import Watched
 from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
-from fleetgp.fleet.calibrating import calibrate, current_calibration
+from fleetgp.fleet.calibrating import calibrate
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
 from fleetgp.fleet.files import from_files
@@ -27,9 +27,9 @@ from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import Named, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
+from fleetgp.fleet.predicting import condition, predict
 from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
-from fleetgp.fleet.source import source_of
 from fleetgp.fleet.suggest import suggest
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.fleet.validating import cross_validate
@@ -37,8 +37,7 @@ from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
-from fleetgp.prediction import Calibration, Conditioner, Prediction, prediction_method
-from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
+from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
 
@@ -84,6 +83,23 @@ class Fleet(Closing, Choosing, Named):
     ('converged', (4, 4), True)
     >>> fit.ledger.kinds
     ('hyperparameters', 'statistics', 'stopping')
+    >>> out = fleet.predict(field.inputs[:3], "dec-rbcm")
+    >>> out.mean.shape, out.means.shape, bool((out.variance > 0).all()), out.status
+    ((3,), (4, 3), True, 'converged')
+    >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])  # the same rounds, one by one
+    >>> state, info = trainer.step(trainer.start())
+
+    From files, each an agent's, which may be larger than memory:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, first in (("ada", 0), ("bo", 5)):
+    ...         rows = [f"{x / 10},{(x % 3) / 10},{x % 4}" for x in range(first, first + 9)]
+    ...         written = Path(folder, f"{name}.csv").write_text("\\n".join(["lon,lat,sst", *rows]))
+    ...     fleet = Fleet.from_files(f"{folder}/*.csv", inputs=["lon", "lat"], target="sst")
+    >>> fleet.shards.names, fleet.dimension
+    (('ada', 'bo'), 2)
     """
 
     def __init__(
@@ -133,6 +149,7 @@ class Fleet(Closing, Choosing, Named):
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)
     train, trainer = train, trainer
+    predict, condition = predict, condition
     calibrate = calibrate
     map = map_
     score, cross_validate = score_fleet, cross_validate
@@ -140,10 +157,12 @@ class Fleet(Closing, Choosing, Named):
 
     @property
     def agents(self) -> int:
+        """M, how many there are."""
         return len(self.shards)
 
     @property
     def dimension(self) -> int:
+        """D, how many inputs there are."""
         return dimension_of(self.seen)
 
     @property
@@ -214,86 +233,6 @@ class Fleet(Closing, Choosing, Named):
             self._watched.get(number),
         )
         self.calibration = None
-
-    def predict(
-        self,
-        queries: Any,
-        method: str = "dec-nn-grbcm",
-        *,
-        theta: Sequence[float] | Array | None = None,
-        engine: str = "auto",
-        neighbours: int | None = None,
-        consensus: Consensus | None = None,
-        rounds: int | None = None,
-        tol: float | None = None,
-        eta: Eta | None = None,
-        seed: int | None = None,
-        noisy: bool = False,
-        agent: int | None = None,
-    ) -> Prediction:
-        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
-
-        queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
-            are times (`units`) may be times there.
-        theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
-            mean of their estimates), or those given to the fleet.
-        consensus: with dec-, "tree" (default) adds up along the spanning tree: exact, in as many rounds as twice the
-            graph's radius. "average" takes the paper's recursions over neighbours.
-        rounds, tol: with consensus="average", every query averages until its agents differ by less than tol (1e-6),
-            relatively, or for this many rounds (20,000); `status` says which. For NPAE tol is relative to what the
-            agents explain.
-        eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3);
-            with "auto", if it tells at least half as much as the best agent (in nats): few agents, also where
-            length-scales are long and everybody is correlated.
-        noisy: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
-            any case, and `interval(0.95)` has its ends.
-        agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
-            every agent gets the answer: `means` and `variances` have them all.
-        seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.
-        engine, neighbours: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no
-            input, even where the inputs would be shorter. With dec-nearest neighbours is how many observations of the
-            whole fleet answer a query (30).
-
-        An option that the method does not have is refused.
-        The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
-        next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
-        """
-        refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
-        nearest = prediction_method(method).rule == "nearest"
-        conditioned = self._at(theta, engine, None if nearest else neighbours)
-        given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given["neighbours"] = neighbours if nearest else None
-        return conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
-
-    def _at(self, theta: Sequence[float] | Array | None, engine: str, neighbours: int | None) -> ConditionedFleet:
-        """The fleet as it is, conditioned: the same as before, unless something has changed."""
-        source = source_of(self, theta, self._trained)
-        if self._conditioned is None or not self._conditioned.same(source, engine, neighbours):
-            self._conditioned = ConditionedFleet(
-                source, engine, neighbours, self._conditioner, self._backend, before=self._conditioned
-            )
-        self._conditioned.calibration = current_calibration(self, theta)
-        return self._conditioned
-
-    def condition(
-        self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None
-    ) -> ConditionedFleet:
-        """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
-
-        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine
-        and neighbours.
-
-        >>> from fleetgp import partition, synthetic_field
-        >>> field = synthetic_field(120, seed=1)
-        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-        >>> conditioned = fleet.condition()
-        >>> first, second = (conditioned.predict([[0.5, 0.5]], "dec-nn-grbcm") for _ in range(2))
-        >>> bool(first.mean == second.mean), first.ledger.bytes > second.ledger.bytes
-        (True, True)
-        """
-        source, how = source_of(self, theta, self._trained), current_calibration(self, theta)
-        return ConditionedFleet(source, engine, neighbours, backend=self._backend, calibration=how)
 
     def __repr__(self) -> str:
         points = sum(counts_of(self.shards))

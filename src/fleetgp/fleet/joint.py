@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
 from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.fleet.predicting import conditioned_now
 from fleetgp.prediction import Joint, prediction_method
 from fleetgp.prediction.options import Eta, refuse_foreign
 
@@ -70,7 +71,7 @@ def conditioned_for(
     row = prediction_method(method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
-    conditioned = fleet._at(theta, engine, None if nearest else neighbours)
+    conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
 
 

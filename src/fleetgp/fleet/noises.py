@@ -61,7 +61,7 @@ def _groups(noise: NoiseName, agents: int) -> list[str]:
     """The name of each agent's noise; none for one for all."""
     if noise is None:
         return []
-    if noise == AGENTS and isinstance(noise, str):
+    if isinstance(noise, str) and noise == AGENTS:
         return [str(agent) for agent in range(agents)]
     named = not isinstance(noise, str) and isinstance(noise, Sequence) and all(isinstance(name, str) for name in noise)
     if not named or len(noise) != agents or not all(noise):

@@ -14,7 +14,7 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
@@ -72,7 +72,7 @@ class Outputs(Closing):
         address: str | None = None,
     ) -> None:
         if not isinstance(kernel, str | Kernel) or kernel == "auto":
-            raise InputError(f"kernel: expected one for all outputs, got {kernel!r:.60}: choose one")
+            raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
         every = [pooled(own) for own in zip(*by_target.values(), strict=True)]
         rule = coordinate_rule(coordinates, names)
@@ -88,6 +88,7 @@ class Outputs(Closing):
 
     @property
     def targets(self) -> tuple[str, ...]:
+        """The names of the outputs."""
         return tuple(self.fleets)
 
     @property
@@ -101,30 +102,37 @@ class Outputs(Closing):
 
     @property
     def dimension(self) -> int:
+        """D, how many inputs there are."""
         return self._first.dimension
 
     @property
     def kernels(self) -> Kernels:
+        """The one kernel of all outputs, as a choice of one."""
         return self._first.kernels
 
     @property
     def seed(self) -> int:
+        """That of all outputs."""
         return self._first.seed
 
     @property
     def normalize(self) -> bool:
+        """Whether each output is centred and scaled."""
         return self._first.normalize
 
     @property
     def mean(self) -> MeanName:
+        """The kind of mean function that each output has."""
         return self._first.mean
 
     @property
     def coordinates(self) -> CoordinateRule:
+        """Of the inputs."""
         return self._first.coordinates
 
     @property
     def sharing(self) -> Sharing:
+        """Which hyperparameters are shared, and which are an output's own."""
         return Sharing.of(self._first.kernel, self.dimension, len(self.fleets))
 
     @property
@@ -206,7 +214,9 @@ def check_outputs(
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
         check_aligned(*shard, f"agent {agent}: ", ("X", "Y"), stacklevel=4)
-        targets = as_names(targets or column_names(shard[1], f"agent {agent}: Y") or (), "targets")
+        if targets is None:
+            targets = column_names(shard[1], f"agent {agent}: Y")
+        targets = as_names(() if targets is None else targets, "targets")
         observed.append(_columns(shard[1], agent, targets))
     given = [(x, np.zeros(len(y))) for (x, _), y in zip(shards, observed, strict=True)]
     checked, names = check_shards(given, inputs)

@@ -42,7 +42,7 @@ def suggest(
         of another one each time.
     candidates: (C, D) places. Copies count once.
     by: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the other
-        candidates (Krause, Singh, Guestrin 2008): not at the edge of them.
+        candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
     method, theta, engine, neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
         candidates there may be: 500 in all by a committee.
 

@@ -39,7 +39,10 @@ def options_of(
     """What was given, checked, with what the fleet knows itself."""
     starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
-    known = Known.of(fleet.names, bounds, priors, fixed) if bounds or priors or fixed else None
+    said = [
+        each for each in (bounds, priors, fixed) if each is not None and not (isinstance(each, Mapping) and not each)
+    ]
+    known = Known.of(fleet.names, bounds, priors, fixed) if said else None
     if known is not None and len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1:
         raise InputError(
             "bounds, priors and fixed values are of one kernel's hyperparameters, got several kernels with different "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.kernels import KERNELS, Kernel
 
@@ -29,7 +29,7 @@ def as_kernels(kernel: object, inputs: int | Sequence[str] | None = None) -> Ker
     if isinstance(kernel, str | Kernel):
         return (as_kernel(kernel, inputs),)
     if not isinstance(kernel, list | tuple) or not kernel:
-        raise InputError(f'expected a kernel, "auto" or a list of kernels, got {kernel!r:.60}')
+        raise InputError(f'expected a kernel, "auto" or a list of kernels, got {shortened(kernel)}')
     found = tuple(as_kernel(one, inputs) for one in kernel)
     names = [one.name for one in found]
     if len(set(names)) < len(names):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.errors import InputError, NumericalError, unknown_name
+from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
@@ -51,8 +51,7 @@ def tolerance(size: int) -> float:
 
 
 def check_engine_name(engine: str) -> None:
-    if engine not in ENGINES:
-        raise unknown_name("engine", engine, ENGINES)
+    check_name("engine", engine, ENGINES)
 
 
 def check_engine(engine: str, kernel: Kernel) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.given import LARGEST, as_numbers
 
 #: |log theta| beyond this is no estimate but damage. Data go up to 1e100 (log: 230); exp(2 * 250) is a number still.
@@ -33,21 +33,39 @@ class Hyperparameters:
     signal: float
     noise: float
 
+    def __post_init__(self) -> None:
+        """Numbers, or one clear error. What they may be is checked where they come in (`check_theta`)."""
+        sound = isinstance(self.length_scales, tuple | list)
+        for value in (*(self.length_scales if sound else ()), self.signal, self.noise):
+            sound = sound and isinstance(value, int | float) and not isinstance(value, bool)
+        if not sound:
+            given = shortened((self.length_scales, self.signal, self.noise))
+            raise InputError(f"expected length-scales (l_1, .., l_D), sigma_f and sigma_eps as numbers, got {given}")
+
     @classmethod
     def from_theta(cls, theta: Array | Sequence[float]) -> Hyperparameters:
-        values = [float(v) for v in theta]
+        """From a vector (P,), in the paper's order."""
+        try:
+            values = [float(v) for v in theta]
+        except (TypeError, ValueError):
+            values = []
+        if len(values) < 2:
+            raise InputError(f"expected theta = (l_1, .., l_D, sigma_f, sigma_eps), got {shortened(theta)}")
         return cls(tuple(values[:-2]), values[-2], values[-1])
 
     @classmethod
     def from_log(cls, log_theta: Array) -> Hyperparameters:
-        return cls.from_theta(np.exp(log_theta))
+        """From the logarithms of such a vector."""
+        return cls.from_theta(np.exp(as_numbers(log_theta, "log theta")))
 
     @property
     def theta(self) -> Array:
+        """(P,) in the paper's order."""
         return np.array([*self.length_scales, self.signal, self.noise])
 
     @property
     def log(self) -> Array:
+        """(P,) their logarithms."""
         return np.log(self.theta)
 
 

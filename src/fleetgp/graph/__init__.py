@@ -5,9 +5,10 @@ graphs repeats with its period; each graph may be disconnected as long as their 
 `agents`, `at(round)`, `union`, `period` and `diameter`, so that algorithms need not know which they have.
 """
 
-from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon, require_connected
+from fleetgp.graph.checks import require_connected
+from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon
 from fleetgp.graph.sequence import GraphSequence, Topology
-from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, as_topology
+from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, as_topology, check_topology
 from fleetgp.graph.tree import Tree
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Topology",
     "Tree",
     "as_topology",
+    "check_topology",
     "metropolis_weights",
     "perron_epsilon",
     "require_connected",

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import GraphError, InputError, listed
-from fleetgp.given import as_numbers, check_finite
+from fleetgp.errors import GraphError, InputError, shortened
+from fleetgp.given import as_flag, as_numbers, check_finite, check_number, check_whole
+from fleetgp.graph.checks import NetworkxGraph, check_agents, named, pairs_of, require_connected
 from fleetgp.graph.hops import hops_from
-
-
-@runtime_checkable
-class NetworkxGraph(Protocol):
-    """What is asked of a networkx graph."""
-
-    @property
-    def nodes(self) -> Iterable[Any]: ...
-
-    @property
-    def edges(self) -> Iterable[tuple[Any, ...]]: ...
-
-    def is_directed(self) -> bool: ...
 
 
 class Graph:
@@ -38,24 +25,30 @@ class Graph:
     >>> g = Graph.path(4)
     >>> g.diameter, g.degrees.tolist(), g.edges.tolist()
     (3, [1, 2, 2, 1], [[0, 1], [1, 2], [2, 3]])
+    >>> g.neighbours(1), g.distances(0).tolist(), g.at(7) is g
+    ([0, 2], [0, 1, 2, 3], True)
+    >>> Graph.cycle(6), Graph.star(6), Graph.grid(6), Graph.complete(3)
+    (Graph(agents=6, edges=6), Graph(agents=6, edges=5), Graph(agents=6, edges=7), Graph(agents=3, edges=3))
+    >>> Graph.geometric(3, places=[[0, 0], [0, 1], [1, 1]], radius=1.2).edges.tolist()
+    [[0, 1], [1, 2]]
+    >>> Graph.from_adjacency([[0, 1], [1, 0]]).metropolis().tolist(), Graph.path(2).perron(0.25).tolist()
+    ([[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.25, 0.75]])
     """
 
     period = 1
 
     def __init__(self, agents: int, edges: Iterable[Sequence[int]], *, connected: bool = True) -> None:
-        if agents < 1:
-            raise GraphError(f"expected a graph of at least one agent, got {agents}")
-        listed_edges = edges if isinstance(edges, np.ndarray) else [tuple(edge) for edge in edges]
-        pairs = np.array(listed_edges, dtype=np.int64).reshape(-1, 2)
+        check_agents(agents)
+        pairs = pairs_of(edges)
         if pairs.size and (pairs.min() < 0 or pairs.max() >= agents):
             wrong = pairs[((pairs < 0) | (pairs >= agents)).any(axis=1)][0].tolist()
             raise GraphError(f"expected edges between agents 0 .. {agents - 1}, got {wrong}")
         loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
         if loops.size:
-            raise GraphError(f"agents {_named(np.unique(loops))} have an edge to themselves: remove the self-loops")
+            raise GraphError(f"agents {named(np.unique(loops))} have an edge to themselves: remove the self-loops")
         self.agents = agents
         self.edges: IntArray = np.unique(np.sort(pairs, axis=1), axis=0)
-        if connected:
+        if as_flag(connected, "connected"):
             require_connected(self)
 
     # ---- structure ------------------------------------------------------------------------------------
@@ -68,15 +61,18 @@ class Graph:
 
     @cached_property
     def degrees(self) -> IntArray:
+        """(M,) how many neighbours each agent has."""
         return np.bincount(self.edges.ravel(), minlength=self.agents).astype(np.int64)
 
     @cached_property
     def sparse_adjacency(self) -> csr_array:
+        """(M, M) 1 on edges, sparse."""
         receivers, senders = self.directed.T
         return csr_array((np.ones(len(receivers)), (receivers, senders)), shape=(self.agents, self.agents))
 
     @property
     def adjacency(self) -> Array:
+        """(M, M) 1 on edges."""
         return np.asarray(self.sparse_adjacency.toarray(), dtype=float)
 
     @property
@@ -86,10 +82,12 @@ class Graph:
 
     @cached_property
     def components(self) -> list[list[int]]:
+        """Agents that can reach each other, in lists; one list if the graph is connected."""
         count, labels = connected_components(self.sparse_adjacency, directed=False)
         return [np.flatnonzero(labels == c).tolist() for c in range(count)]
 
     def neighbours(self, agent: int) -> list[int]:
+        """Those of one agent, ascending."""
         receivers, senders = self.directed.T
         return [int(j) for j in senders[receivers == agent]]
 
@@ -152,34 +150,45 @@ class Graph:
     # ---- a graph is a sequence of one -----------------------------------------------------------------
 
     def at(self, round: int) -> Graph:
+        """The graph of a round: always this one."""
         return self
 
     @property
     def union(self) -> Graph:
+        """Of all rounds' graphs: this one."""
         return self
 
     # ---- families -------------------------------------------------------------------------------------
 
     @classmethod
     def path(cls, agents: int) -> Graph:
+        """Agents in a row."""
+        check_agents(agents)
         return cls(agents, [(i, i + 1) for i in range(agents - 1)])
 
     @classmethod
     def cycle(cls, agents: int) -> Graph:
+        """Agents in a ring."""
+        check_agents(agents)
         closing = [(agents - 1, 0)] if agents > 2 else []
         return cls(agents, [(i, i + 1) for i in range(agents - 1)] + closing)
 
     @classmethod
     def star(cls, agents: int) -> Graph:
+        """Agent 0 linked with all others."""
+        check_agents(agents)
         return cls(agents, [(0, i) for i in range(1, agents)])
 
     @classmethod
     def complete(cls, agents: int) -> Graph:
+        """Everyone linked with everyone."""
+        check_agents(agents)
         return cls(agents, np.argwhere(np.triu(np.ones((agents, agents), dtype=bool), 1)).tolist())
 
     @classmethod
     def grid(cls, agents: int) -> Graph:
         """A rectangle as square as M allows; a last row may be short."""
+        check_agents(agents)
         columns = int(np.ceil(np.sqrt(agents)))
         ids = np.arange(agents)
         right, down = ids[:-1][(ids[:-1] + 1) % columns > 0], ids[: max(agents - columns, 0)]
@@ -194,11 +203,15 @@ class Graph:
         The default radius starts at the connectivity threshold sqrt(2 log M / (pi M)) of a square with the
         places' extent and grows until the graph is connected; a given radius is taken as it is.
         """
+        check_agents(agents)
+        check_whole("seed", seed, least=0)
+        if radius is not None:
+            check_number("radius", radius, above=0.0)
         if places is None:
             places = np.random.default_rng([seed, agents]).random((agents, 2))
             extent = 1.0
         else:
-            places = np.asarray(places, dtype=float)
+            places = as_numbers(places, "places")
             if places.shape != (agents, 2) or not np.isfinite(places).all():
                 raise GraphError(f"expected finite places of shape ({agents}, 2), got {places.shape}")
             extent = float(np.ptp(places, axis=0).max(initial=0.0)) or 1.0
@@ -227,7 +240,14 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: NetworkxGraph, *, connected: bool = True) -> Graph:
-        """From a networkx graph; its nodes, in their own order, become agents 0 .. M-1."""
+        """From a networkx graph; its nodes, in their own order, become agents 0 .. M-1.
+
+        >>> import networkx as nx
+        >>> Graph.from_networkx(nx.path_graph(3))
+        Graph(agents=3, edges=2)
+        """
+        if not isinstance(graph, NetworkxGraph):
+            raise GraphError(f"expected a networkx graph, got {shortened(graph)}")
         if graph.is_directed():
             raise GraphError("expected an undirected graph, got a directed networkx graph: use to_undirected()")
         index = {node: i for i, node in enumerate(graph.nodes)}
@@ -247,12 +267,6 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph(agents={self.agents}, edges={len(self.edges)})"
-
-
-def require_connected(graph: Graph, what: str = "the graph") -> None:
-    """One clear error, with the components, for a graph on which some agents cannot be reached."""
-    if len(graph.components) > 1:
-        raise GraphError(_disconnected(graph.components, what))
 
 
 def perron_epsilon(graph: Graph, epsilon: float | None) -> float:
@@ -284,13 +298,3 @@ def _fiedler_value(graph: Graph) -> float:
     start = np.random.default_rng(0).standard_normal(graph.agents)
     values = eigsh(laplacian.tocsc(), k=2, sigma=-1e-4, which="LM", v0=start, return_eigenvectors=False)
     return float(np.sort(values)[1])
-
-
-def _named(agents: Iterable[int]) -> str:
-    return listed(str(int(agent)) for agent in agents)
-
-
-def _disconnected(components: list[list[int]], what: str) -> str:
-    parts = "; ".join("{" + _named(c) + "}" for c in components[:8])
-    more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
-    return f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"

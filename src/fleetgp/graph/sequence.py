@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from fleetgp.errors import GraphError
-from fleetgp.graph.graph import Graph, require_connected
+from fleetgp.errors import GraphError, shortened
+from fleetgp.graph.checks import require_connected
+from fleetgp.graph.graph import Graph
 
 
 class GraphSequence:
@@ -19,15 +20,19 @@ class GraphSequence:
     >>> odd_even = GraphSequence([Graph(4, [(0, 1), (2, 3)], connected=False), Graph(4, [(1, 2)], connected=False)])
     >>> odd_even.period, odd_even.diameter, odd_even.union == Graph.path(4)
     (2, 4, True)
+    >>> odd_even.at(3).edges.tolist()
+    [[1, 2]]
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
+        if not isinstance(graphs, list | tuple) or not all(isinstance(graph, Graph) for graph in graphs):
+            raise GraphError(f"expected a list of graphs for a time-varying one, got {shortened(graphs)}")
         if not graphs:
             raise GraphError("expected at least one graph for a time-varying one, got an empty list")
         sizes = sorted({g.agents for g in graphs})
         if len(sizes) > 1:
             raise GraphError(f"expected graphs with the same agents, got sizes {sizes}")
-        self.graphs = tuple(graphs)
+        self.graphs: tuple[Graph, ...] = tuple(graphs)
         self.agents = graphs[0].agents
         edges = np.concatenate([g.edges for g in graphs])
         self.union = Graph(self.agents, edges, connected=False)
@@ -35,9 +40,11 @@ class GraphSequence:
 
     @property
     def period(self) -> int:
+        """How many rounds pass before the graphs repeat."""
         return len(self.graphs)
 
     def at(self, round: int) -> Graph:
+        """The graph of a round."""
         return self.graphs[round % self.period]
 
     @cached_property

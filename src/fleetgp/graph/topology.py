@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fleetgp.arrays import Array
-from fleetgp.errors import GraphError, InputError, unknown_name
-from fleetgp.graph.graph import Graph, NetworkxGraph, require_connected
+from fleetgp.errors import GraphError, InputError, shortened, unknown_name
+from fleetgp.graph.checks import NetworkxGraph, require_connected
+from fleetgp.graph.graph import Graph
 from fleetgp.graph.places import gabriel_graph
 from fleetgp.graph.sequence import GraphSequence, Topology
 
@@ -64,6 +65,12 @@ def _as_graph(graph: object, agents: int, seed: int, places: Array | None, *, co
         "expected a name, a Graph, a networkx graph, an adjacency matrix or a list of them as the graph, "
         f"got {type(graph).__name__}"
     )
+
+
+def check_topology(given: object) -> None:
+    """A graph that a network can be on, or one clear error."""
+    if not isinstance(given, Graph | GraphSequence):
+        raise GraphError(f"expected a Graph or a GraphSequence, got {shortened(given)}")
 
 
 def _is_matrix(value: Sequence[object]) -> bool:

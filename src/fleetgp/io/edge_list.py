@@ -14,6 +14,13 @@ def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
     """One edge a line, two names with a comma, a tab or blanks between them; # begins a comment.
 
     The file and the data must know the same agents.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "edges.txt")
+    ...     written = path.write_text("ada bo\\nbo cy  # a weak link\\n")
+    ...     read_edges(path, ["ada", "bo", "cy"])
+    Graph(agents=3, edges=2)
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

@@ -38,16 +38,13 @@ if sys.platform != "win32":
     import fcntl
 
 SERVER = "https://coastwatch.pfeg.noaa.gov/erddap"
-DATASET = "jplMURSST41"
-VARIABLE = "analysed_sst"
+DATASET, VARIABLE = "jplMURSST41", "analysed_sst"
 #: The grid of the product: 0.01 degrees, from these corners.
 STEP, SOUTH, WEST, NORTH, EAST = 0.01, -89.99, -179.99, 89.99, 180.0
 FIRST_DAY = datetime.date(2002, 6, 1)
-
 #: Values per band: some 2 MB each, small enough for a server that is asked politely.
 BAND = 250_000
-ATTEMPTS = 4
-CHUNK = 1 << 16
+ATTEMPTS, CHUNK = 4, 1 << 16
 #: What the disk may say, which no other attempt changes.
 LOCAL = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
@@ -93,6 +90,10 @@ def download_mur(
 
     What is in the cache and undamaged is not fetched again. folder: the cache, `~/.cache/fleetgp` by default
     (`FLEETGP_CACHE` or `XDG_CACHE_HOME` move it). timeout: seconds without a byte after which an attempt has failed.
+
+    >>> download_mur((-73, 36.4, -69.4, 40), "yesterday")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: date must be like 2021-01-31, got 'yesterday'
     """
     request = plan(box, date, stride)
     if not server.startswith(("http://", "https://")):

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fleetgp.data.times import TimeUnit
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import as_flag, as_path
 
 #: The kinds of files that are read, by their endings: tables, and fields.
 TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")
@@ -45,6 +46,9 @@ class Reading:
     than the one that is read is an error.
     settable: whoever reads can say these; if not, no error advises to.
     time_unit: what inputs that are times are counted in, since 1970.
+
+    >>> Reading(sep=";", decimal=",").encoding is None
+    True
     """
 
     date: str | None = None
@@ -57,11 +61,26 @@ class Reading:
     at: Mapping[str, float | str] | None = None
     time_unit: TimeUnit = "days"
 
+    def __post_init__(self) -> None:
+        for option in ("sep", "decimal", "encoding"):
+            value = getattr(self, option)
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{option}: expected a text, got {shortened(value)}")
+        as_flag(self.settable, "settable")
+
     def check(self, file: Path) -> None:
+        """One clear error for an option that is for other kinds of files."""
         for option, kinds in _OPTIONS.items():
             if getattr(self, option) is not None and file.suffix.lower() not in kinds:
                 told = " or ".join(kinds)
                 raise InputError(f"{file}: {option} (--{option}) is for files that end in {told}: leave it out")
+
+
+def checked_reading(reading: object) -> Reading:
+    """What a file does not say of itself, or one clear error."""
+    if reading is not None and not isinstance(reading, Reading):
+        raise InputError(f'reading: expected a Reading, as fg.io.Reading(sep=";"), got {shortened(reading)}')
+    return reading or Reading()
 
 
 @dataclass(frozen=True)
@@ -75,7 +94,7 @@ class Table:
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
     """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
-    file, how = Path(path), reading or Reading()
+    file, how = as_path(path, "path"), checked_reading(reading)
     check_file(file, how)
     reader = {".csv": _csv, ".parquet": _parquet, ".npz": _npz}[file.suffix.lower()]
     with reading_errors(file):

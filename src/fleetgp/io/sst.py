@@ -11,6 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
+from fleetgp.given import as_path
 from fleetgp.io.selection import indexer, listed, moments_of, on_map
 from fleetgp.io.temperature import VARIABLES, shift_to_celsius
 
@@ -24,6 +25,10 @@ class SeaSurface:
 
     product: what the file says it is.  date: of the field, as in the file; empty if it has none.
     converted: what was done to the temperatures of the file; empty if nothing was.
+
+    >>> field = SeaSurface(np.array([40.0, 41.0]), np.array([5.0]), np.array([[15.5], [np.nan]]), "MUR", "2021-01-03")
+    >>> [part.tolist() for part in field.points()]
+    [[[5.0, 40.0]], [15.5]]
     """
 
     latitude: Array
@@ -53,9 +58,13 @@ def load_sst(
     box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: which one of a file with
     several, for example "2021-01-05", or "2021-01-05T12" where a day has several.  stride: every so many-th row and
     column. Kelvin become degrees Celsius, and `converted` says so.
+
+    >>> load_sst("nowhere.nc")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: nowhere.nc: there is no such file
     """
     xr = xarray()
-    file = Path(path)
+    file = as_path(path, "path")
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")
     try:

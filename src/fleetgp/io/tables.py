@@ -12,9 +12,9 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import is_present
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.files import whole
-from fleetgp.given import as_names, as_numbers
+from fleetgp.given import as_fills, as_names
 from fleetgp.io.fields import read_field
 from fleetgp.io.formats import (
     FIELDS,
@@ -40,6 +40,9 @@ class Observations:
     With a list of targets observations are (N, K), NaN where one is missing.
     dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
     of the observations (N,), or None.  units: by column, where they are known.
+
+    >>> Observations(np.zeros((2, 1)), np.ones(2), labels=("ada", "bo")).dropped
+    0
     """
 
     inputs: Array
@@ -82,6 +85,14 @@ def read_observations(
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
     empty list says that all are real.  reading: what the file does not say of itself.
     of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "boats.csv")
+    ...     written = path.write_text("lon,lat,sst,boat\\n0,1,15.5,ada\\n1,1,15.7,bo\\n")
+    ...     found = read_observations(path, inputs=["lon", "lat"], target="sst", agent="boat")
+    >>> found.inputs.tolist(), found.observations.tolist(), found.labels
+    ([[0.0, 1.0], [1.0, 1.0]], [15.5, 15.7], ('ada', 'bo'))
     """
     what = Wanted(inputs, target, agent, deviation)
     what.check(missing)
@@ -100,9 +111,12 @@ class Wanted:
 
     def check(self, missing: str) -> None:
         """One clear error for what can be known before anything is read."""
-        if missing not in get_args(Missing):
-            raise unknown_name("missing", missing, get_args(Missing))
-        as_names(self.inputs, "inputs")
+        check_name("missing", missing, get_args(Missing))
+        if not as_names(self.inputs, "inputs"):
+            raise InputError("inputs: expected the names of one column or more, got none")
+        for name, column in (("agent", self.agent), ("deviation", self.deviation)):
+            if column is not None and (not isinstance(column, str) or not column):
+                raise InputError(f"{name}: expected the name of a column, got {shortened(column)}")
         if self.deviation is not None and len(self.targets) > 1:
             raise InputError("deviation: expected one target with it, got several: leave one out")
 
@@ -137,7 +151,7 @@ def observations_of(
     others = [numeric(table.columns[name], name, where, reading) for name in named[len(inputs) :]]
     numbers = np.column_stack([*(own for own, _ in inputs), *others])
     if fill is not None:
-        numbers[is_any_of(numbers, as_numbers(list(fill), "fill").tolist())] = np.nan
+        numbers[is_any_of(numbers, as_fills(fill))] = np.nan
     judged = fill is None or len(fill) > 0
     refuse_suspicious(numbers, named, str(where), fills=judged, of_agent=of_agent)
     known = np.isfinite(numbers)

@@ -66,6 +66,7 @@ class Network(Lifetime):
 
     @property
     def diameter(self) -> int:
+        """Of the graph: the rounds of a flood."""
         return self.topology.diameter
 
     @property
@@ -84,6 +85,7 @@ class Network(Lifetime):
         return self.incoming_of(self.topology.union)
 
     def incoming_of(self, graph: Graph) -> Incoming:
+        """The edges of a graph into the hosted agents."""
         if graph not in self._incoming:
             self._incoming[graph] = Incoming.of(graph, self.topology.union, self.hosted)
         return self._incoming[graph]
@@ -126,14 +128,17 @@ class Network(Lifetime):
         return received
 
     def neighbour_sum(self, x: Array, kind: str) -> Array:
+        """One round: the sum of the neighbours' values, (A, ...) -> (A, ...)."""
         incoming = self.incoming
         return incoming.reduce(np.add, self.exchange(x, kind), 0.0)
 
     def neighbour_max(self, x: Array, kind: str) -> Array:
+        """One round: the largest of the neighbours' values; -inf without any."""
         incoming = self.incoming
         return incoming.reduce(np.maximum, self.exchange(x, kind), -np.inf)
 
     def neighbour_min(self, x: Array, kind: str) -> Array:
+        """One round: the smallest of the neighbours' values; inf without any."""
         incoming = self.incoming
         return incoming.reduce(np.minimum, self.exchange(x, kind), np.inf)
 

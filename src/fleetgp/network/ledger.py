@@ -65,6 +65,12 @@ class Ledger:
     (1, 2, 8, 152)
     >>> ledger.sent_by(1)
     {'hyperparameters': Traffic(messages=1, scalars=4, bytes=40), 'framing': Traffic(messages=1, scalars=0, bytes=36)}
+    >>> ledger.total(sender=0).scalars, ledger.by_kind()["framing"].bytes, ledger.by_phase()["training"].messages
+    (4, 72, 2)
+    >>> ledger.by_edge()[0, 1]
+    Traffic(messages=1, scalars=4, bytes=76)
+    >>> Ledger.merged([ledger, ledger]).messages, ledger.as_dict()["rounds"]
+    (4, {'training': 1})
     """
 
     def __init__(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
@@ -90,6 +96,7 @@ class Ledger:
         table[2, edges] += bytes
 
     def count_rounds(self, phase: str, rounds: int) -> None:
+        """Add rounds to those of a phase."""
         self._rounds[phase] += rounds
 
     # ---- questions ------------------------------------------------------------------------------------
@@ -120,22 +127,27 @@ class Ledger:
 
     @property
     def rounds(self) -> int:
+        """Of all phases."""
         return sum(self._rounds.values())
 
     @property
     def messages(self) -> int:
+        """Of all agents."""
         return self.total().messages
 
     @property
     def scalars(self) -> int:
+        """Numbers in all messages."""
         return self.total().scalars
 
     @property
     def bytes(self) -> int:
+        """Of all messages, on the wire."""
         return self.total().bytes
 
     @property
     def rounds_by_phase(self) -> dict[str, int]:
+        """The rounds of each phase."""
         return dict(self._rounds)
 
     @property
@@ -145,9 +157,11 @@ class Ledger:
         return tuple(kind for kind in KINDS if kind in present)
 
     def by_phase(self) -> dict[str, Traffic]:
+        """The traffic of each phase."""
         return {phase: self.total(phase=phase) for phase in dict.fromkeys(p for p, _ in self._tables)}
 
     def by_kind(self) -> dict[str, Traffic]:
+        """The traffic of each kind of content, and of the framing."""
         return {kind: self.total(kind=kind) for kind in (*self.kinds, FRAMING)}
 
     def by_edge(self) -> dict[tuple[int, int], Traffic]:

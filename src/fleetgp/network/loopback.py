@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from fleetgp.errors import Cancelled, InputError
-from fleetgp.graph import Topology
+from fleetgp.errors import Cancelled, InputError, shortened
+from fleetgp.given import check_number
+from fleetgp.graph import Topology, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
@@ -37,8 +38,17 @@ class Loopback:
     def __init__(
         self, topology: Topology, hosting: Sequence[Sequence[int]], *, grouped: bool = False, timeout: float = 300.0
     ) -> None:
-        if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
-            raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
+        check_topology(topology)
+        try:
+            once = sorted(agent for group in hosting for agent in group) == list(range(topology.agents))
+        except (TypeError, ValueError):
+            once = False
+        if not once:
+            raise InputError(
+                f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, a list of lists, "
+                f"got {shortened(hosting)}"
+            )
+        check_number("timeout", timeout, above=0.0)
         host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
         mailboxes = [Mailbox() for _ in hosting]
         self.networks: Sequence[Network]

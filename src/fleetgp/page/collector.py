@@ -97,6 +97,7 @@ class Collector:
         self._happenings = Happenings(facts.kind)
         self._bytes, self._hellos = Counted(), Counted()
         self._model: tuple[Any, float] = (None, 0.0)
+        self._shown: dict[str, Any] = {}
 
     @property
     def all_bytes(self) -> float:
@@ -176,8 +177,8 @@ class Collector:
     def _model_of(self, heard: Mapping[str, Heard], there: Sequence[str], now: float) -> dict[str, Any]:
         """What most agents have learned, and how it came about over time."""
         states = [heard[name].state for name in there if heard[name].state.get("theta")]
-        if not states:
-            return {"model": {}}
+        if not states:  # what they had learned stays in sight
+            return {"model": self._shown}
         ids = [(state.get("trained") or {}).get("id", 0) for state in states]
         common = max(dict.fromkeys(ids), key=ids.count)
         state = states[ids.index(common)]
@@ -204,6 +205,7 @@ class Collector:
         last = self._estimates.last()
         if last is None or {key: last[key] for key in told} != told:
             self._estimates.add({"t": round(now, 1), **told})
+        self._shown = {**model, "learning": False}
         return {"model": model}
 
     def _standing(

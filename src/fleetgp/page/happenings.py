@@ -82,7 +82,7 @@ class Happenings:
         was, now = before["model"], after["model"]
         if now.get("learning") and not was.get("learning"):
             yield "The fleet has begun to learn.", "info"
-        if now.get("id", "0") != was.get("id", "0") and now["by"]:
+        if now.get("id", "0") != was.get("id", "0") and now.get("by"):
             ended = "" if now["status"] == "converged" else f" It ended by {now['status']}, not by agreement."
             yield f"There is a new model, learned by {words.listed(now['by'])}.{ended}", "info" if not ended else "bad"
 

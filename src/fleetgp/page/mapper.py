@@ -17,6 +17,8 @@ from fleetgp.page.source import Chosen
 
 #: Seconds between two thoughts about a map, and after one that failed; twice as many after each further one.
 THINK, AGAIN, LONGEST = 0.25, 5.0, 120.0
+#: Seconds for which nothing may have changed before a map is asked for: agents do not all tell at the same instant.
+SETTLE = 2.0
 #: Points that are asked at once: other questions come between.
 BLOCK = 2_500
 #: Seconds to wait for the agents' word on what a map has cost.
@@ -47,6 +49,7 @@ class Mapper:
         self._began = time.monotonic()
         self._hellos: tuple[float, float] | None = None
         self._shown: tuple[Any, ...] = ()
+        self._seen: tuple[tuple[Any, ...], float] = ((), 0.0)
         self._fine = self._asking = False
         self._problem, self._failures, self._rest = "", 0, 0.0
         self._next: float | None = None
@@ -69,9 +72,9 @@ class Mapper:
         while not ending.wait(THINK):
             try:
                 self.think()
-            except FleetGPError as error:
+            except Exception as error:  # whatever an agent answers, the page goes on and says so
                 self._failures += 1
-                self._problem = str(error)
+                self._problem = str(error) if isinstance(error, FleetGPError) else f"{type(error).__name__}: {error}"
                 self._rest = time.monotonic() + min(LONGEST, AGAIN * 2 ** (self._failures - 1))
             finally:
                 self._asking = False
@@ -88,9 +91,12 @@ class Mapper:
             self._problem = "no agent tells where its measurements are: they are of an older version of FleetGP"
             return
         insisted = self.wanted.is_set()
+        if key != self._seen[0]:
+            self._seen = key, now
         news = key != self._shown
         learning = any(state.get("phase") == "training" for state in states)
-        if not insisted and (now < self._rest or (learning and self._shown) or (not news and self._fine)):
+        early = now < max(self._rest, self._seen[1] + SETTLE)
+        if not insisted and (early or (learning and self._shown) or (not news and self._fine)):
             self._next = None
             return
         shape = axes.coarse if news else axes.fine

@@ -59,7 +59,7 @@ class Looker:
                 if self._client is None:
                     self._client = AgentClient(self._description, self._name, reach=REACH)
                 state = self._client.request("status", WITHIN, after=after)
-            except FleetGPError:
+            except Exception:  # whatever it says or its session does, others are looked at and so is it, later
                 slow = time.monotonic() - began >= 0.8 * REACH
                 trouble = "silent" if slow or self._client is not None else "gone"
                 self.close()

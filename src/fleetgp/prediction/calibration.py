@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.holdout import HOLDS, Hold
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import check_number, check_whole
 from fleetgp.network import Ledger
 from fleetgp.prediction.methods import METHODS, PredictionMethod
@@ -52,11 +52,10 @@ class Holding:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.hold not in HOLDINGS:
-            raise unknown_name("hold", self.hold, HOLDINGS)
+        check_name("hold", self.hold, HOLDINGS)
         check_number("level", self.level, above=0.0)
         if not self.level < 1.0:
-            raise InputError(f"level must lie between 0 and 1, got {self.level!r}")
+            raise InputError(f"level must lie between 0 and 1, got {shortened(self.level)}")
         if self.cells is not None:
             check_whole("cells", self.cells, least=10)
         check_whole("most", self.most, least=5)
@@ -98,6 +97,13 @@ class Calibration:
     """Found by `Fleet.calibrate`, for one method and its options, at one theta, on the data as they were.
 
     knots: where there are data, in gaps, or both.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(200, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = fleet.calibrate("dec-poe", hold="rows", most=20)
+    >>> found.level, found.knots[0].rows, found.factors(np.array([0.1, 1.0])).shape
+    (0.95, 80, (2,))
     """
 
     method: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleetgp.errors import unknown_name
+from fleetgp.errors import check_name
 
 Solver = Literal["direct", "jor", "jor-star", "dale"]
 
@@ -71,6 +71,5 @@ def prediction_method(name: str) -> PredictionMethod:
     >>> prediction_method("dec-nn-grbcm").nearest
     True
     """
-    if name not in METHODS:
-        raise unknown_name("prediction method", name, PREDICTION_METHODS)
+    check_name("prediction method", name, PREDICTION_METHODS)
     return METHODS[name]

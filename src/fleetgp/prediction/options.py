@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -51,8 +51,7 @@ class PredictionOptions:
         PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto', neighbours=30)
         """
         options = replace(self, **{name: value for name, value in given.items() if value is not None})
-        if options.consensus not in CONSENSUS:
-            raise unknown_name("consensus", options.consensus, CONSENSUS)
+        check_name("consensus", options.consensus, CONSENSUS)
         check_whole("rounds", options.rounds, least=1)
         check_number("tol", options.tol, above=0.0)
         check_whole("seed", options.seed, least=0)
@@ -95,7 +94,9 @@ def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix
                 f"{method.name} has no option {prefix}{name}: expected one of {own}; "
                 f"methods with {prefix}{name}: {having}"
             )
-        if value is not None and name in RECURSIVE and given.get("consensus") != "average":
+        consensus = given.get("consensus")
+        recursive = isinstance(consensus, str) and consensus == "average"
+        if value is not None and name in RECURSIVE and not recursive:
             raise InputError(
                 f"{prefix}{name} is of the paper's recursions, and sums along the tree are exact: "
                 f"leave it out, or give {prefix}consensus average as well"

@@ -88,6 +88,7 @@ class Prediction:
 
     @property
     def mean(self) -> Array:
+        """(T,) the answer of the agent that asked."""
         return np.asarray(self.means[self.asked])
 
     @property

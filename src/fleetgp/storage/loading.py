@@ -18,6 +18,7 @@ from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_nam
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
 from fleetgp.fleet.noises import noises_of, parted
+from fleetgp.given import as_path
 from fleetgp.gp.composite import with_noise
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import check_theta
@@ -48,8 +49,14 @@ def load_model(
 
     backend, workers, address: as of a `Fleet`. A model without rows (dec-full-gp of files) has nothing for workers to
     do, since any agent answers from the moments of all data: it is answered in this process in any case.
+
+    >>> load_model("nowhere")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: nowhere: there is no model.json: expected a folder written by `fleetgp fit`
+
+    `save_model` has an example of both.
     """
-    source = Path(folder)
+    source = as_path(folder, "folder")
     if not (source / DESCRIPTION).is_file():
         raise InputError(f"{folder}: there is no {DESCRIPTION}: expected a folder written by `fleetgp fit`")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleetgp.data.streamed import counts_of
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.given import as_names
 
@@ -22,6 +22,9 @@ class Model:
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
     >>> Model(fleet, ("Ada", "Bo"), ("lon", "lat"), "sst")
     Model(sst at (lon, lat): 2 agents, 120 observations, kernel se, given)
+    >>> model = Model(Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]), ["ada"], ["lon"], "sst")
+    >>> model.theta
+    {'l_lon': 1.0, 'sigma_f': 1.0, 'sigma_eps': 0.1}
     """
 
     fleet: Fleet
@@ -31,6 +34,8 @@ class Model:
     note: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.fleet, Fleet):
+            raise InputError(f"fleet: expected a Fleet, got {shortened(self.fleet)}")
         for name, expected in (("agents", self.fleet.agents), ("inputs", self.fleet.dimension)):
             given = getattr(self, name)
             names = as_names(given, name)
@@ -38,7 +43,7 @@ class Model:
                 raise InputError(f"{name}: expected {expected} names, as many as the fleet has, got {len(names)}")
             object.__setattr__(self, name, names)
         if not isinstance(self.target, str):
-            raise InputError(f"target: expected a name, got {self.target!r}")
+            raise InputError(f"target: expected a name, got {shortened(self.target)}")
         if self.fleet.inputs not in (None, self.inputs):
             raise InputError(
                 f"inputs: expected {', '.join(self.fleet.inputs or ())}, as the fleet has them, "

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.data.streamed import Streamed, counts_of, summaries_of
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet.noises import shown
+from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
 from fleetgp.storage.calibrations import calibration_facts, compared_facts
 from fleetgp.storage.json_values import to_json
@@ -41,9 +42,22 @@ from fleetgp.version import __version__
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the folder: all of it, or nothing. An existing model is replaced on request only."""
-    check_target(Path(folder).resolve(), overwrite)
-    return _built(Path(folder), lambda place: _write(model, place))
+    """Write the folder: all of it, or nothing. An existing model is replaced on request only.
+
+    >>> import tempfile
+    >>> from fleetgp import Fleet, Model, load_model, save_model
+    >>> fleet = Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = save_model(Model(fleet, ["ada"], ["lon"], "sst"), f"{folder}/model")
+    ...     again = load_model(place)
+    >>> again.agents, again.inputs, again.target, again.status
+    (('ada',), ('lon',), 'sst', 'given')
+    """
+    if not isinstance(model, Model):
+        raise InputError(f"model: expected a Model, got {shortened(model)}: fg.Model(fleet, agents, inputs, target)")
+    place = as_path(folder, "folder")
+    check_target(place.resolve(), as_flag(overwrite, "overwrite"))
+    return _built(place, lambda place: _write(model, place))
 
 
 def save_models(models: Sequence[Model], folder: str | Path, *, overwrite: bool = False) -> Path:

@@ -81,6 +81,12 @@ class Fit:
     noises: how many hyperparameters, the last of theta, are of the noise.
     outliers: (A,) how many of its observations each agent weighs down at the end; empty without `robust`.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
+
+    >>> import fleetgp as fg
+    >>> field = fg.synthetic_field(60, seed=1)
+    >>> fit = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3)).train(theta0=[2, 0.5, 1, 1])
+    >>> fit.status, fit.theta.shape, fit.thetas.shape, fit.disagreement < 1e-6
+    ('converged', (4,), (3, 4), True)
     """
 
     method: str

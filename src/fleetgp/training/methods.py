@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,5 @@ def training_method(name: str) -> TrainingMethod:
     >>> training_method("dec-gapx-gp").augmented
     True
     """
-    if name not in METHODS:
-        raise unknown_name("training method", name, TRAINING_METHODS)
+    check_name("training method", name, TRAINING_METHODS)
     return METHODS[name]

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import as_flag, check_number, check_whole
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -61,6 +61,12 @@ class TrainingOptions:
         points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
         with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
     neighbours: of "vecchia": how many of its nearest earlier observations each one is given. More are better.
+
+    >>> TrainingOptions(rounds=50, tol=1e-3).rounds
+    50
+    >>> TrainingOptions(rounds=0)
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: rounds must be a whole number of at least 1, got 0
     """
 
     starts: Array | None = None
@@ -90,8 +96,8 @@ class TrainingOptions:
         for name in ("rho", "kappa", "lipschitz", "step"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0.0)
-        if self.nested is not None and self.nested not in NESTED_SOLVERS:
-            raise unknown_name("nested solver", self.nested, NESTED_SOLVERS)
+        if self.nested is not None:
+            check_name("nested solver", self.nested, NESTED_SOLVERS)
         if self.nested_iterations is not None:
             check_whole("nested_iterations", self.nested_iterations, least=1)
         check_noise_floor(self.noise_floor)
@@ -127,6 +133,7 @@ class TrainingOptions:
 
     @property
     def nested_limit(self) -> int:
+        """The most iterations of the nested solver."""
         return self.nested_iterations or (DESCENT_ITERATIONS if self.descends else LBFGS_ITERATIONS)
 
 
@@ -140,6 +147,6 @@ def check_noise_floor(value: object) -> None:
     """The option noise_floor, or one clear error."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
         raise InputError(
-            f"noise_floor: expected a number of at least 0 and below 1, got {value!r}: it is in units of the "
+            f"noise_floor: expected a number of at least 0 and below 1, got {shortened(value)}: it is in units of the "
             "observations' deviation; 0 switches it off"
         )

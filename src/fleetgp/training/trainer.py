@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Running, Status, Verdict
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 from fleetgp.training.admm import Rounds
@@ -35,6 +35,14 @@ class TrainingInfo:
     residual: what the stopping rule said in this round; None if it was not due, which it is every diam(G) rounds over
         the edges of the graph, and every round over its tree and with a central node.
     status: "converged" and "diverged" as the stopping rule says it in this round; else "round limit".
+
+    >>> import fleetgp as fg
+    >>> field = fg.synthetic_field(60, seed=1)
+    >>> fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3))
+    >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])
+    >>> state, info = trainer.step(trainer.start())
+    >>> info.thetas.shape, info.nll.shape, info.status
+    ((3, 4), (3,), 'round limit')
     """
 
     thetas: Array
@@ -83,7 +91,9 @@ class Trainer:
         """The state before the first round, at one of the starts."""
         check_whole("start", number, least=0)
         if number >= len(self._setting.starts):
-            raise InputError(f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {number!r}")
+            raise InputError(
+                f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {shortened(number)}"
+            )
         with self._setting.network.phase("training"):
             return self._rounds.start(self._method.begin(self._setting.start(number)))
 

@@ -7,7 +7,7 @@ import { follow, send } from "./state.js";
 import { ago, listed, number } from "./words.js";
 
 const plot = byId("plot"), canvas = byId("field"), overlay = byId("overlay");
-const page = { state: {}, field: null, mode: "mean", cursor: null, chosen: "", rows: {}, rowsOf: "", curve: [0, 1], frame: null, changed: new Set(), painted: "", heard: 0, lost: false, lastEvent: 0 };
+const page = { state: {}, field: null, mode: "mean", cursor: null, chosen: "", rows: {}, rowsOf: "", curve: [0, 1], frame: null, changed: new Set(), painted: "", heard: 0, lost: false, lastEvent: null };
 // For whoever measures: how many updates were drawn, and how long the last one took from its message to the screen.
 const drawn = (globalThis.fleetgpDrawn = { messages: 0, updates: 0, milliseconds: 0, worst: 0 });
 const saved = byId("saved") && JSON.parse(byId("saved").textContent);
@@ -68,7 +68,7 @@ function drawMap(repaint) {
   if (!page.frame) return;
   overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
   drawOverlay(overlay, state, page.frame, page.cursor, page.rows, page.chosen);
-  drawKey(byId("key"), state, Boolean(field?.unknown.some(Boolean)));
+  drawKey(byId("key"), state, !one && Boolean(field?.unknown.some(Boolean)));
   byId("scale").hidden = !field || one;
   if (field) drawTable();
 }
@@ -255,8 +255,8 @@ async function loadRows() {
 
 function announce(events) {
   const [last, event] = Object.entries(events || {}).at(-1) ?? [0, null];
-  if (event && page.lastEvent && Number(last) > page.lastEvent) say(event.words);
-  page.lastEvent = Math.max(page.lastEvent, Number(last), 1);
+  if (event && page.lastEvent !== null && Number(last) > page.lastEvent) say(event.words);
+  page.lastEvent = Number(last);
 }
 
 function live() {

@@ -92,7 +92,7 @@ export function drawOverlay(target, state, frame, cursor, rows, chosen) {
   const many = agents.length > 12;
   for (const [name, agent] of agents) {
     if (!place[name]) continue;
-    const label = many && name !== chosen && agent.presence === "there" ? "" : svg("text", { y: -14, class: "label" }, name);
+    const label = many && name !== chosen && agent.presence === "there" ? "" : svg("text", { y: -14, class: one ? "label plain" : "label" }, name);
     parts.push(svg("g", { transform: `translate(${place[name][0]} ${place[name][1]})`, "data-agent": name, "data-presence": agent.presence }, ...sign(agent, many ? 6 : 8), label));
   }
   if (cursor) {

@@ -1,0 +1,404 @@
+"""What a caller gets who is mistaken: one error, in one line that says what was expected, and what came."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetgp as fg
+from fleetgp.io import load_sst, read_edges, read_observations
+from tests.conftest import paper_shards
+
+THETA = [1.2, 0.3, 1.3, 0.1]
+SHARDS = paper_shards(60, 2)
+X, Y = SHARDS[0]
+POINTS = [[0.5, 0.5]]
+BOTH = [(x, np.column_stack([y, y])) for x, y in SHARDS]
+MASKED = np.ma.masked_array(Y, np.arange(len(Y)) == 3)
+MISSING = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [1.0, 2.0]})
+#: The library for callers whom no type checker has stopped.
+gp: Any = fg
+INPUT, GRAPH = fg.InputError, fg.GraphError
+Bad = tuple[Callable[[], object], type[Exception], str]
+
+
+def fleet(**options: Any) -> Any:
+    return fg.Fleet(SHARDS, **{"theta": THETA, **options})
+
+
+def train(**options: Any) -> fg.Fit:
+    return fg.Fleet(SHARDS).train(**{"theta0": THETA, "rounds": 2, **options})
+
+
+def model(**options: Any) -> fg.Model:
+    return fg.Model(**{"fleet": fleet(), "agents": ("a", "b"), "inputs": ("u", "v"), "target": "t", **options})
+
+
+DATA: list[Bad] = [
+    (lambda: gp.Fleet([]), INPUT, "shards must be a list of (X_i, y_i), one per agent"),
+    (lambda: gp.Fleet([X]), INPUT, "agent 0: expected a pair (X, y), got ndarray"),
+    (lambda: gp.Fleet([(X, Y[:3])]), INPUT, "agent 0: X must be (N, D) and y (N,), but their shapes are"),
+    (lambda: gp.Fleet([(X, Y), (X[:, :1], Y)]), INPUT, "agent 1: X has 1 columns, but agent 0 has 2"),
+    (lambda: gp.Fleet([(X[:0], Y[:0])]), INPUT, "agent 0 has no data: every agent needs at least one point"),
+    (lambda: gp.Fleet([(X, 1j * Y)]), INPUT, "agent 0: y: expected a numeric array, got complex numbers: give"),
+    (lambda: gp.Fleet([(X, MASKED)]), INPUT, "agent 0: y has masked values in 1 of 30 rows (first: row 3)"),
+    (
+        lambda: gp.Fleet([(MISSING, [1, 2])]),
+        gp.InputError,
+        "agent 0: X has missing values in 1 of 2 rows (first: row 1",
+    ),
+    (lambda: gp.Fleet([(X, np.where(Y > 0, Y, np.nan))]), INPUT, "agent 0: y has NaN or infinite values in"),
+    (lambda: gp.Fleet([(X * 1e200, Y)]), INPUT, "agent 0: X has values beyond 1e100 in 30 of 30 rows"),
+    (
+        lambda: gp.Fleet([(X, ["a"] * 30)]),
+        gp.InputError,
+        "agent 0: y: expected a numeric array, got text: give numbers",
+    ),
+    (lambda: gp.Fleet([(X, Y > 0)]), INPUT, "agent 0: y: expected a numeric array, got true and false: give 0"),
+    (lambda: gp.Fleet([(X, Y, -(Y**2))]), INPUT, "agent 0: s: expected standard deviations of at least 0, got"),
+    (lambda: gp.Fleet([(X, Y, Y**2), (X, Y)]), INPUT, "agent 1: expected (X, y, s) with known deviations s"),
+    (lambda: fleet(inputs="ab"), INPUT, "inputs: expected a list of names, got 'ab'"),
+    (lambda: fleet(inputs=3), INPUT, "inputs: expected a list of names, got 3"),
+    (lambda: fleet(inputs=["a"]), INPUT, "expected a name for each of the 2 inputs, got a"),
+    (lambda: fleet(inputs=["a", "a"]), INPUT, "inputs: expected different names, got a, a"),
+    (lambda: gp.partition(X, Y, agents=0), INPUT, "agents must lie between 1 and the 30 points, got 0"),
+    (lambda: gp.partition(X, Y, agents=2.0), INPUT, "agents must be a whole number of at least 0, got 2.0"),
+    (lambda: gp.partition(X, Y, agents=2, by="rows"), INPUT, "unknown partition 'rows': choose one of stripes"),
+    (
+        lambda: gp.partition(X, Y, agents=2, axis=2),
+        gp.InputError,
+        "axis must name one of the 2 input dimensions, got 2",
+    ),
+    (lambda: gp.partition(X, Y, agents=2, by="grid", axis=1), INPUT, "axis is for stripes, but by='grid' was"),
+    (lambda: gp.data.partition_by_label(X, Y, ["a"]), INPUT, "expected one label per row (30), got 1"),
+    (lambda: gp.data.partition_by_label(X, Y, 7), INPUT, "expected one label per row (30), got 7"),
+    (lambda: gp.synthetic_field(0), INPUT, "n must be a whole number of at least 1"),
+    (
+        lambda: gp.synthetic_field(10**30),
+        gp.InputError,
+        "n must be a whole number of at least 1 and at most 10,000,000",
+    ),
+    (lambda: gp.synthetic_field(9, box=3), INPUT, "box must be (low, high) with low < high, got 3"),
+    (
+        lambda: gp.synthetic_field(9, theta=[1, 2]),
+        gp.InputError,
+        "theta must be (l_1, .., l_D, sigma_f, sigma_eps), with",
+    ),
+    (lambda: gp.synthetic_field(9, inputs="hex"), INPUT, "unknown inputs 'hex': choose one of uniform, grid"),
+]
+MODEL: list[Bad] = [
+    (lambda: fleet(theta=[1, 2]), INPUT, "theta"),
+    (lambda: fleet(theta=[1, 1, 1, -1]), INPUT, "theta must be positive and finite, got sigma_eps = -1"),
+    (lambda: fleet(normalize="yes"), INPUT, "normalize: expected True or False, got 'yes'"),
+    (lambda: fleet(robust=1), INPUT, "robust: expected True or False, got 1"),
+    (lambda: fleet(mean="quadratic"), INPUT, "unknown mean 'quadratic': choose one of zero, constant, linear"),
+    (lambda: fleet(mean=np.zeros(2)), INPUT, "unknown mean array([0., 0.]): choose one of zero, constant"),
+    (lambda: fleet(coordinates="miles"), INPUT, "unknown coordinates 'miles': choose one of as-given, scaled"),
+    (lambda: fleet(coordinates="kilometres"), INPUT, 'coordinates="kilometres"'),
+    (lambda: fleet(kernel="rbf"), INPUT, "unknown kernel 'rbf': choose one of se, matern12"),
+    (lambda: fleet(kernel=7), INPUT, 'expected a kernel, "auto" or a list of kernels, got 7'),
+    (lambda: fleet(noise="boats"), INPUT, 'noise: expected None (one for all), "agents" (one per agent), or a'),
+    (lambda: fleet(seed=-1), INPUT, "seed must be a whole number of at least 0, got -1"),
+    (lambda: fleet(backend="spark"), INPUT, "unknown backend 'spark': choose one of in-process, ray"),
+    (lambda: fleet(workers=2), INPUT, 'workers and address are of backend="ray": give that as well, or leave'),
+    (
+        lambda: gp.Outputs(SHARDS, targets=["a", "b"]),
+        gp.InputError,
+        "agent 0: expected Y of shape (N, 2), a column for",
+    ),
+    (
+        lambda: gp.Outputs(BOTH),
+        gp.InputError,
+        "targets: expected the names of the columns of Y, got none: give targets=",
+    ),
+    (lambda: gp.Outputs(BOTH, targets=5), INPUT, "targets: expected a list of names, got 5"),
+    (
+        lambda: gp.Outputs(BOTH, targets=["a", "b"], kernel="auto"),
+        gp.InputError,
+        "kernel: expected one for all outputs",
+    ),
+    (
+        lambda: gp.Hyperparameters.from_theta([1.0]),
+        gp.InputError,
+        "expected theta = (l_1, .., l_D, sigma_f, sigma_eps)",
+    ),
+    (lambda: gp.Hyperparameters("l", 1.0, 0.1), INPUT, "expected length-scales (l_1, .., l_D), sigma_f and"),
+]
+GRAPHS: list[Bad] = [
+    (lambda: fleet(graph="ring"), INPUT, "unknown graph 'ring': choose one of path, cycle, star, grid"),
+    (
+        lambda: fleet(graph=7),
+        gp.InputError,
+        "expected a name, a Graph, a networkx graph, an adjacency matrix or a list",
+    ),
+    (
+        lambda: fleet(graph=gp.Graph.path(3)),
+        gp.GraphError,
+        "expected a graph of 2 agents, as many as the data have, got 3",
+    ),
+    (lambda: fleet(graph=np.eye(2)), GRAPH, "have an edge to themselves: remove the self-loops"),
+    (lambda: fleet(graph=[[0, 1], [0, 0]]), GRAPH, "expected an undirected graph, got edge (0, 1) without"),
+    (lambda: gp.Graph(0, []), GRAPH, "expected a graph of at least one agent, and at most 10,000,000, got 0"),
+    (
+        lambda: gp.Graph.path(2.5),
+        gp.GraphError,
+        "expected a graph of at least one agent, and at most 10,000,000, got 2.5",
+    ),
+    (
+        lambda: gp.Graph.grid(-1),
+        gp.GraphError,
+        "expected a graph of at least one agent, and at most 10,000,000, got -1",
+    ),
+    (
+        lambda: gp.Graph.complete(10**30),
+        gp.GraphError,
+        "expected a graph of at least one agent, and at most 10,000,000",
+    ),
+    (lambda: gp.Graph(3, [(0, 1)]), GRAPH, "the graph is not connected: its components are"),
+    (lambda: gp.Graph(3, [(0, 3), (1, 2)]), GRAPH, "expected edges between agents 0 .. 2, got [0, 3]"),
+    (lambda: gp.Graph(3, [(0, "b")]), GRAPH, "expected edges as pairs of agents' numbers, as [(0, 1), (1, 2)]"),
+    (lambda: gp.Graph(3, [(0, 1.5)]), GRAPH, "expected edges as pairs of agents' numbers, as [(0, 1), (1, 2)]"),
+    (lambda: gp.Graph.geometric(4, radius=-1.0), INPUT, "radius must be a number above 0, got -1"),
+    (
+        lambda: gp.GraphSequence([]),
+        gp.GraphError,
+        "expected at least one graph for a time-varying one, got an empty list",
+    ),
+    (
+        lambda: gp.GraphSequence(["path"]),
+        gp.GraphError,
+        "expected a list of graphs for a time-varying one, got ['path']",
+    ),
+    (lambda: gp.InProcess("path"), GRAPH, "expected a Graph or a GraphSequence, got 'path'"),
+    (lambda: gp.Loopback(gp.Graph.path(3), [[0]]), INPUT, "expected each of the agents 0 .. 2 once in hosting"),
+    (lambda: gp.Loopback(gp.Graph.path(3), 3), INPUT, "expected each of the agents 0 .. 2 once in hosting"),
+]
+TRAINING: list[Bad] = [
+    (
+        lambda: train(method="sgd"),
+        gp.InputError,
+        "unknown training method 'sgd': choose one of dec-full-gp, dec-fact-gp",
+    ),
+    (lambda: train(method=["dec-fact-gp"]), INPUT, "unknown training method ['dec-fact-gp']: choose one of"),
+    (lambda: train(theta0=[1, 2]), INPUT, "theta0"),
+    (lambda: train(rounds=0), INPUT, "rounds must be a whole number of at least 1, got 0"),
+    (lambda: train(tol=-1), INPUT, "tol must be a number of at least 0, got -1"),
+    (lambda: train(seconds=0), INPUT, "seconds must be a number above 0, got 0"),
+    (lambda: train(rho=5.0), INPUT, "rho"),
+    (lambda: train(noise_floor=2), INPUT, "noise_floor: expected a number of at least 0 and below 1, got 2"),
+    (lambda: train(engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense, moments, vecchia"),
+    (lambda: train(neighbours=0), INPUT, "neighbours must be a whole number of at least 1, got 0"),
+    (
+        lambda: train(bounds=[1, 2]),
+        INPUT,
+        "bounds: expected a dictionary with the names of hyperparameters, got [1, 2]",
+    ),
+    (lambda: train(bounds={"l_x": (1, 2)}), INPUT, "unknown hyperparameter in bounds 'l_x': choose one of l_1"),
+    (lambda: train(bounds={"noise": (2, 1)}), INPUT, "bounds"),
+    (lambda: train(priors={"noise": 1}), INPUT, "priors"),
+    (lambda: train(fixed={"noise": -1}), INPUT, "fixed"),
+    (lambda: train(progress="yes"), INPUT, "progress: expected True, False or a function of a Progress, got"),
+    (lambda: gp.Fleet(SHARDS).trainer("full-gp"), INPUT, "full-gp"),
+    (lambda: gp.Fleet(SHARDS).trainer("dec-apx-gp", speed=2), INPUT, "unknown option 'speed': choose one of"),
+    (lambda: gp.TrainingOptions(rounds=1.5), INPUT, "rounds must be a whole number of at least 1, got 1.5"),
+    (lambda: gp.TrainingOptions(normalize=None), INPUT, "normalize: expected True or False, got None"),
+]
+PREDICTION: list[Bad] = [
+    (lambda: gp.Fleet(SHARDS).predict(POINTS), INPUT, "the fleet has no hyperparameters yet: call train first"),
+    (lambda: fleet().predict(POINTS, "kriging"), INPUT, "unknown prediction method 'kriging': choose one of"),
+    (lambda: fleet().predict([[1e308, 0.0]]), INPUT, "the array of queries has values beyond 1e100 in 1 of 1"),
+    (lambda: fleet().predict([0.5, 0.5]), INPUT, "queries: expected shape (T, 2), got (2,)"),
+    (
+        lambda: fleet().predict([[0.5, np.nan]]),
+        gp.InputError,
+        "the array of queries has NaN or infinite values in 1 of",
+    ),
+    (lambda: fleet().predict([[1j, 0.5]]), INPUT, "queries: expected a numeric array, got complex numbers"),
+    (
+        lambda: fleet(inputs=["a", "c"]).predict(MISSING),
+        gp.InputError,
+        "queries: expected the columns a, c, got a, b: add",
+    ),
+    (lambda: fleet().predict(POINTS, agent=2), INPUT, "agent must lie between 0 and 1, got 2"),
+    (lambda: fleet().predict(POINTS, agent="b"), INPUT, "agent must lie between 0 and 1, got 'b'"),
+    (lambda: fleet().predict(POINTS, eta=2), INPUT, "eta must be a number of at least 0 and at most 1, got 2"),
+    (
+        lambda: fleet().predict(POINTS, "dec-rbcm", eta=0.1),
+        gp.InputError,
+        "dec-rbcm has no option eta: expected one of",
+    ),
+    (
+        lambda: fleet().predict(POINTS, rounds=5),
+        gp.InputError,
+        "rounds is of the paper's recursions, and sums along the",
+    ),
+    (lambda: fleet().predict(POINTS, consensus="vote"), INPUT, "unknown consensus 'vote': choose one of tree"),
+    (lambda: fleet().predict(POINTS, noisy="no"), INPUT, "noisy: expected True or False, got 'no'"),
+    (lambda: fleet().predict(POINTS, engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense"),
+    (lambda: fleet(kernel="matern32").predict(POINTS, "dec-full-gp"), INPUT, "dec-full-gp needs the squared"),
+    (lambda: fleet().condition(engine="x"), INPUT, "unknown engine 'x': choose one of auto, dense, moments"),
+    (lambda: fleet().condition().predict(POINTS, neighbours=9), INPUT, "neighbours is of the engine that this"),
+    (lambda: fleet().calibrate(hold="all"), INPUT, "unknown hold 'all': choose one of rows, blocks, both"),
+    (lambda: fleet().calibrate(level=1.5), INPUT, "level must lie between 0 and 1, got 1.5"),
+    (lambda: fleet().calibrate(most=0), INPUT, "most must be a whole number of at least"),
+    (lambda: fleet().observe(5, POINTS, [1.0]), INPUT, "agent must lie between 0 and 1, got 5"),
+    (lambda: fleet().observe(0, [[1.0]], [1.0]), INPUT, "agent 0: expected X with 2 columns, got 1"),
+    (
+        lambda: fleet().observe(0, POINTS, [1.0], [0.1]),
+        gp.InputError,
+        "agent 0: expected no known deviations s, got some",
+    ),
+]
+FILES: list[Bad] = [
+    (lambda: gp.load_model("nowhere"), INPUT, "nowhere: there is no model.json: expected a folder written by"),
+    (lambda: gp.load_model(None), INPUT, "folder: expected a path, got None"),
+    (
+        lambda: gp.save_model("model", "m"),
+        gp.InputError,
+        "model: expected a Model, got 'model': fg.Model(fleet, agents",
+    ),
+    (lambda: gp.save_model(model(), 7), INPUT, "folder: expected a path, got 7"),
+    (lambda: gp.save_model(model(), "/proc/x"), INPUT, "/proc/x: it cannot be written: No such file"),
+    (lambda: gp.save_model(model(), "m", overwrite="no"), INPUT, "overwrite: expected True or False, got 'no'"),
+    (lambda: model(agents=["a"]), INPUT, "agents: expected 2 names, as many as the fleet has, got 1"),
+    (lambda: model(inputs=["a", 2]), INPUT, "inputs: expected a list of names, got ['a', 2]"),
+    (lambda: model(target=None), INPUT, "target: expected a name, got None"),
+    (lambda: model(fleet=SHARDS), INPUT, "fleet: expected a Fleet, got"),
+    (lambda: read("nofile.csv"), INPUT, "nofile.csv: there is no such file"),
+    (lambda: read("t.xls"), INPUT, "t.xls: expected a file that ends in"),
+    (lambda: read(None), INPUT, "path: expected a path, got None"),
+    (lambda: read("t.csv", inputs=[]), INPUT, "inputs: expected the names of one column or more, got none"),
+    (lambda: read("t.csv", target="sal"), INPUT, "t.csv: there is no column 'sal'; it has lon, lat, sst, boat"),
+    (lambda: read("t.csv", target="boat"), INPUT, "t.csv: column 'boat' must hold numbers: expected a number"),
+    (lambda: read("t.csv", agent=""), INPUT, "agent: expected the name of a column, got ''"),
+    (lambda: read("t.csv", missing="skip"), INPUT, "unknown missing 'skip': choose one of refuse, drop"),
+    (lambda: read("t.csv", fill=-9999), INPUT, "fill: expected a list of values that stand for nothing, as"),
+    (lambda: read("t.csv", reading=";"), INPUT, "reading: expected a Reading, as fg.io.Reading(sep="),
+    (lambda: read("t.csv", reading=gp.io.Reading(sep="ab")), INPUT, "sep (--sep) must be one character, or tab, got"),
+    (lambda: gp.io.Reading(encoding=8), INPUT, "encoding: expected a text, got 8"),
+    (lambda: read("tabs.csv"), INPUT, "tabs.csv: there is no column 'lon'; it has lon"),
+    (lambda: read("latin.csv"), INPUT, "latin.csv: it is not written in utf-8: save it as UTF-8, or say what"),
+    (lambda: load_sst("none.nc"), INPUT, "none.nc: there is no such file"),
+    (lambda: read_edges("edges.txt", ["a", "b"]), INPUT, "edges.txt, line 2: agent 'c' is not in the data"),
+    (
+        lambda: gp.Fleet.from_files("*.nothing", inputs=["lon"], target="sst"),
+        gp.InputError,
+        "*.nothing: there is no such",
+    ),
+    (
+        lambda: gp.Fleet.from_files(5, inputs=["lon"], target="sst"),
+        gp.InputError,
+        "files: expected a pattern, or a list",
+    ),
+    (
+        lambda: gp.Fleet.from_files("t.csv", inputs=["lon"], target="lon"),
+        gp.InputError,
+        "expected different columns as",
+    ),
+]
+TABLE = [*DATA, *MODEL, *GRAPHS, *TRAINING, *PREDICTION, *FILES]
+
+
+def read(path: Any, **options: Any) -> object:
+    return read_observations(path, **{"inputs": ["lon", "lat"], "target": "sst", **options})
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"lon": X[:, 0], "lat": X[:, 1], "sst": Y, "boat": "Böe"})
+    table.to_csv("t.csv", index=False)
+    table.to_csv("tabs.csv", index=False, sep="\t")
+    table.to_csv("latin.csv", index=False, encoding="latin-1")
+    Path("t.xls").touch()
+    Path("edges.txt").write_text("a b\na c\n", encoding="utf-8")
+
+
+def test_the_table_is_long() -> None:
+    assert len(TABLE) > 130
+
+
+@pytest.mark.parametrize("row", range(len(TABLE)))
+def test_a_bad_call_has_one_clear_error(row: int, files: None) -> None:
+    call, kind, said = TABLE[row]
+    before = sorted(Path().iterdir())
+    with pytest.raises(fg.FleetGPError) as error:
+        call()
+    assert isinstance(error.value, kind)
+    told = str(error.value)
+    assert said in told
+    assert len(told.splitlines()) == 1 or hasattr(error.value, "shown"), "one line, or a place in a text"
+    assert sorted(Path().iterdir()) == before, "nothing is half-written"
+
+
+#: Wrong for most arguments; where one of them is right, the call works.
+THINGS: list[Any] = [
+    None, "", "abc", b"x", True, 0, -1, 2.5, 1j, np.nan, np.inf, 10**30, [], {}, {1, 2}, len, object(), X, Y, MASKED,
+    MISSING, [[1, 2], [3]], np.zeros((2, 2, 2)), np.array([[1j, 2]]), np.array([[None, "a"]], dtype=object),
+    np.array([[1e308, 0.0]]),
+    np.array([["2020-01-01", "2021-01-01"]], dtype="datetime64[D]"),
+]  # fmt: skip
+#: A call by keywords, and right arguments. What may rightly take long, or listens, is left out.
+CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
+    "Fleet": (
+        fg.Fleet,
+        {"shards": SHARDS, "graph": "path", "theta": THETA, "normalize": False, "mean": "zero", "kernel": "se"}
+        | {
+            "coordinates": "as-given",
+            "noise": None,
+            "robust": False,
+            "seed": 0,
+            "inputs": ["a", "b"],
+            "backend": "in-process",
+        },
+    ),
+    "Outputs": (fg.Outputs, {"shards": BOTH, "graph": "path", "targets": ["a", "b"], "kernel": "se", "inputs": None}),
+    "partition": (fg.partition, {"X": X, "y": Y, "s": None, "agents": 2, "by": "stripes", "axis": 0, "seed": 0}),
+    "labels": (fg.data.partition_by_label, {"X": X, "y": Y, "labels": ["a", "b"] * 15, "s": None}),
+    "field": (fg.synthetic_field, {"n": 9, "theta": THETA, "seed": 0, "box": (0, 2), "inputs": "uniform"}),
+    "Graph": (fg.Graph, {"agents": 3, "edges": [(0, 1), (1, 2)], "connected": True}),
+    "geometric": (fg.Graph.geometric, {"agents": 4, "radius": 2.0, "seed": 0, "places": None}),
+    "predict": (
+        fleet().predict,
+        {"queries": POINTS, "method": "dec-rbcm", "theta": THETA, "engine": "auto", "neighbours": None, "eta": None}
+        | {"consensus": None, "seed": None, "noisy": False, "agent": None},
+    ),
+    "observe": (lambda **given: fleet().observe(**given), {"agent": 0, "X": POINTS, "y": [1.0], "s": None}),
+    "calibrate": (
+        fleet().calibrate,
+        {"method": "poe", "hold": "rows", "level": 0.9, "cells": 10, "most": 5, "seed": 1},
+    ),
+    "train": (
+        train,
+        {"method": "dec-fact-gp", "theta0": THETA, "tol": 1.0, "noise_floor": 0.1, "bounds": None, "priors": None}
+        | {"fixed": None, "seed": 1, "engine": "auto", "neighbours": 5, "rho": None, "nested": None},
+    ),
+    "Model": (model, {"fleet": fleet(), "agents": ("a", "b"), "inputs": ("u", "v"), "target": "t"}),
+    "theta": (fg.Hyperparameters.from_theta, {"theta": THETA}),
+    "load": (fg.load_model, {"folder": "nowhere"}),
+}
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_whatever_is_given_there_is_an_answer_or_one_error_in_one_line(data: Any) -> None:
+    call, right = CALLS[data.draw(st.sampled_from(sorted(CALLS)))]
+    name = data.draw(st.sampled_from(sorted(right)))
+    thing = THINGS[data.draw(st.integers(0, len(THINGS) - 1))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call(**{**right, name: thing})
+        except fg.FleetGPError as error:
+            lines, pointed = len(str(error).splitlines()), hasattr(error, "shown")
+        else:
+            return
+    assert lines == 1 or pointed
