@@ -44,7 +44,7 @@ def ask(folder: Path, members: int) -> dict[str, Any]:
         told, _ = fleetgp(folder, "ask fleet.toml points.csv --agent boat0 --out map.csv --json").communicate()
         if told and len((found := json.loads(told))["members"]) == members:
             return {**found, "map": pd.read_csv(folder / "map.csv"), "seconds": time.monotonic() - began}
-    raise TimeoutError(f"{members} boats have not met within ten minutes: {folder} has their logs")
+    raise TimeoutError(f"{members} boats have not met within ten minutes")
 
 
 def main(quick: bool = False, port: int = 47310) -> tuple[Figure, dict[str, float]]:
