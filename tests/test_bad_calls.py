@@ -50,11 +50,11 @@ def frame(given: Any = None, **options: Any) -> fg.Fleet:
     return fg.Fleet.from_frame(table, **{"inputs": ["lon", "lat"], "target": "sst", **options})
 
 
-def answer() -> fg.Prediction:
+def answer() -> Any:
     return fleet().predict(POINTS, "dec-rbcm")
 
 
-def advice(**options: Any) -> fg.Advice:
+def advice(**options: Any) -> Any:
     return fg.recommend([10, 20], **{"dimension": 2, **options})
 
 
