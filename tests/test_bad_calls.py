@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ POINTS = [[0.5, 0.5]]
 BOTH = [(x, np.column_stack([y, y])) for x, y in SHARDS]
 MASKED = np.ma.masked_array(Y, np.arange(len(Y)) == 3)
 MISSING = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [1.0, 2.0]})
+TABLE_OF_BOATS = pd.DataFrame({"lon": X[:, 0], "lat": X[:, 1], "sst": Y, "boat": ["Ada", "Bo"] * 15})
+SEA = xr.DataArray(Y[:6].reshape(2, 3), {"lat": [40.0, 41.0], "lon": [1.0, 2.0, 3.0]}, ("lat", "lon"), name="sst")
 #: The library for callers whom no type checker has stopped.
 gp: Any = fg
 INPUT, GRAPH = fg.InputError, fg.GraphError
@@ -40,6 +43,19 @@ def train(**options: Any) -> fg.Fit:
 
 def model(**options: Any) -> fg.Model:
     return fg.Model(**{"fleet": fleet(), "agents": ("a", "b"), "inputs": ("u", "v"), "target": "t", **options})
+
+
+def frame(given: Any = None, **options: Any) -> fg.Fleet:
+    table = TABLE_OF_BOATS if given is None else given
+    return fg.Fleet.from_frame(table, **{"inputs": ["lon", "lat"], "target": "sst", **options})
+
+
+def answer() -> Any:
+    return fleet().predict(POINTS, "dec-rbcm")
+
+
+def advice(**options: Any) -> Any:
+    return fg.recommend([10, 20], **{"dimension": 2, **options})
 
 
 DATA: list[Bad] = [
@@ -304,7 +320,95 @@ FILES: list[Bad] = [
         "expected different columns as",
     ),
 ]
-TABLE = [*DATA, *MODEL, *GRAPHS, *TRAINING, *PREDICTION, *FILES]
+FRAMES: list[Bad] = [
+    (lambda: frame(X), INPUT, "expected a data frame whose columns have names, got ndarray"),
+    (lambda: frame(target=["sst"]), INPUT, "target: expected the name of one column, got ['sst']: for several see"),
+    (lambda: frame(target="salt"), INPUT, "the data frame: there is no column 'salt'; it has lon, lat, sst, boat"),
+    (lambda: frame(agent="boat", agents=2), INPUT, "agents, by and axis split rows that have no agent: leave them"),
+    (lambda: frame(agents=2, axis="depth"), INPUT, "unknown axis 'depth': choose one of lon, lat"),
+    (lambda: frame(agents=2, by=np.zeros(2)), INPUT, "unknown partition array([0., 0.]): choose one of stripes"),
+    (lambda: frame(time_unit="weeks"), INPUT, "unknown time_unit 'weeks': choose one of days, hours, seconds"),
+    (lambda: gp.Fleet.from_dataset(TABLE_OF_BOATS), INPUT, "expected an xarray DataArray or Dataset, got DataFrame"),
+    (lambda: gp.Fleet.from_dataset(SEA, target=5), INPUT, "target: expected the name of a variable, got 5"),
+    (lambda: gp.Fleet.from_dataset(SEA, at="depth"), INPUT, "at: expected values by the names of axes, {"),
+    (lambda: gp.Fleet.from_dataset(SEA, box=3), INPUT, "box must be four numbers: west, south, east, north, got 3"),
+    (lambda: gp.data.partition_by_label(X, Y, None), INPUT, "labels: expected one per row, got None: name the column"),
+    (lambda: fleet().call(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
+    (lambda: model(note=3), INPUT, "note: expected a text, got 3"),
+    (lambda: fleet().map(5), INPUT, "grid: expected two numbers of points, (200, 100), got 5"),
+    (lambda: fleet().map((3, 3), at=5), INPUT, "at: expected the values of other inputs by name, {"),
+    (lambda: fleet().map((3, 3), box=5), INPUT, "box: expected four numbers, the lowest two and the highest two, got"),
+    (lambda: fleet().map((3, 3), within=1j), INPUT, "within must be a number of length-scales above 0, or inf, got 1j"),
+    (lambda: fleet().map((3, 3), mask=[[1], [1, 2]]), INPUT, "mask: expected an array, or a function of points, got"),
+    (lambda: answer().to_frame(len), INPUT, "queries: expected a numeric array, got builtin_function_or_method"),
+    (lambda: answer().to_frame(X), INPUT, "queries: expected those of the answer, 1 rows, got the shape (30, 2)"),
+    (lambda: fleet().predict(X[:3], "poe").to_dataset(), INPUT, "to_dataset"),
+]
+ANSWERS: list[Bad] = [
+    (lambda: answer().interval(95), INPUT, "level must lie between 0 and 1, got 95"),
+    (lambda: answer().interval(observed="no"), INPUT, "observed: expected True or False, got 'no'"),
+    (lambda: fleet().joint(POINTS, engine=Y), INPUT, "unknown engine array("),
+    (lambda: fleet().joint(POINTS, "dec-npae"), INPUT, "dec-npae has no joint covariance"),
+    (lambda: fleet().sample(POINTS, n=0), INPUT, "n must be a whole number of at least 1, got 0"),
+    (lambda: fleet().sample(POINTS, n=10**12), INPUT, "n: expected at most 100,000,000 draws of 1 points, got 1,000"),
+    (lambda: fleet().gradient([[0.5]]), INPUT, "queries: expected shape (T, 2), got (1, 1)"),
+    (lambda: fleet().gradient(POINTS, "dec-npae"), INPUT, "dec-npae has no gradients"),
+    (lambda: fleet().suggest(2, POINTS), INPUT, "agent must lie between 0 and 1, got 2"),
+    (lambda: fleet().suggest(0, POINTS, by=Y), INPUT, "unknown by array("),
+    (lambda: fleet().suggest(0, POINTS, n=10**30), INPUT, "different candidates for each agent, so that no two share"),
+    (lambda: fleet().suggest(0, POINTS, method="poe").of(1), INPUT, "agent: expected one that has places, 0, got 1"),
+    (lambda: fleet().condition().predict_in_blocks(POINTS, done=1), INPUT, "done: expected the numbers of blocks"),
+]
+JUDGING: list[Bad] = [
+    (lambda: fleet().score(X), INPUT, "score: expected X and y, or a list with (X_i, y_i) for each of 2 agents"),
+    (lambda: fleet().score(X, Y, noisy=True), INPUT, "score: expected no noisy, got one: scores are of observations"),
+    (lambda: gp.score(3, Y), INPUT, "expected a Prediction or a pair (mean, variance), got int"),
+    (lambda: gp.score((Y, Y), Y, observed=None), INPUT, "observed: expected True or False, got None"),
+    (lambda: gp.score((Y, -np.ones(30)), Y), INPUT, "variance: expected positive numbers, got -1 (first: row 0)"),
+    (lambda: gp.Scores.pooled([]), INPUT, "parts: expected a list of Scores, at least one, got []"),
+    (lambda: gp.metrics.rmse(Y, Y[:3]), INPUT, "expected a truth for each of 30 predictions, got 3"),
+    (lambda: gp.metrics.crps(Y, Y**2, len), INPUT, "truth: expected a numeric array, got builtin_function_or_method"),
+    (lambda: gp.metrics.mae([], []), INPUT, "mean: expected an array (N,) with at least one number, got the shape"),
+    (lambda: gp.metrics.msll(Y, Y**2, Y, 3 * [1.0]), INPUT, "MSLL: expected training observations that differ"),
+    (lambda: gp.metrics.coverage(Y, Y**2, Y, 95), INPUT, "level must lie between 0 and 1, got 95"),
+    (lambda: gp.metrics.framed([1]), INPUT, "parts: expected Scores by name, {"),
+    (lambda: fleet().cross_validate(61), INPUT, "folds: expected at most 60, one for each row, got 61"),
+    (lambda: fleet().cross_validate(by="rows"), INPUT, "unknown by 'rows': choose one of random, agent, block"),
+    (lambda: fleet().cross_validate(train={"speed": 1}), INPUT, "unknown option of train 'speed': choose one of"),
+    (lambda: fleet().cross_validate(kept="folder"), INPUT, "kept: expected a Kept, as"),
+    (lambda: gp.verify(model()), INPUT, "verify: expected a Fleet, got Model: of a Model give model.fleet"),
+    (lambda: gp.verify(fleet(), methods=Y), INPUT, "methods: expected a list of prediction methods, got array("),
+    (lambda: gp.recommend(b"xy"), INPUT, "expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows"),
+    (lambda: gp.recommend([5, 5]), INPUT, "dimension, which is needed where only numbers of rows are given, must be"),
+    (lambda: advice(queries=10**12), INPUT, "queries must be a whole number of at least 1 and at most 10,000,000"),
+    (lambda: advice(private="all"), INPUT, "unknown private 'all': choose one of rows, sums, likelihoods"),
+    (lambda: advice(accuracy=Y), INPUT, "unknown accuracy array("),
+    (lambda: advice().candidate("best"), INPUT, "unknown candidate 'best': choose one of"),
+    (lambda: advice().table("both"), INPUT, "unknown task 'both': choose one of training, prediction"),
+    (lambda: gp.Link("fast"), INPUT, 'link: expected a rate, and if you like a latency, a loss and "half duplex"'),
+    (lambda: gp.Link("9600 bit/s, 100 %"), INPUT, "link: expected a loss below 100 %, got 100 %"),
+    (lambda: gp.Link("9600 bit/s").tries(np.nan), INPUT, "messages must be a whole number of at least 0, got nan"),
+]
+FIGURES: list[Bad] = [
+    (lambda: gp.plot.field([(X, Y)]), INPUT, "field: expected a Fleet, got list: of a Model give model.fleet"),
+    (
+        lambda: gp.plot.field(fleet(), along=(0, 2)),
+        INPUT,
+        "along: expected the numbers of two inputs, from 0 to 1",
+    ),
+    (lambda: gp.plot.field(fleet(), graph="yes"), INPUT, "graph: expected True or False, got 'yes'"),
+    (lambda: gp.plot.field(fleet(), ax=MISSING), INPUT, "ax: expected the axes of a matplotlib figure, got DataFrame"),
+    (lambda: gp.plot.map(X), INPUT, "expected a fleet, a prediction on a grid, or a map as Fleet.map makes it"),
+    (lambda: gp.plot.map(X, std="var"), INPUT, "unknown std 'var': choose one of std, std_observed"),
+    (lambda: gp.plot.map(X, grid=(3, 3)), INPUT, "grid: expected options of a map where a fleet is asked, got array("),
+    (lambda: gp.plot.reliability(answer()), INPUT, "reliability: expected the truth beside a prediction, got none"),
+    (lambda: gp.plot.reliability((Y, Y**2), len), INPUT, "truth: expected a numeric array, got builtin_function_or_"),
+    (lambda: gp.plot.traffic(Y, fleet()), INPUT, "ledger: expected that of a fit or a prediction, fit.ledger, got"),
+    (lambda: gp.plot.traffic(answer().ledger, Y), INPUT, "where: expected a fleet, a graph or places (M, 2), got the"),
+    (lambda: gp.plot.convergence(fleet()), INPUT, "expected a fleet that was trained, got one that was not: call"),
+    (lambda: gp.plot.kernels(7), INPUT, "expected a training (Fit) or a trained fleet, got int"),
+]
+TABLE = [*DATA, *MODEL, *GRAPHS, *TRAINING, *PREDICTION, *FILES, *FRAMES, *ANSWERS, *JUDGING, *FIGURES]
 
 
 def read(path: Any, **options: Any) -> object:
@@ -323,7 +427,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_is_long() -> None:
-    assert len(TABLE) > 130
+    assert len(TABLE) > 200
 
 
 @pytest.mark.parametrize("row", range(len(TABLE)))
@@ -384,6 +488,28 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "Model": (model, {"fleet": fleet(), "agents": ("a", "b"), "inputs": ("u", "v"), "target": "t"}),
     "theta": (fg.Hyperparameters.from_theta, {"theta": THETA}),
     "load": (fg.load_model, {"folder": "nowhere"}),
+    "frame": (
+        fg.Fleet.from_frame,
+        {"frame": TABLE_OF_BOATS, "inputs": ["lon", "lat"], "target": "sst", "agents": 2, "by": "stripes"}
+        | {"axis": "lon", "missing": "drop", "fill": None, "time_unit": "days", "theta": THETA},
+    ),
+    "dataset": (
+        fg.Fleet.from_dataset,
+        {"data": SEA, "inputs": None, "target": None, "box": None, "stride": None, "at": None, "date": None},
+    ),
+    "map": (fleet().map, {"grid": (3, 3), "box": None, "at": None, "within": 1.0, "mask": None, "method": "poe"}),
+    "joint": (fleet().joint, {"queries": POINTS, "method": "poe", "noisy": False, "agent": 0, "engine": "auto"}),
+    "sample": (fleet().sample, {"queries": POINTS, "n": 2, "method": "poe", "seed": 0}),
+    "gradient": (fleet().gradient, {"queries": POINTS, "method": "poe", "agent": 0, "engine": "auto", "eta": None}),
+    "suggest": (fleet().suggest, {"agent": 0, "candidates": POINTS, "n": 1, "by": "variance", "method": "poe"}),
+    "scores": (fleet().score, {"X": X, "y": Y, "s": None, "method": "poe", "agent": None, "level": 0.9}),
+    "score": (fg.score, {"prediction": (Y, Y**2), "truth": Y, "trained": Y, "observed": True, "level": 0.9}),
+    "recommend": (
+        fg.recommend,
+        {"data": [9, 9], "graph": "path", "link": None, "private": None, "kernel": "se", "accuracy": "best"}
+        | {"queries": 9, "agent": None, "dimension": 2},
+    ),
+    "Link": (fg.Link, {"text": "9600 bit/s"}),
 }
 
 

@@ -94,6 +94,48 @@ TABLE = [
     ("ask no.toml --agent Ada p.csv --out a.csv", "no.toml: there is no such file"),
     ("observe no.toml --agent Ada p.csv", "no.toml: there is no such file"),
     ("retrain no.toml --agent Ada", "no.toml: there is no such file"),
+    ("map m --at depth=5 --out m.nc", "unknown input in at 'depth': choose one of lon, lat"),
+    ("map m --at lon --out m.nc", "--at: expected a name and a value, like depth=5, got 'lon'"),
+    ("map m --at lon=-71 --out m.nc", "a map: expected two inputs without a value, got 1 (lat)"),
+    ("map m --at lon=abc --out m.nc", "at: expected a number for lon, which is no time, got 'abc'"),
+    ("map m --mask no.nc --out m.nc", "no.nc: there is no such file"),
+    ("map m --mask p.csv --out m.nc", "p.csv: it cannot be read as NetCDF"),
+    ("map m --box 1 2 1 2 --out m.nc", "the map's box must have a width and a height, but it runs from"),
+    ("map m --out m.tif", "m.tif: expected a name that ends in .nc (or .png, for the picture alone)"),
+    ("predict m p.csv --out a.csv --gradient --method dec-npae", "dec-npae has no gradients"),
+    ("suggest m p.csv --out a.csv --by entropy", "unknown --by 'entropy': choose one of variance, mutual-information"),
+    ("suggest m p.csv --out a.csv --agent Zoe", "unknown agent 'Zoe': choose one of Ada, Bo"),
+    ("suggest m p.csv --out a.csv --all --agent Ada", "--all is for every agent, and --agent for one: give one of"),
+    ("suggest m p.csv --out a.csv --n 5", "expected at least 5 different candidates for each agent"),
+    ("suggest m p.csv --out p.csv", "p.csv: the answer would replace the points: choose another name"),
+    ("suggest m empty.csv --out a.csv", "empty.csv: expected points, got a file without rows"),
+    ("suggest nowhere p.csv --out a.csv", "nowhere: there is no model.json: expected a folder written by"),
+    ("sample m p.csv --out a.csv --method dec-npae", "dec-npae has no joint covariance"),
+    ("sample m p.csv --out /proc/a.nc", "/proc/a.nc: it cannot be written: No such file or directory: choose"),
+    ("sample m no.csv --out a.csv", "no.csv: there is no such file"),
+    ("score m", "expected either a table of observations, or --folds and --by to hide rows of the model, got neither"),
+    ("score m t.csv --folds 3", "or --folds and --by to hide rows of the model, got both"),
+    ("score m p.csv", "p.csv: there is no column 'sst'; it has lon, lat"),
+    ("score m t.csv --level 95", "level must lie between 0 and 1, got 95"),
+    ("score m --by rows", "unknown --by 'rows': choose one of random, agent, block"),
+    ("score m --folds 100000", "folds: expected at most"),
+    ("score m t.csv --agent-column ship", "t.csv: there is no column 'ship'; it has lon, lat, sst, boat"),
+    ("info nowhere", "nowhere: there is no model.json: expected a folder written by `fleetgp fit`"),
+    ("info t.csv", "t.csv: there is no model.json: expected a folder written by `fleetgp fit`"),
+    ("plan no.toml", "no.toml: there is no such file"),
+    ("plan t.csv", "t.csv: expected TOML"),
+    ("plan fleet.toml --link fast", "link: expected a rate, and if you like a latency"),
+    ("plan fleet.toml --private all", "unknown private 'all': choose one of rows, sums, likelihoods"),
+    ("plan fleet.toml --accuracy high", "unknown accuracy 'high': choose one of cheap, balanced, best"),
+    ("plan fleet.toml --agent Zoe", "there is no agent 'Zoe' in this fleet: choose one of Boot 7"),
+    ("plan fleet.toml --queries 100000000000", "queries must be a whole number of at least 1 and at most 10,000,000"),
+    ("verify nowhere", "nowhere: there is no model.json: expected a folder written by"),
+    ("verify m --method best", "unknown prediction method 'best': choose one of"),
+    ("verify m --hold nan", "hold must be a number of at least 0 and at most 0.5, got nan"),
+    ("verify m --seed -1", "seed must be a whole number of at least 0, got -1"),
+    ("watch no.toml", "no.toml: there is no such file"),
+    ("watch t.csv", "t.csv: expected TOML"),
+    ("watch fleet.toml --share 2", "expected --share above 0 and up to 1, got 2"),
     ("ask fleet.toml --agent Ada p.csv --out a.csv", "Boot 7"),
     ("retrain fleet.toml --agent Ada", "Boot 7"),
 ]
@@ -114,6 +156,7 @@ def files(modelled: Path) -> Path:
     (modelled / "tabs.csv").write_text(table.replace(",", "\t"))
     (modelled / "latin.csv").write_bytes(table.replace("Ada", "Böe").encode("latin-1"))
     (modelled / "p.csv").write_text("lon,lat\n-71.5,41.5\n")
+    (modelled / "empty.csv").write_text("lon,lat\n")
     (modelled / "fleet.toml").write_text(GOOD, encoding="utf-8")
     return modelled
 
@@ -148,6 +191,10 @@ def test_what_is_wrong_in_a_description_is_named_with_its_line(
         ("methods x", "unexpected extra argument"),
         ("retrain fleet.toml", "Missing option '--agent'"),
         ("nonsense", "No such command 'nonsense'"),
+        ("sample m p.csv --out a.csv --n 1000000000000", "Invalid value for '--n'"),
+        ("score m --folds 1", "Invalid value for '--folds'"),
+        ("plan fleet.toml --queries 0", "Invalid value for '--queries'"),
+        ("watch fleet.toml --port 99999", "Invalid value for '--port'"),
     ],
 )
 def test_a_command_that_does_not_exist_like_this_shows_how_to_get_help(command: str, said: str, files: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -524,3 +525,13 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
             assert np.array_equal(out.query_rounds, whole.query_rounds)
             assert (out.status, out.residual.tolist()) == (whole.status, whole.residual.tolist())
         assert loopback.ledger.as_dict() == whole.ledger.as_dict()
+
+
+def test_an_answer_without_a_positive_variance_can_still_be_printed() -> None:
+    f = fg.Fleet([(x[:20], y[:20]) for x, y in shards()[:2]], theta=[1.2, 0.3, 1.3, 0.1])
+    out = f.predict([[0.5, 0.5], [1.0, 1.0]], "poe")
+    wrong = replace(out, field_variances=-out.field_variances)
+    assert wrong.disagreement == 0.0
+    assert "disagreement=0.0e+00" in repr(wrong)
+    apart = replace(wrong, means=out.means + np.array([[0.0], [1.0]]))
+    assert apart.disagreement > 1e100, "no deviation is large enough for them to agree within it"

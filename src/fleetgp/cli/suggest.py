@@ -16,6 +16,7 @@ from fleetgp.cli.reading import FileReading
 from fleetgp.cli.together import Together, number_of
 from fleetgp.errors import InputError
 from fleetgp.io.tables import write_columns
+from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.units import readable_bytes
 
 COUNT = Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)]
@@ -52,6 +53,7 @@ def suggest(
     """
     if everyone and agent is not None:
         raise InputError("--all is for every agent, and --agent for one: give one of them")
+    options.one_of("--by", by, CRITERIA)
     known = known_model(model, Cluster())
     check_answer_file(out, candidates)
     places, columns = read_points(candidates, known.inputs, out, reading.reading, known.fleet.units)
