@@ -17,6 +17,7 @@ import typer
 import fleetgp as fg
 from fleetgp.cli.app import app
 from tests.docs.pages import ROOT
+from tests.shared import made_once
 
 pytest.importorskip("sphinx")
 
@@ -55,16 +56,18 @@ class Read(HTMLParser):
         self.text += data
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def build(folder: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--keep-going", "--quiet"]
     command += ["--doctree-dir", str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")]
     built = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "FLEETGP_COMPILE": "0"}
     )
     assert built.returncode == 0, built.stderr
-    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_once(tmp_path_factory, "site", build) / "html"
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,11 @@ def build(folder: Path) -> Distributions:
         done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{done.stdout}{done.stderr}\nthe distributions could not be built")
+    return found(folder)
+
+
+def found(folder: Path) -> Distributions:
+    """Those that were built there."""
     [source], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return Distributions(source, wheel)
 

@@ -11,8 +11,9 @@ import yaml
 from packaging.requirements import Requirement
 
 import fleetgp
-from tests.packaging.distribution import ROOT, Distributions, build, faults, in_wheel, metadata
+from tests.packaging.distribution import ROOT, Distributions, build, faults, found, in_wheel, metadata
 from tests.packaging.environments import clean_environment, environment_of, importable, other_python, run
+from tests.shared import made_once
 
 USES = Path(__file__).parent / "uses"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -21,7 +22,7 @@ EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"dev"})
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    return build(tmp_path_factory.mktemp("dist"))
+    return found(made_once(tmp_path_factory, "dist", build))
 
 
 def test_the_distributions_are_whole_and_can_be_uploaded(built: Distributions) -> None:
