@@ -110,3 +110,20 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "dec-nearest has no option --engine: expected one of --neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
+
+
+@pytest.mark.parametrize("block", [2, 1000])
+def test_an_answer_tells_what_kinds_of_content_it_took(
+    modelled: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """In one block or several: each kind is what the ledger of the library has."""
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", block)
+    pd.DataFrame({"lat": np.linspace(40.2, 41.8, 5), "lon": np.linspace(-71.8, -70.2, 5)}).to_csv("p.csv", index=False)
+    queries = pd.read_csv("p.csv")[["lon", "lat"]]
+    ledger = load_model("m").fleet.condition().predict(queries, "dec-nearest", agent=0).ledger
+    result = json.loads(run("predict", "m", "p.csv", "--method", "dec-nearest", "--out", "a.csv", "--json").stdout)
+    assert "observations" in result["sent"]
+    assert result["sent"] == {kind: vars(one) for kind, one in ledger.by_kind().items() if kind != "framing"}
+    assert result["bytes"] == ledger.bytes
+    told = run("predict", "m", "p.csv", "--method", "dec-nearest", "--out", "a.csv").stdout
+    assert f"observations {ledger.total(kind='observations').scalars:,}" in told

@@ -12,6 +12,7 @@ from fleetgp.cli import options
 from fleetgp.cli.calibrate import told_of
 from fleetgp.cli.means import told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table
+from fleetgp.cli.sent import told_sent
 from fleetgp.errors import listed
 from fleetgp.storage.contents import contents, told_coordinates
 from fleetgp.storage.loading import load_model
@@ -93,6 +94,5 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
     said += [escape(f"At a bound: {', '.join(found['at_bounds'])}.")] if found.get("at_bounds") else []
     compared = found.get("compared") or []
     said += [f"Chosen from {escape(', '.join(one['kernel'] for one in compared))}."] if compared else []
-    sent = {kind: one["scalars"] for kind, one in found.get("sent", {}).items() if one["scalars"]}
-    told = ", ".join(f"{kind} {count:,}" for kind, count in sent.items())
-    return said + ([f"Sent between agents, in numbers: {told}."] if told and len(facts["agents"]) > 1 else [])
+    sent = found.get("sent", {})  # older folders do not tell
+    return said + ([told_sent(sent)] if sent and len(facts["agents"]) > 1 else [])
