@@ -79,9 +79,9 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> list
     fleet, several = model.fleet, len(model.agents) > 1
     place = escape(quote(str(out)))
     dropped, points = data.dropped, sum(counts_of(fleet.shards))
-    by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
-    how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
-    place, drawn = escape(quote(str(out))), fleet.dimension >= 2
+    how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
+    everywhere = " --within inf" if how and isinstance(fleet.shards, Streamed) else ""
+    drawn = fleet.dimension >= 2
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
