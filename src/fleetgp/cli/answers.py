@@ -45,7 +45,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
-    told = told_of_outside(points, where, model.fleet.seen, model.inputs, *what)
+    told = told_of_outside(points, where, model.fleet.seen, model.inputs, model.fleet.units, *what)
     if told:
         warn(told)
 
