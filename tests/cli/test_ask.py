@@ -53,10 +53,13 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
         assert json.loads(run("status", "fleet.toml", "--json").stdout)["splitting_agents"] == ["a1"]
         fleet.start("a0")
         fleet.wait_trained(fleet.names)
-        done = run(*ask)
+        done = run(*ask, "--level", "0.9")
         assert "took no part" not in done.stderr
         with (tmp_path / "answer.csv").open() as file:
-            assert "missing_agents" not in (csv.DictReader(file).fieldnames or ())
+            rows = list(csv.DictReader(file))
+        assert "missing_agents" not in rows[0]
+        assert all(float(row["low"]) < float(row["mean"]) < float(row["high"]) for row in rows)
+        assert {row["uninformed"] for row in rows} == {"False"}
     (tmp_path / "points.csv").write_text("x,y,missing_agents\n0.5,0.5,7\n")
     wrong = run(*ask)
     assert (wrong.exit_code, "'missing_agents' too" in wrong.stderr) == (2, True)

@@ -28,6 +28,8 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     plain = pd.read_csv("other.csv")["std_observed"]
     found = run("calibrate", "model", "--method", "dec-rbcm", "--hold", "both")
     assert "Calibrated for dec-rbcm" in found.stdout
+    assert "Sent between agents, in numbers: " in found.stdout
+    assert " inputs " in found.stdout, "those of hidden rows"
     again = run(*asked, "--method", "dec-rbcm", "--out", "again.csv")
     assert "Calibrated: deviations times" in again.stdout
     scaled = pd.read_csv("again.csv")["std_observed"]

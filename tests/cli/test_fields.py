@@ -39,6 +39,7 @@ def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
     shown = run(*fit, "--at", "depth=5", "--out", "shown")
     assert "fleetgp map shown --grid 200x200 --at time=2021-01-05 --out map.nc" in shown.stdout
     assert "of time (days)" in shown.stdout
+    assert "time 2021-01-04 to 2021-01-06." in run("info", "m").stdout
     fleet = load_model("m").fleet
     assert fleet.units == {"time": "days since 1970-01-01", "chl": "mg m-3"}
     run("map", "m", "--grid", "4x3", "--within", "inf", "--at", "time=2021-01-05", "--out", "map.nc", "--quiet")
@@ -53,6 +54,9 @@ def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
         answer = pd.read_csv("a.csv")
         np.testing.assert_allclose(answer[["mean", "std"]], [[expected.mean[0], expected.std[0]]], rtol=1e-6)
     assert answer["time"].tolist() == ["2021-01-05"]
+    pd.DataFrame({"lon": [-1.0], "lat": [41.0], "time": ["04/06/2023 19:23"]}).to_csv("p.csv", index=False)
+    told = wrong("predict", "m", "p.csv", "--out", "c.csv")
+    assert "got '04/06/2023 19:23' (first: row 1). Are these dates? Then write them like 2023-06-04 19:23" in told
     points = field["chl"].isel(depth=0, drop=True).to_dataset(name="other")
     points.to_netcdf("p.nc")
     told = json.loads(run("predict", "m", "p.nc", "--date", "2021-01-05", "--out", "b.csv", "--json", "--quiet").stdout)

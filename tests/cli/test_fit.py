@@ -210,3 +210,12 @@ def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) 
     run("predict", "m", "points.csv", "--out", "a.csv")
     run("map", "m", "--grid", "5x5", "--out", "m.nc")
     assert "unknown mean 'cubic'" in wrong("fit", "observations.csv", *FIT, "--mean", "cubic", "--out", "n")
+
+
+def test_what_comes_next_is_asked_as_it_was_trained(folder: Path) -> None:
+    """dec-full-gp has made moments that answer for all data: no other method shall be the one that is shown."""
+    how = ["--training", "dec-full-gp", "--kernel", "se", "--tol", "1e-2", "--rounds", "3"]
+    shown = " ".join(run("fit", "observations.csv", *FIT, *how, "--out", "m").stdout.split())
+    assert "fleetgp predict m points.csv --method dec-full-gp --out answer.csv" in shown
+    assert "fleetgp map m --grid 200x200 --method dec-full-gp --out map.nc" in shown
+    run("map", "m", "--grid", "5x5", "--method", "dec-full-gp", "--out", "map.nc")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -56,3 +59,14 @@ def test_what_is_no_model_is_one_line(modelled: Path) -> None:
     file = modelled / "m" / "model.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 99, "written_by": "fleetgp 7.0"}))
     assert 'got format 99, written by fleetgp 7.0: pip install "fleetgp>=7.0"' in wrong("info", "m")
+
+
+def test_a_reader_that_wants_no_more_is_no_error(modelled: Path) -> None:
+    """As of `fleetgp info m --json | head`, where the pipe is closed before anything is written."""
+    for how in ([], ["--json"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, "-m", "fleetgp", "info", "m", *how]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writer)
+        assert done.stderr == ""

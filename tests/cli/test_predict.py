@@ -110,3 +110,41 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "dec-nearest has no option --engine: expected one of --neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
+
+
+@pytest.mark.parametrize("block", [2, 1000])
+def test_an_answer_tells_what_kinds_of_content_it_took(
+    modelled: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """In one block or several: each kind is what the ledger of the library has."""
+    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", block)
+    pd.DataFrame({"lat": np.linspace(40.2, 41.8, 5), "lon": np.linspace(-71.8, -70.2, 5)}).to_csv("p.csv", index=False)
+    queries = pd.read_csv("p.csv")[["lon", "lat"]]
+    ledger = load_model("m").fleet.condition().predict(queries, "dec-nearest", agent=0).ledger
+    result = json.loads(run("predict", "m", "p.csv", "--method", "dec-nearest", "--out", "a.csv", "--json").stdout)
+    assert "observations" in result["sent"]
+    assert result["sent"] == {kind: vars(one) for kind, one in ledger.by_kind().items() if kind != "framing"}
+    assert result["bytes"] == ledger.bytes
+    told = run("predict", "m", "p.csv", "--method", "dec-nearest", "--out", "a.csv").stdout
+    assert f"observations {ledger.total(kind='observations').scalars:,}" in told
+
+
+def test_intervals_and_points_that_nobody_knows_are_in_the_answer(modelled: Path) -> None:
+    pd.DataFrame({"lat": [40.5, 41.5], "lon": [-71.5, 20.0]}).to_csv("p.csv", index=False)
+    run("predict", "m", "p.csv", "--level", "0.8", "--out", "a.csv")
+    answer, expected = pd.read_csv("a.csv"), load_model("m").fleet.condition().predict([[-71.5, 40.5]])
+    low, high = expected.interval(0.8)
+    np.testing.assert_allclose([answer["low"][0], answer["high"][0]], [low[0], high[0]], rtol=1e-9)
+    assert answer["uninformed"].tolist() == [False, True]
+    run("predict", "m", "p.csv", "--out", "b.csv")
+    assert not {"low", "high"} & set(pd.read_csv("b.csv"))
+
+
+def test_intervals_that_cannot_be(modelled: Path) -> None:
+    asked = ["predict", "m", "points.csv", "--out", "a.csv", "--level"]
+    assert "level must lie between 0 and 1, got 1.0" in wrong(*asked, "1")
+    assert "level must be" in wrong(*asked, "-0.5")
+    pd.read_csv("points.csv").assign(low=1.0).to_csv("points.csv", index=False)
+    assert "the answer has a column 'low' too" in wrong(*asked, "0.9")
+    assert not Path("a.csv").exists()
+    run(*asked[:-1])

@@ -122,3 +122,17 @@ def test_times_are_counted_as_the_model_counts_them(tmp_path: Path, monkeypatch:
     assert facts["scores"]["all"]["rmse"] < 0.2
     table.rename(columns={"time": "depth", "depth": "time"}).to_csv("turned.csv", index=False)
     assert "column 'depth' has dates, but in the model it is no time" in wrong("score", "m", "turned.csv")
+
+
+def test_rows_that_the_model_has_seen_are_told_of(tested: Path) -> None:
+    result = run("score", "m", "observations.csv", "--method", "dec-rbcm")
+    assert "warning: 120 of 120 rows are the model's own, which it has seen: use --folds" in said(result)
+    assert "has not seen" not in result.stdout
+    both = pd.concat([pd.read_csv("truth.csv"), pd.read_csv("observations.csv").iloc[:7]])
+    both.to_csv("both.csv", index=False)
+    result = run("score", "m", "both.csv", "--method", "dec-rbcm", "--json")
+    assert "warning: 7 of 47 rows are the model's own" in said(result)
+    assert json.loads(result.stdout)["own_rows"] == 7
+    result = run("score", "m", "truth.csv", "--method", "dec-rbcm")
+    assert "the model's own" not in said(result)
+    assert "40 observations of sst that the model has not seen" in result.stdout

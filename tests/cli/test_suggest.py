@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import product
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def test_suggestions_are_those_of_the_library(candidates: pd.DataFrame) -> None:
     )
     facts = json.loads(told.stdout)
     assert facts["agents"] == ["Ada", "Bo", "Bo", "Ada"]
+    assert 0 < sum(one["bytes"] for one in facts["sent"].values()) < facts["bytes"], "which have the headers too"
     assert len(set(facts["candidates"])) == 4
     assert pd.read_csv("n.csv")["agent"].tolist() == facts["agents"]
 
@@ -43,7 +45,8 @@ def test_suggestions_are_those_of_the_library(candidates: pd.DataFrame) -> None:
 def test_draws_are_those_of_the_library(candidates: pd.DataFrame) -> None:
     draws = load_model("m").fleet.sample(candidates[["lon", "lat"]].to_numpy(), 4, "dec-rbcm", seed=3)
     how = ["--n", "4", "--seed", "3", "--method", "dec-rbcm"]
-    run("sample", "m", "candidates.csv", *how, "--out", "draws.csv")
+    told = run("sample", "m", "candidates.csv", *how, "--out", "draws.csv").stdout
+    assert re.search(r"Sent between agents, in numbers: .*predictions [\d,]+", told)
     table = pd.read_csv("draws.csv")
     np.testing.assert_allclose(table[[f"draw_{k}" for k in range(1, 5)]].to_numpy().T, draws)
     assert table["name"].tolist() == candidates["name"].tolist()

@@ -82,7 +82,8 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"expected two inputs without a value, got 3 \(lon, day, lat\): give the others a value.*--at day=5"),
+        ({}, r"two inputs without a value, got 3 \(lon, day, lat\): give the others a value.*--at day=2021-01-15"),
+        ({"at": {"day": 18000}}, "the map is empty, .*12 of 12 .*day 2019-04-14.*data cover .*day 2021-01-01 .* to 20"),
         ({"at": {"day": 1, "lat": 2}}, r"expected two inputs without a value, got 1 \(lon\)"),
         ({"at": {"depth": 1}}, "unknown input in at 'depth': choose one of lon, day, lat|depth"),
         ({"at": {"day": "5th"}}, "at: day: expected a date like 2021-01-31"),

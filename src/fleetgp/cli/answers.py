@@ -12,13 +12,13 @@ from fleetgp.cli import options
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import noise_of
 from fleetgp.cli.output import count_of_agents, emit, warn
+from fleetgp.cli.sent import told_sent
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import WorkerLostError
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
-from fleetgp.units import readable_bytes
 
 
 def known_model(folder: Path, where: Cluster) -> Model:
@@ -45,7 +45,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
-    told = told_of_outside(points, where, model.fleet.seen, model.inputs, *what)
+    told = told_of_outside(points, where, model.fleet.seen, model.inputs, model.fleet.units, *what)
     if told:
         warn(told)
 
@@ -77,6 +77,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: 
         "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
         "jitter": answers.jitter,
         "bytes": answers.bytes,
+        "sent": answers.sent,
         "uninformed": int(answers.uninformed.sum()),
         "drawn": answers.drawn,
         "held": answers.held,
@@ -89,7 +90,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: 
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
     if model.fleet.noises.holds_known:
         deviation += " Known deviations of rows are not in it."
-    sent = [f"Sent between agents: {readable_bytes(answers.bytes)}."] if several else []
+    sent = [told_sent(answers.sent, answers.bytes)] if several else []
     drawn = [sample] if answers.held else []
     emit(facts, said, *drawn, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
 

@@ -11,9 +11,9 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import told_of_factors
-from fleetgp.cli.options import AGENT, FILE, Output, check_seconds
+from fleetgp.cli.options import AGENT, FILE, LEVEL, Output, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.cli.points import check_answer_file, read_points, write_answer
+from fleetgp.cli.points import check_answer_file, check_level, read_points, write_answer
 from fleetgp.cli.reading import TableReading
 from fleetgp.cli.running import description_of
 from fleetgp.data.times import units_of_times
@@ -44,14 +44,16 @@ def ask(
     seconds: Annotated[
         float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
     ] = None,
+    level: LEVEL = None,
     table: TableReading,
     output: Output,
 ) -> None:
     """Ask one agent: the fleet computes the answer together.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), and agents (how many took part). If agents of the fleet were not there, a column
-    "missing_agents" names them.
+    an observation of this agent), agents (how many took part), and uninformed (True where the answer is no better than
+    the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
+    fleet were not there, a column "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -61,6 +63,7 @@ def ask(
     check_answer_file(out, points)
     times = dict.fromkeys(description.inputs, units_of_times("days"))  # as agents read dates
     queries, others = read_points(points, description.inputs, out, table.reading, times)
+    check_level(level, points, others)
     if MISSING_AGENTS in others:
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
     limit = description.timeouts.ask if seconds is None else seconds
@@ -72,7 +75,8 @@ def ask(
     )
     if any(block["missing"] for block in blocks):
         others[MISSING_AGENTS] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
-    write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int))
+    unknown = np.concatenate([np.asarray(block["uninformed"], dtype=bool) for block in blocks])
+    write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
     facts = _facts(blocks, description, agent, out)
     _warn(blocks, facts)
     _report(facts, out, output.as_json)

@@ -12,6 +12,7 @@ from fleetgp.cli import options
 from fleetgp.cli.answers import known_model
 from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold, emit, plain_table
+from fleetgp.cli.sent import sent_facts, told_sent
 from fleetgp.prediction import Calibration
 from fleetgp.storage.saving import save_model
 
@@ -64,11 +65,10 @@ def calibrate(
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """For programs."""
     names = ("method", "eta", "neighbours", "hold", "level", "cells")
-    sent = {} if found.ledger is None else found.ledger.by_kind()
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
-        "sent": {kind: asdict(traffic) for kind, traffic in sent.items() if kind != "framing"},
+        "sent": {} if found.ledger is None else sent_facts(found.ledger.by_kind()),
     }
 
 
@@ -79,4 +79,5 @@ def told_of(found: Calibration) -> list[str | Table]:
     for knot in found.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
         table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
-    return [title, table]
+    sent = found.ledger  # one that is read from a folder has none
+    return [title, table, *([told_sent(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]

@@ -17,11 +17,11 @@ from fleetgp.cli.kernels import told_of_kernels
 from fleetgp.cli.means import told_mean, told_units
 from fleetgp.cli.noises import told_outliers
 from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
+from fleetgp.cli.sent import Sent, sent_facts, told_sent
 from fleetgp.cli.targets import Told
 from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers
-from fleetgp.network.ledger import Traffic
 from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.model import Model
 from fleetgp.training import Fit
@@ -36,11 +36,11 @@ def told_of_fit(model: Model, data: Taken, out: Path) -> Told:
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
-    sent = {kind: traffic for kind, traffic in found.ledger.by_kind().items() if kind != "framing"}
+    sent = sent_facts(found.ledger.by_kind())
     return _facts(model, found, data, out, sent), _lines(model, found, data, out, sent)
 
 
-def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> dict[str, Any]:
+def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> dict[str, Any]:
     fleet = model.fleet
     return {
         "model": str(out),
@@ -71,17 +71,17 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
         "outliers": found.outliers,
         "drawn": found.drawn,
         "held": found.held,
-        "sent": {kind: vars(traffic) for kind, traffic in sent.items()},
+        "sent": sent,
     }
 
 
-def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Traffic]) -> list[str | Table]:
+def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
     place = escape(quote(str(out)))
     dropped, points = data.dropped, sum(counts_of(fleet.shards))
-    by_moments = isinstance(fleet.shards, Streamed) and found.moments is not None
-    how, everywhere = (f" --method {found.method}", " --within inf") if by_moments else ("", "")
-    place, drawn = escape(quote(str(out))), fleet.dimension >= 2
+    how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
+    everywhere = " --within inf" if how and isinstance(fleet.shards, Streamed) else ""
+    drawn = fleet.dimension >= 2
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
@@ -94,7 +94,7 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: dict[str, Tra
         *told_mean(model),
         *told_outliers(model),
         *([] if fleet.calibration is None else told_of(fleet.calibration)),
-        *([f"Sent between agents, in numbers: {_told_kinds(sent)}."] if several else []),
+        *([told_sent(sent)] if several else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {place} points.csv{how} --out answer.csv[/cyan]",
         *([f"  [cyan]fleetgp map {place} --grid 200x200{how}{everywhere}{_at(model)} --out map.nc[/cyan]"] * drawn),
@@ -125,7 +125,3 @@ def _table(model: Model, found: Fit) -> Table:
         held = "fixed" if name in fixed else "at its bound" if name in found.at_bounds else ""
         table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held])))
     return table
-
-
-def _told_kinds(kinds: dict[str, Traffic]) -> str:
-    return ", ".join(f"{kind} {traffic.scalars:,}" for kind, traffic in kinds.items()) or "nothing"

@@ -12,6 +12,8 @@ from fleetgp.cli import options
 from fleetgp.cli.calibrate import told_of
 from fleetgp.cli.means import told_mean
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table
+from fleetgp.cli.sent import told_sent
+from fleetgp.data.times import time_unit_of, told_value
 from fleetgp.errors import listed
 from fleetgp.storage.contents import contents, told_coordinates
 from fleetgp.storage.loading import load_model
@@ -59,8 +61,10 @@ def _data(facts: Mapping[str, Any]) -> list[str]:
     total = f"{sum(rows.values()):,} observations of {count_of_agents(len(rows))}"
     each = f": {listed([f'{name} {count:,}' for name, count in rows.items()], MOST)}" if len(rows) > 1 else ""
     held = "" if facts["rows_in_folder"] else " The folder has moments of them, and no rows."
+    units = facts["units"]
     box = ", ".join(
-        f"{name} {one['low']:.6g} to {one['high']:.6g}" + (f" {one['unit']}" if one["unit"] else "")
+        f"{name} {told_value(one['low'], units.get(name))} to {told_value(one['high'], units.get(name))}"
+        + (f" {one['unit']}" if one["unit"] and time_unit_of(units.get(name)) is None else "")
         for name, one in facts["inputs"].items()
     )
     turns = f", in a sequence of {facts['graphs']} graphs" if facts["graphs"] > 1 else ""
@@ -93,6 +97,5 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
     said += [escape(f"At a bound: {', '.join(found['at_bounds'])}.")] if found.get("at_bounds") else []
     compared = found.get("compared") or []
     said += [f"Chosen from {escape(', '.join(one['kernel'] for one in compared))}."] if compared else []
-    sent = {kind: one["scalars"] for kind, one in found.get("sent", {}).items() if one["scalars"]}
-    told = ", ".join(f"{kind} {count:,}" for kind, count in sent.items())
-    return said + ([f"Sent between agents, in numbers: {told}."] if told and len(facts["agents"]) > 1 else [])
+    sent = found.get("sent", {})  # older folders do not tell
+    return said + ([told_sent(sent)] if sent and len(facts["agents"]) > 1 else [])

@@ -75,6 +75,10 @@ OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
 ANSWER_OUT = Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")]
+LEVEL = Annotated[
+    float | None,
+    typer.Option(help="Also the ends low and high of the intervals that hold so much, 0.95 say, of observations."),
+]
 METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
 CONSENSUS = Annotated[
     str | None,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,24 @@ def console() -> Console:
 
 def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
     """The result: as JSON for programs, or as text and tables for people."""
-    if as_json:
-        print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=False))
-        return
-    terminal = console()
-    for line in lines:
-        terminal.print(line, soft_wrap=isinstance(line, str))
+    with _whoever_reads():
+        if as_json:
+            print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=False), flush=True)
+            return
+        terminal = console()
+        for line in lines:
+            terminal.print(line, soft_wrap=isinstance(line, str))
+
+
+@contextmanager
+def _whoever_reads() -> Iterator[None]:
+    """The work is done: that a reader such as `head` wants no more of its report is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # or the interpreter complains when it ends
+        os.close(nowhere)
 
 
 def bold(path: object) -> str:

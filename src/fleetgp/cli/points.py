@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli.output import warn
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError
@@ -17,9 +17,12 @@ from fleetgp.files import check_writable
 from fleetgp.io.formats import Reading
 from fleetgp.io.numbers import input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
+from fleetgp.metrics.formulas import half_width
 
 #: The columns of an answer, behind those of the points.
-ADDED = ("mean", "std", "std_observed", "agents")
+ADDED = ("mean", "std", "std_observed", "agents", "uninformed")
+#: And the ends of intervals.
+ENDS = ("low", "high")
 
 
 def check_answer_file(out: Path, points: Path) -> None:
@@ -77,9 +80,21 @@ def write_answer(
     std: Array,
     std_observed: Array,
     agents: IntArray,
+    uninformed: BoolArray,
+    level: float | None = None,
     more: Mapping[str, Array] | None = None,
 ) -> None:
-    """The table of an answer: the columns of the points, `ADDED`, and more columns behind it."""
+    """The table of an answer: the columns of the points, `ADDED`, intervals of this level, more columns behind it."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    answer = dict(zip(ADDED, (mean, std, std_observed, agents), strict=True))
+    answer: dict[str, Any] = dict(zip(ADDED, (mean, std, std_observed, agents, uninformed), strict=True))
+    if level is not None:
+        half = half_width(level) * std_observed
+        answer |= zip(ENDS, (mean - half, mean + half), strict=True)
     write_columns(out, {**others, **answer, **(more or {})})
+
+
+def check_level(level: float | None, points: Path, columns: Mapping[str, Any]) -> None:
+    """One clear error for intervals that cannot be, or that would replace columns of the points."""
+    if level is not None:
+        half_width(level)
+        refuse_clash(points, columns, ENDS)

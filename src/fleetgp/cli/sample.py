@@ -15,13 +15,13 @@ from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold, emit, warn
 from fleetgp.cli.points import check_answer_file, read_points, refuse_clash
 from fleetgp.cli.reading import FileReading
+from fleetgp.cli.sent import sent_facts, told_sent
 from fleetgp.cli.together import Together
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
 from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
 from fleetgp.storage.model import Model
-from fleetgp.units import readable_bytes
 
 DRAWS_OUT = Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")]
 COUNT = Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)]
@@ -73,7 +73,8 @@ def sample(
             _dataset(known, queries, draws).to_netcdf(partial)
     if found.jitter:
         warn(f"a covariance needed jitter, up to {found.jitter:.1e}")
-    sent = [f"Sent between agents: {readable_bytes(found.ledger.bytes)}."] if len(known.agents) > 1 else []
+    sent = sent_facts(found.ledger.by_kind())
+    told = [told_sent(sent, found.ledger.bytes)] if len(known.agents) > 1 else []
     said = f"{found.method}: {n:,} draws at {len(queries):,} points."
     facts = {
         "out": str(out),
@@ -85,8 +86,9 @@ def sample(
         "jitter": found.jitter,
         "rounds": found.rounds,
         "bytes": found.ledger.bytes,
+        "sent": sent,
     }
-    emit(facts, said, *sent, f"The draws are in {bold(out)}.", as_json=as_json)
+    emit(facts, said, *told, f"The draws are in {bold(out)}.", as_json=as_json)
 
 
 def _dataset(model: Model, queries: Array, draws: Array) -> Any:

@@ -19,6 +19,7 @@ from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.noises import DEVIATION
 from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
+from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
@@ -146,14 +147,26 @@ def _scored(
         warn(f"{truth}: {note}")
     if rows.dropped:
         warn(f"{truth}: {rows.dropped:,} rows with missing values were dropped")
+    own = _own_rows(known, rows)
+    if own:
+        warn(f"{own:,} of {len(rows.inputs):,} rows are the model's own, which it has seen: use --folds to hide them")
     asker = None if agent is None else _position(known, agent, "--agent")
     if reading.agent_column is None:
         found = known.fleet.score(rows.inputs, rows.observations, s=rows.deviations, agent=asker, **asked)
     else:
         found = known.fleet.score(_by_agent(known, rows), agent=asker, **asked)
     method = asked["method"]
-    title = f"[bold]{method}: {found.rows:,} observations of {escape(known.target)} that the model has not seen[/bold]"
-    return {"truth": str(truth), "method": method, "dropped": rows.dropped}, title, found
+    new = f", {own:,} of them the model's own" if own else " that the model has not seen"
+    title = f"[bold]{method}: {found.rows:,} observations of {escape(known.target)}{new}[/bold]"
+    return {"truth": str(truth), "method": method, "dropped": rows.dropped, "own_rows": own}, title, found
+
+
+def _own_rows(model: Model, rows: Observations) -> int:
+    """How many are rows of the model too, to the last bit; none where it keeps moments, and no rows."""
+    if isinstance(model.fleet.shards, Streamed):
+        return 0
+    seen = {row.tobytes() for inputs, y in model.fleet.seen for row in np.column_stack([inputs, y])}
+    return sum(row.tobytes() in seen for row in np.column_stack([rows.inputs, rows.observations]))
 
 
 def _validated(

@@ -13,11 +13,11 @@ from fleetgp.cli.cluster import Cluster
 from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.cli.points import check_answer_file, read_points, refuse_clash
 from fleetgp.cli.reading import FileReading
+from fleetgp.cli.sent import sent_facts, told_sent
 from fleetgp.cli.together import Together, number_of
 from fleetgp.errors import InputError
 from fleetgp.io.tables import write_columns
 from fleetgp.prediction.suggestion import CRITERIA
-from fleetgp.units import readable_bytes
 
 COUNT = Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)]
 BY = Annotated[str, typer.Option(help="variance (where least is known) or mutual-information (what tells most).")]
@@ -76,6 +76,7 @@ def suggest(
         "candidates": found.indices.tolist(),
         "gains": found.gains.tolist(),
         "bytes": found.ledger.bytes,
+        "sent": (sent := sent_facts(found.ledger.by_kind())),
     }
-    sent = f"Sent between agents: {readable_bytes(found.ledger.bytes)}."
-    emit(facts, table, *[sent] * (len(known.agents) > 1), f"The places are in {bold(out)}.", as_json=as_json)
+    told = told_sent(sent, found.ledger.bytes)
+    emit(facts, table, *[told] * (len(known.agents) > 1), f"The places are in {bold(out)}.", as_json=as_json)

@@ -17,6 +17,8 @@ _EPOCH = np.datetime64("1970-01-01", "us")
 _SINCE = "since 1970-01-01"
 #: In microseconds, which doubles tell apart in any of the units for half a century from now.
 _LENGTHS: dict[str, int] = {"days": 86_400_000_000, "hours": 3_600_000_000, "seconds": 1_000_000}
+#: Microseconds from 1970 beyond which a time is told as a number: some 10,000 years.
+_TOLD = 3e17
 #: A date as ISO 8601 has it, with a time or without.
 _ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?\s*")
 
@@ -89,6 +91,18 @@ def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
     known = np.isfinite(values)
     counted = np.rint(np.where(known, values, 0.0) * _LENGTHS[unit]).astype(np.int64)
     return np.where(known, _EPOCH + counted.astype("timedelta64[us]"), np.datetime64("NaT", "us"))
+
+
+def told_value(value: float, units: str | None) -> str:
+    """A value of an input for people: of a time the date, to the minute. units: of the input.
+
+    >>> told_value(19512.5, "days since 1970-01-01"), told_value(2.0, "days since 1970-01-01"), told_value(0.25, "km")
+    ('2023-06-04 12:00', '1970-01-03', '0.25')
+    """
+    unit = time_unit_of(units)
+    if unit is None or not abs(value) * _LENGTHS[unit] < _TOLD:
+        return f"{value:.6g}"
+    return str(times_of_numbers(np.array(value), unit).astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
 
 
 def _moment(value: Any, what: str) -> np.datetime64:

@@ -139,9 +139,10 @@ def prediction_table(truth: Array, outputs: dict[str, fg.Prediction]) -> Table:
 
 
 def _map_note(out: fg.Prediction) -> str:
+    apart = float(np.ptp(out.means, axis=0).max())
+    alike = f"their means differ by {apart:.0e} at most" if apart else "all have the same mean, to the last bit"
     return (
-        "\nEvery agent can be asked: with dec-nn-grbcm "
-        f"their means differ by {np.ptp(out.means, axis=0).max():.0e} at most.\n"
+        f"\nEvery agent can be asked: with dec-nn-grbcm {alike}.\n"
         f"A point needed {out.participants.sum(axis=0).mean():.1f} of the {AGENTS} agents, on average (eta = {ETA})."
     )
 

@@ -13,10 +13,10 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.points import Points, names_of
+from fleetgp.data.points import Points, coordinate_facts, names_of
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
-from fleetgp.data.times import numbers_of_times, time_unit_of
+from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import as_numbers, check_number, check_whole
 from fleetgp.gp.hyperparameters import Hyperparameters
@@ -79,13 +79,24 @@ def grid_of(
     left = [d for d, name in enumerate(names) if name not in fixed]
     if len(left) != 2:
         told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
-        advice = ': give the others a value, at={"day": 5} (on the command line --at day=5)' if len(left) > 2 else ""
+        advice = f": give the others a value, {_example(fleet, names, left)}" if len(left) > 2 else ""
         raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
     low, high = _corners(fleet, left, box)
     first, second = check_counts(counts)
     return Grid(
         names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
     )
+
+
+def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
+    """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
+    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
+    d = (others or list(left))[-1]
+    low, high = corners(summaries_of(fleet.seen))
+    units = fleet.units.get(names[d])
+    value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
+    quote = '"' if time_unit_of(units) else ""
+    return f'at={{"{names[d]}": {quote}{value}{quote}}} (on the command line --at {names[d]}={value})'
 
 
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:

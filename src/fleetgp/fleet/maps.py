@@ -12,6 +12,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.points import coordinate_facts
 from fleetgp.errors import InputError
 from fleetgp.fleet.grids import Grid, Mask, cells_in_mask, cells_within, grid_of, points_of
+from fleetgp.fleet.outside import told_of_outside
 from fleetgp.io.sst import xarray
 from fleetgp.prediction.frames import shown_axis
 
@@ -76,6 +77,12 @@ def chosen_cells(fleet: Fleet, grid: Grid, within: float, mask: Mask) -> tuple[B
     masked = ~cells_in_mask(grid, mask)
     near = cells_within(fleet, grid.cells, within)
     coverage = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
+    if not (near & ~masked).any():
+        what = f"cells are masked, or farther than {within:g} length-scales from all observations"
+        outside = told_of_outside(grid.cells, np.ones_like(near), fleet.seen, grid.names, fleet.units, what)
+        raise InputError(
+            f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
+        )
     return np.asarray(near & ~masked), coverage
 
 

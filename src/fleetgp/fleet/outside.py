@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import summaries_of
 from fleetgp.data.summary import corners
+from fleetgp.data.times import told_value
 
 
 def told_of_outside(
@@ -17,17 +18,25 @@ def told_of_outside(
     uninformed: BoolArray,
     shards: Sequence[Shard],
     names: Sequence[str] | None,
+    units: Mapping[str, str],
     what: str = "points are no better known than the prior, which is all their answer says",
 ) -> str:
-    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none."""
+    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none.
+
+    units: of the inputs by name, where they are known; times are told as dates.
+    """
     count = int(uninformed.sum())
     if not count:
         return ""
     first = int(np.flatnonzero(uninformed)[0])
     low, high = corners(summaries_of(shards))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
-    place = ", ".join(f"{name} {value:.6g}" for name, value in zip(labels, queries[first], strict=True))
-    ranges = ", ".join(f"{name} {a:.6g} to {b:.6g}" for name, a, b in zip(labels, low, high, strict=True))
+    told = [
+        (name, *(told_value(value, units.get(name)) for value in values))
+        for name, *values in zip(labels, queries[first], low, high, strict=True)
+    ]
+    place = ", ".join(f"{name} {value}" for name, value, _, _ in told)
+    ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in told)
     hint = _turned(queries[uninformed], low, high, labels)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"

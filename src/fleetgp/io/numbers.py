@@ -13,6 +13,9 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.given import as_numbers, is_nothing
 from fleetgp.io.formats import Reading
 
+#: What begins like a date, in the order of whatever country.
+_OTHER_DATE = re.compile(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\d)")
+
 
 def input_numbers(
     values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0
@@ -25,7 +28,13 @@ def input_numbers(
     unit = (reading or Reading()).time_unit
     if are_times(values) or (np.asarray(values).dtype.kind in "OUT" and are_dates_as_text(values)):
         return numbers_of_times(values, unit, f"{path}: column {name!r}"), units_of_times(unit)
-    return numeric(values, name, path, reading, before), ""
+    try:
+        return numeric(values, name, path, reading, before), ""
+    except InputError as error:
+        texts = (value for value in np.asarray(values).ravel() if isinstance(value, str))
+        if any(_OTHER_DATE.match(text) for text in texts):
+            raise InputError(f"{error}. Are these dates? Then write them like 2023-06-04 19:23") from error
+        raise
 
 
 def numeric(values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0) -> Array:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import IntArray
-from fleetgp.errors import unknown_name
+from fleetgp.errors import check_name, unknown_name
+from fleetgp.given import check_whole
 
 #: The kinds of content a message part can have.
 #: "inputs" and "observations" are an agent's own data, "moments" sums over them, which of few points tell them all;
@@ -75,6 +76,7 @@ class Ledger:
 
     def __init__(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
         self.senders, self.receivers = _as_ids(senders), _as_ids(receivers)
+        self.agents = 1 + int(max(self.senders.max(initial=0), self.receivers.max(initial=0)))
         self._rounds: dict[str, int] = defaultdict(int)
         self._tables: dict[tuple[str, str], IntArray] = {}
 
@@ -109,7 +111,16 @@ class Ledger:
         sender: int | None = None,
         receiver: int | None = None,
     ) -> Traffic:
-        """The traffic that fits all that is given. Without a kind, a message counts once."""
+        """The traffic that fits all that is given. Without a kind, a message counts once.
+
+        kind: one of `KINDS`, or "framing"; what was not sent is 0.
+        sender, receiver: numbers of agents; -1 is the server.
+        """
+        if kind is not None:
+            check_name("kind of content", kind, (*KINDS, FRAMING))
+        for what, agent in (("sender", sender), ("receiver", receiver)):
+            if agent is not None:
+                check_whole(f"{what} (the number of an agent)", agent, least=SERVER, most=self.agents - 1)
         chosen = np.ones(len(self.senders), dtype=bool)
         if sender is not None:
             chosen &= self.senders == sender
@@ -174,7 +185,8 @@ class Ledger:
         return {(int(self.senders[e]), int(self.receivers[e])): Traffic(*(int(v) for v in framing[:, e])) for e in used}
 
     def sent_by(self, agent: int) -> dict[str, Traffic]:
-        """What left an agent, by kind of content; relayed content counts too."""
+        """What left an agent, by kind of content; relayed content counts too. agent: its number; -1 is the server."""
+        check_whole("agent (its number)", agent, least=SERVER, most=self.agents - 1)
         kinds = (*self.kinds, FRAMING)
         sent = {kind: self.total(kind=kind, sender=agent) for kind in kinds}
         return {kind: traffic for kind, traffic in sent.items() if traffic.messages}
@@ -186,6 +198,7 @@ class Ledger:
         """One ledger for a fleet whose agents were hosted apart: traffic adds, rounds are common."""
         parts = list(ledgers)
         whole = cls(parts[0].senders, parts[0].receivers)
+        whole.agents = parts[0].agents
         for part in parts:
             for phase, rounds in part._rounds.items():
                 whole._rounds[phase] = max(whole._rounds[phase], rounds)
@@ -203,8 +216,10 @@ class Ledger:
         return {"rounds": dict(sorted(self._rounds.items())), "traffic": rows}
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Ledger:
+    def from_dict(cls, facts: Mapping[str, Any], agents: int = 1) -> Ledger:
         """The ledger behind an `as_dict`, with the edges that carried something.
+
+        agents: how many there are; the last ones may have sent nothing.
 
         >>> ledger = Ledger(senders=[0, 1], receivers=[1, 0])
         >>> ledger.record("training", "hyperparameters", edges=slice(0, 1), scalars=4, bytes=40)
@@ -214,6 +229,7 @@ class Ledger:
         edges = sorted({tuple(map(int, edge.split(">"))) for rows in facts["traffic"].values() for edge in rows})
         position = {edge: number for number, edge in enumerate(edges)}
         ledger = cls([edge[0] for edge in edges], [edge[1] for edge in edges])
+        ledger.agents = max(ledger.agents, agents)
         for key, rows in facts["traffic"].items():
             phase, kind = key.rsplit("/", 1)
             for edge, (messages, scalars, size) in rows.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.errors import unknown_name
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.io.kept import Kept
-from fleetgp.network import InProcess
+from fleetgp.network import KINDS, InProcess
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.prediction import worst
@@ -34,6 +34,7 @@ class Answers:
     uninformed: (T,) where the answer is no better than the prior.
     factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
     drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
+    sent: messages, scalars and bytes of each kind of content; `bytes` has the headers of frames too.
     rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
     """
 
@@ -49,6 +50,7 @@ class Answers:
     rounds: int
     iterations: int
     bytes: int
+    sent: dict[str, dict[str, int]]
     jitter: float
     factors: tuple[float, float]
     drawn: int
@@ -85,14 +87,14 @@ def ask(
     blocks = fleet.condition(engine=engine, neighbours=of_engine).predict_in_blocks(
         queries, method, agent=position, done=tuple(pieces), **given
     )
-    sent = 0
+    sent: dict[str, dict[str, int]] = {}
     with listening(not quiet) as listener:
         heard, total = listener or _nobody, len(queries)
         pace = Pace(already := min(len(pieces) * size, total))
         heard(Progress(method, already, total, pace.told(already, total), unit="point"))
         for number, found in blocks if len(pieces) < len(numbers) else ():
-            pieces[number] = _piece(found, found.ledger.bytes - sent)
-            sent = found.ledger.bytes
+            before, sent = sent, {kind: vars(traffic) for kind, traffic in found.ledger.by_kind().items()}
+            pieces[number] = _piece(found, _added([(sent, 1), (before, -1)]))
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
             done = min(len(pieces) * size, total)
@@ -119,7 +121,7 @@ def _settings(
             content.update(inputs.tobytes() + observations.tobytes())
     return {
         "version": __version__,
-        "pieces": 6,  # of what a block holds
+        "pieces": 7,  # of what a block holds
         "block": size,
         "method": method,
         "agent": position,
@@ -137,8 +139,23 @@ def _settings(
     }
 
 
-def _piece(found: Prediction, sent: int) -> dict[str, Any]:
-    """What is kept of a block's answer, for JSON. sent: its bytes."""
+def _added(parts: Iterable[tuple[Mapping[str, Mapping[str, int]], int]]) -> dict[str, dict[str, int]]:
+    """The sum of what was sent, by kind, each part so many times.
+
+    >>> _added([({"inputs": {"bytes": 5}, "queries": {"bytes": 1}}, 1), ({"inputs": {"bytes": 2}}, -1)])
+    {'inputs': {'bytes': 3}, 'queries': {'bytes': 1}}
+    """
+    whole: dict[str, dict[str, int]] = {}
+    for sent, times in parts:
+        for kind, counts in sent.items():
+            own = whole.setdefault(kind, dict.fromkeys(counts, 0))
+            for what, count in counts.items():
+                own[what] += times * count
+    return whole
+
+
+def _piece(found: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What is kept of a block's answer, for JSON. sent: by kind, and the framing."""
     return {
         "mean": found.mean.tolist(),
         "std": found.std.tolist(),
@@ -149,7 +166,7 @@ def _piece(found: Prediction, sent: int) -> dict[str, Any]:
         "status": found.status,
         "rounds": found.rounds,
         "iterations": int(found.solver_rounds.max(initial=0)),
-        "bytes": sent,
+        "sent": sent,
         "jitter": found.jitter,
         "factors": [float(found.factor.min(initial=np.inf)), float(found.factor.max(initial=0.0))],
         "drawn": int(found.drawn.sum()),
@@ -161,7 +178,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
     def along(name: str, dtype: type) -> Any:
         return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
 
-    mean = along("mean", float)
+    mean, sent = along("mean", float), _added((piece["sent"], 1) for piece in pieces)
     return Answers(
         method,
         agent,
@@ -174,7 +191,8 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         worst(piece["status"] for piece in pieces),
         max((piece["rounds"] for piece in pieces), default=0),
         max((piece["iterations"] for piece in pieces), default=0),
-        sum(piece["bytes"] for piece in pieces),
+        sum(one["bytes"] for one in sent.values()),
+        {kind: sent[kind] for kind in KINDS if kind in sent},
         max((piece["jitter"] for piece in pieces), default=0.0),
         (
             min((piece["factors"][0] for piece in pieces), default=1.0),

@@ -189,7 +189,7 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
             facts.get("coordinates"), fleet.inputs or [""] * fleet.dimension, fleet.coordinates.name
         ),
         engine=tuple(facts["engine"]),
-        ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER))),
+        ledger=Ledger.from_dict(json.loads(read_inside(folder, LEDGER, LONGEST_LEDGER)), agents),
         noise_floor=float(facts.get("noise_floor", 0.0)),  # older folders have none
         known=_read_known(facts.get("known", {}), fleet),  # nor this
         approximation=np.array([from_json(value) for value in facts.get("approximation", [0.0] * agents)]),
