@@ -230,3 +230,25 @@ def test_a_table_in_netcdf_follows_the_rules_of_tables(tmp_path: Path) -> None:
     xr.Dataset.from_dataframe(frame.rename_axis("obs")).to_netcdf(tmp_path / "u.nc")
     with pytest.raises(InputError, match=r"u\.nc: 1 of 60 rows have missing .*row 8"):
         read_observations(tmp_path / "u.nc", inputs=inputs, target="sst")
+
+
+def test_agents_are_asked_by_their_names_and_scores_have_them() -> None:
+    rows = np.arange(12.0)
+    table = pd.DataFrame({"x": rows, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
+    fleet = fg.Fleet.from_frame(table, inputs=["x"], target="t", agent="boat", theta=[2.0, 1.0, 0.1])
+    places = [[1.5], [2.5]]
+    asked = fleet.predict(places, "dec-rbcm", agent="v")
+    assert asked.asked == 1
+    assert asked.mean.tolist() == fleet.predict(places, "dec-rbcm", agent=1).mean.tolist()
+    assert fleet.suggest("w", places, method="dec-rbcm").agents.tolist() == [2]
+    assert fleet.condition().gradient(places, "dec-rbcm", agent="u").status == "converged"
+    assert fg.recommend(fleet, agent="v").prediction == fg.recommend(fleet, agent=1).prediction
+    own = [([[0.5]], [0.4]), ([[1.5]], [0.9]), ([[2.5]], [0.6])]
+    assert fleet.score(own, agent="v").to_frame().index.tolist() == ["all", "rows of u", "rows of v", "rows of w"]
+    folds = fleet.cross_validate(2, method="dec-rbcm", train=False)
+    assert "rows of v" in dict(folds.parts())
+    wanted = r"agent: expected a name \(u, v, w\), or a number from 0 to 2, got 'z'"
+    with pytest.raises(fg.InputError, match=wanted):
+        fleet.observe("z", [[3.5]], [0.0])
+    fleet.observe("v", [[3.5]], [0.0])
+    assert [len(y) for _, y in fleet.shards] == [4, 5, 4]

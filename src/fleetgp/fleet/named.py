@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
-from fleetgp.errors import InputError, shortened
+from fleetgp.errors import InputError, listed, shortened
 from fleetgp.given import as_names, column_names
+
+#: An agent, by its number or, where the data have names for them, by its name.
+AgentName = int | str
 
 
 class Named:
@@ -63,6 +68,26 @@ class Named:
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes
         return self
+
+
+def check_agent(agent: object, labels: Sequence[str] | int) -> int:
+    """The number of an agent that is given by it, or by its name; or one clear error. labels: names, or how many.
+
+    >>> check_agent("Bo", ("Ada", "Bo")), check_agent(0, ("Ada", "Bo"))
+    (1, 0)
+    """
+    count = labels if isinstance(labels, int) else len(labels)
+    numbers = tuple(map(str, range(count)))
+    named = numbers if isinstance(labels, int) else tuple(labels)
+    if isinstance(agent, str) and agent in named:
+        return named.index(agent)
+    if isinstance(agent, int | np.integer) and not isinstance(agent, bool) and 0 <= agent < count:
+        return int(agent)
+    if named != numbers:
+        raise InputError(
+            f"agent: expected a name ({listed(named)}), or a number from 0 to {count - 1}, got {shortened(agent)}"
+        )
+    raise InputError(f"agent must lie between 0 and {count - 1}, got {shortened(agent)}")
 
 
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
