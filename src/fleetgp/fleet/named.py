@@ -39,6 +39,11 @@ class Named:
         names = getattr(self.shards, "names", None) if isinstance(self.shards, Streamed) else None
         return tuple(names) if names else tuple(str(agent) for agent in range(len(self.shards)))
 
+    @property
+    def has_names(self) -> bool:
+        """Whether the data gave names to agents and target."""
+        return bool(self._labels)
+
     def call(
         self,
         labels: Sequence[str],
