@@ -252,3 +252,27 @@ def test_agents_are_asked_by_their_names_and_scores_have_them() -> None:
         fleet.observe("z", [[3.5]], [0.0])
     fleet.observe("v", [[3.5]], [0.0])
     assert [len(y) for _, y in fleet.shards] == [4, 5, 4]
+
+
+def test_suggestions_and_gradients_are_data_frames_with_the_names_of_the_data() -> None:
+    rows = np.arange(12)
+    days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rows, unit="D")
+    data = pd.DataFrame({"x": rows % 5 / 2, "day": days, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
+    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", agent="boat", theta=[2.0, 2.0, 1.0, 0.1])
+    places = data.loc[3:6, ["x", "day"]]
+    found = fleet.suggest("w", places, 2, method="dec-rbcm")
+    frame = found.to_frame()
+    assert frame.columns.tolist() == ["x", "day", "agent", "gain", "candidate"]
+    assert frame["agent"].tolist() == ["w", "w"]
+    assert frame["day"].tolist() == places["day"].iloc[frame["candidate"]].tolist()
+    assert found.of("w").shape == (2, 2)
+    with pytest.raises(InputError, match="agent"):
+        found.of("u")
+    slope = fleet.gradient(places, "dec-full-gp")
+    told = slope.to_frame()
+    assert told.columns.tolist() == ["x", "day", "d_x", "d_day", "std_d_x", "std_d_day", "kink"]
+    assert told["day"].tolist() == places["day"].tolist()
+    assert np.array_equal(told[["d_x", "d_day"]].to_numpy(), slope.gradient)
+    assert slope.std is not None
+    assert np.array_equal(told[["std_d_x", "std_d_day"]].to_numpy(), slope.std)
+    assert "std_d_x" not in fleet.gradient(places, "dec-rbcm").to_frame()

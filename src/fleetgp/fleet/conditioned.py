@@ -175,7 +175,7 @@ class ConditionedFleet:
         question = self._question(queries, method, False, agent, given, calibrated=False)
         check_gradient(question.method, len(self.source.shards))
         with retold(names=self.source.names):
-            return self._answers.gradient(question)
+            return replace(self._answers.gradient(question), points=self.source.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
         """Queries as an array (T, D), or one clear error."""

@@ -76,7 +76,9 @@ def suggest(
         int(np.argmax(first[ends[rows[k]] : ends[rows[k] + 1]] == c)) for c, k in zip(chosen, whose, strict=True)
     ]
     agents = whose if agent is None else np.full(len(whose), agent)
-    return Suggestion(places[chosen], np.array(indices), agents, gains, by, method, joint.ledger)
+    points = conditioned.source.points(places[chosen])
+    found = places[chosen], np.array(indices), agents, gains
+    return Suggestion(*found, by, method, joint.ledger, points, fleet.labels)
 
 
 def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:
