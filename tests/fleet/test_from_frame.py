@@ -276,3 +276,16 @@ def test_suggestions_and_gradients_are_data_frames_with_the_names_of_the_data() 
     assert slope.std is not None
     assert np.array_equal(told[["std_d_x", "std_d_day"]].to_numpy(), slope.std)
     assert "std_d_x" not in fleet.gradient(places, "dec-rbcm").to_frame()
+
+
+@pytest.mark.parametrize("day", ["2021-01-05", pd.Timestamp("2021-01-05"), np.datetime64("2021-01-05")])
+def test_dates_in_an_array_are_told_that_they_need_a_data_frame(day: object) -> None:
+    data = pd.DataFrame({"x": [1.0, 2.0], "day": pd.to_datetime(["2021-01-01", "2021-01-09"]), "t": [0.0, 1.0]})
+    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", theta=[2.0, 9.0, 1.0, 0.1])
+    wanted = "'day' is a time: dates need a data frame, with a column 'day'"
+    with pytest.raises(InputError, match=wanted):
+        fleet.predict([[1.5, day]])
+    with pytest.raises(InputError, match=wanted):
+        fleet.observe(0, [[1.5, day]], [0.5])
+    asked = pd.DataFrame({"x": [1.5], "day": [day]})
+    assert fleet.predict(asked).mean.tolist() == fleet.predict([[1.5, 18632.0]]).mean.tolist()

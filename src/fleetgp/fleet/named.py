@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Self
 
 import numpy as np
@@ -97,10 +98,24 @@ def check_agent(agent: object, labels: Sequence[str] | int) -> int:
 
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
     """A data frame whose times, of inputs that are times, are numbers in their units; anything else as it is."""
-    names = [name for name in units if name in (column_names(frame, "queries") or ()) and hasattr(frame, "assign")]
+    columns = column_names(frame, "queries")
+    times = [name for name, unit in units.items() if time_unit_of(unit) is not None]
+    if columns is None and times and _has_dates(frame):
+        raise InputError(
+            f"{times[0]!r} is a time: dates need a data frame, with a column {times[0]!r}, got them in an array"
+        )
+    names = [name for name in units if name in (columns or ()) and hasattr(frame, "assign")]
     found = {}
     for name in names:
         unit, values = time_unit_of(units[name]), frame[name]
         if unit is not None and (are_times(values) or are_dates_as_text(values)):
             found[name] = numbers_of_times(values, unit, f"queries: {name!r}")
     return frame.assign(**found) if found else frame
+
+
+def _has_dates(values: Any) -> bool:
+    """Whether an array, or lists, have a text, a date or a time in them."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return False
+    found = np.asarray(values, dtype=object).ravel()
+    return any(isinstance(value, str | date | np.datetime64) for value in found)
