@@ -210,3 +210,12 @@ def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) 
     run("predict", "m", "points.csv", "--out", "a.csv")
     run("map", "m", "--grid", "5x5", "--out", "m.nc")
     assert "unknown mean 'cubic'" in wrong("fit", "observations.csv", *FIT, "--mean", "cubic", "--out", "n")
+
+
+def test_an_approximation_and_an_input_without_a_bend_are_told(folder: Path) -> None:
+    told = ["--training", "dec-fact-gp", "--tol", "1e-2", "--kernel", "matern32", "--fix", "l_lat=1e5"]
+    lines = run("fit", "observations.csv", *FIT, *told, "--engine", "vecchia", "--out", "m").stdout
+    assert "The likelihood of 3 of 3 agents is approximate (vecchia): twice as many neighbours" in lines
+    assert "no bend along lat" in lines
+    assert "no bend along lon" not in lines
+    assert "no bend along lat: it is far beyond the data" in " ".join(run("info", "m").stdout.split())
