@@ -249,6 +249,7 @@ def test_wrong_noise_is_seen_in_the_intervals(noise: float, word: str) -> None:
     found = fg.verify(fleet, methods=[LOST], hold=0.3)
     assert {check.name for check in found.failed} >= {f"{LOST}: 50 % intervals", f"{LOST}: 80 % intervals"}
     assert all(word in check.meaning and "calibrate" in check.meaning for check in found.failed)
+    assert str(found).splitlines()[-1].startswith(f"{len(found.failed)} of {len(found.checks)} checks failed, ")
 
 
 def test_a_calibration_is_in_the_intervals() -> None:
@@ -295,3 +296,17 @@ def test_what_is_no_number_fails() -> None:
 def test_bad_calls(call: Callable[[], object], message: str) -> None:
     with pytest.raises(fg.InputError, match=message):
         call()
+
+
+def test_what_was_found_is_told_in_words() -> None:
+    found = fg.verify(sound(), methods=[LOST])
+    idle = sum(check.verdict == "not applicable" for check in found.checks)
+    rest = f", {idle} not applicable" if idle else ""
+    *_, last = str(found).splitlines()
+    assert last == f"All {len(found.checks) - idle} checks passed{rest}."
+    one = found[f"{LOST}: 80 % intervals"]
+    assert one.measured is not None
+    shares = [f"{100 * (0.8 + sign * one.measured):.0f} % of" for sign in (-1, 1)]
+    assert any(f"80 % intervals: {share} " in str(found) for share in shares)
+    assert "hidden rows lie inside" in str(found)
+    assert "calibrate" not in one.meaning

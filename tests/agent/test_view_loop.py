@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monke
     with running(description, tmp_path) as agents:
         until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
         assert status_of(agents[0])["missing"] == ["a1"]
+        assert status_of(agents[0])["pid"] == os.getpid()
         assert "cannot be factorized" in status_of(agents[1])["problem"]
         with pytest.raises(NetworkError, match="a1 cannot work: NumericalError"):
             ask(description, "a1", QUERIES)

@@ -219,3 +219,12 @@ def test_what_comes_next_is_asked_as_it_was_trained(folder: Path) -> None:
     assert "fleetgp predict m points.csv --method dec-full-gp --out answer.csv" in shown
     assert "fleetgp map m --grid 200x200 --method dec-full-gp --out map.nc" in shown
     run("map", "m", "--grid", "5x5", "--method", "dec-full-gp", "--out", "map.nc")
+
+
+def test_an_approximation_and_an_input_without_a_bend_are_told(folder: Path) -> None:
+    told = ["--training", "dec-fact-gp", "--tol", "1e-2", "--kernel", "matern32", "--fix", "l_lat=1e5"]
+    lines = run("fit", "observations.csv", *FIT, *told, "--engine", "vecchia", "--out", "m").stdout
+    assert "The likelihood of 3 of 3 agents is approximate (vecchia): twice as many neighbours" in lines
+    assert "no bend along lat" in lines
+    assert "no bend along lon" not in lines
+    assert "no bend along lat: it is far beyond the data" in " ".join(run("info", "m").stdout.split())

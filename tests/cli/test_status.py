@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fleetgp.agent.description import Description, read_description
 from fleetgp.cli.status import standing
+from fleetgp.cli.up import report
 from fleetgp.graph import Graph
 from fleetgp.operator.example import fleet_text, write_example
 from fleetgp.operator.resilience import cut_agents, split_by, split_warning
@@ -109,3 +110,16 @@ def test_the_agents_are_named(tmp_path: Path) -> None:
 def test_no_loss_splits_the_example(tmp_path: Path, boats: int) -> None:
     write_example(tmp_path / "fleet.toml", boats)
     assert split_by(read_description(tmp_path / "fleet.toml")) == []
+
+
+def test_what_was_started_is_told_with_its_processes_and_the_points_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "fleet.toml"
+    report(file, {"boat1": 4711, "boat2": 4712}, tmp_path)
+    told = "".join(capsys.readouterr().out.split())
+    assert "boat14711,boat24712." in told
+    assert "--agentboat1points.csv" in told
+    (tmp_path / "points.csv").touch()
+    report(file, {"boat1": 4711}, tmp_path)
+    assert f"--agentboat1{tmp_path / 'points.csv'}" in "".join(capsys.readouterr().out.split())

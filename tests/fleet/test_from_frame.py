@@ -230,3 +230,62 @@ def test_a_table_in_netcdf_follows_the_rules_of_tables(tmp_path: Path) -> None:
     xr.Dataset.from_dataframe(frame.rename_axis("obs")).to_netcdf(tmp_path / "u.nc")
     with pytest.raises(InputError, match=r"u\.nc: 1 of 60 rows have missing .*row 8"):
         read_observations(tmp_path / "u.nc", inputs=inputs, target="sst")
+
+
+def test_agents_are_asked_by_their_names_and_scores_have_them() -> None:
+    rows = np.arange(12.0)
+    table = pd.DataFrame({"x": rows, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
+    fleet = fg.Fleet.from_frame(table, inputs=["x"], target="t", agent="boat", theta=[2.0, 1.0, 0.1])
+    places = [[1.5], [2.5]]
+    asked = fleet.predict(places, "dec-rbcm", agent="v")
+    assert asked.asked == 1
+    assert asked.mean.tolist() == fleet.predict(places, "dec-rbcm", agent=1).mean.tolist()
+    assert fleet.suggest("w", places, method="dec-rbcm").agents.tolist() == [2]
+    assert fleet.condition().gradient(places, "dec-rbcm", agent="u").status == "converged"
+    assert fg.recommend(fleet, agent="v").prediction == fg.recommend(fleet, agent=1).prediction
+    own = [([[0.5]], [0.4]), ([[1.5]], [0.9]), ([[2.5]], [0.6])]
+    assert fleet.score(own, agent="v").to_frame().index.tolist() == ["all", "rows of u", "rows of v", "rows of w"]
+    folds = fleet.cross_validate(2, method="dec-rbcm", train=False)
+    assert "rows of v" in dict(folds.parts())
+    wanted = r"agent: expected a name \(u, v, w\), or a number from 0 to 2, got 'z'"
+    with pytest.raises(fg.InputError, match=wanted):
+        fleet.observe("z", [[3.5]], [0.0])
+    fleet.observe("v", [[3.5]], [0.0])
+    assert [len(y) for _, y in fleet.shards] == [4, 5, 4]
+
+
+def test_suggestions_and_gradients_are_data_frames_with_the_names_of_the_data() -> None:
+    rows = np.arange(12)
+    days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rows, unit="D")
+    data = pd.DataFrame({"x": rows % 5 / 2, "day": days, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
+    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", agent="boat", theta=[2.0, 2.0, 1.0, 0.1])
+    places = data.loc[3:6, ["x", "day"]]
+    found = fleet.suggest("w", places, 2, method="dec-rbcm")
+    frame = found.to_frame()
+    assert frame.columns.tolist() == ["x", "day", "agent", "gain", "candidate"]
+    assert frame["agent"].tolist() == ["w", "w"]
+    assert frame["day"].tolist() == places["day"].iloc[frame["candidate"]].tolist()
+    assert found.of("w").shape == (2, 2)
+    with pytest.raises(InputError, match="agent"):
+        found.of("u")
+    slope = fleet.gradient(places, "dec-full-gp")
+    told = slope.to_frame()
+    assert told.columns.tolist() == ["x", "day", "d_x", "d_day", "std_d_x", "std_d_day", "kink"]
+    assert told["day"].tolist() == places["day"].tolist()
+    assert np.array_equal(told[["d_x", "d_day"]].to_numpy(), slope.gradient)
+    assert slope.std is not None
+    assert np.array_equal(told[["std_d_x", "std_d_day"]].to_numpy(), slope.std)
+    assert "std_d_x" not in fleet.gradient(places, "dec-rbcm").to_frame()
+
+
+@pytest.mark.parametrize("day", ["2021-01-05", pd.Timestamp("2021-01-05"), np.datetime64("2021-01-05")])
+def test_dates_in_an_array_are_told_that_they_need_a_data_frame(day: object) -> None:
+    data = pd.DataFrame({"x": [1.0, 2.0], "day": pd.to_datetime(["2021-01-01", "2021-01-09"]), "t": [0.0, 1.0]})
+    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", theta=[2.0, 9.0, 1.0, 0.1])
+    wanted = "'day' is a time: dates need a data frame, with a column 'day'"
+    with pytest.raises(InputError, match=wanted):
+        fleet.predict([[1.5, day]])
+    with pytest.raises(InputError, match=wanted):
+        fleet.observe(0, [[1.5, day]], [0.5])
+    asked = pd.DataFrame({"x": [1.5], "day": [day]})
+    assert fleet.predict(asked).mean.tolist() == fleet.predict([[1.5, 18632.0]]).mean.tolist()

@@ -13,6 +13,7 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import MOST_DENSE, Expert, condition, tolerance
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.training.fit import about_approximation
 from tests.conftest import mostly_long, paper_shards
 from tests.gp.moments.problems import SE, THETA, spread_out
 
@@ -153,6 +154,10 @@ def test_a_training_by_vecchia_ends_near_the_exact_one_and_says_how_near_its_lik
     assert not exact.approximation.any()
     assert (found.approximation > 0.0).all()
     assert found.approximation.max() < 5.0
+    assert about_approximation(exact) == ""
+    told = f"change it by some {found.approximation.max():.2g} nats an agent, at most."
+    assert about_approximation(found).startswith("The likelihood of 2 of 2 agents is approximate (vecchia)")
+    assert about_approximation(found).endswith(told)
 
 
 def test_the_moments_engine_refuses_a_rough_kernel() -> None:

@@ -370,3 +370,21 @@ def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> N
     assert kept.get("a") is None
     kept.clear()
     assert not (tmp_path / "k").exists()
+
+
+def test_a_fleet_with_names_is_saved_as_it_is_called(tmp_path: Path) -> None:
+    table = pd.DataFrame({"lon": [0.0, 1.0, 2.0, 3.0], "sst": [1.0, 2.0, 0.0, 1.0], "boat": ["bo", "ada"] * 2})
+    units = {"sst": "degC"}
+    fleet = fg.Fleet.from_frame(table, inputs=["lon"], target="sst", agent="boat", units=units, theta=[1.0, 1.0, 0.1])
+    again = fg.load_model(fg.save_model(fleet, tmp_path / "m"))
+    assert (again.agents, again.inputs, again.target) == (("bo", "ada"), ("lon",), "sst")
+    assert again.fleet.units == units
+    assert again.fleet.predict([[0.5]]).mean.tolist() == fleet.predict([[0.5]]).mean.tolist()
+
+
+@pytest.mark.parametrize("inputs", [None, ["lon"]])
+def test_a_fleet_without_names_is_not_saved(tmp_path: Path, inputs: list[str] | None) -> None:
+    fleet = fg.Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1], inputs=inputs)
+    with pytest.raises(fg.InputError, match=r"expected names of its agents.*fg\.Model\(fleet, agents, inputs, target"):
+        fg.save_model(fleet, tmp_path / "m")
+    assert not (tmp_path / "m").exists()

@@ -148,6 +148,10 @@ def test_hyperparameters_in_words() -> None:
     words = in_words(Model(times, ("Ada",), ("depth", "day"), "chl"))
     assert words["l_depth"] == "the field changes over some 5 m along depth"
     assert words["period_day"] == "it repeats every 7 days along day"
+    straight = made(theta=(1e7, 3000.0, 1.3, 0.1), coordinates="kilometres")
+    bends = in_words(Model(straight, ("Ada", "Bo", "Cy"), INPUTS, "sst"))
+    assert bends["l_lon"] == "no bend along lon: it is far beyond the data"
+    assert bends["l_lat"].startswith("the field changes over some 3e+03 km")
     sphere = made(theta=(60.0, 1.3, 0.2), coordinates="sphere", kernel="iso-matern32(lon, lat)")
     round_world = in_words(Model(sphere, ("a", "b", "c"), INPUTS, "sst"))
     assert round_world["l"] == "the field changes over some 60 km in all directions"

@@ -29,7 +29,7 @@ class Facts:
     """sizes: (M,) rows of each agent.  dimension: D.  columns: of a row that is sent: inputs, and what tells of noise.
 
     kernel: None if it is not known yet: a training then compares as many as `compared` says.
-    normalize: whether the fleet agrees on a mean and a scale first.
+    normalize: whether the fleet agrees on a mean and a scale first.  labels: the agents' names, if they have such.
     """
 
     sizes: tuple[int, ...]
@@ -39,6 +39,7 @@ class Facts:
     normalize: bool = True
     columns: int = 0
     compared: int = 1
+    labels: tuple[str, ...] = ()
 
     @property
     def agents(self) -> int:
@@ -93,7 +94,7 @@ def facts_of(
         own = None if chosen is None else as_kernel(chosen, data.inputs or data.dimension)
         width = data.dimension if not data.noises.given else int(data.shards[0][0].shape[1])
         flag = data.normalize if normalize is None else normalize
-        return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width, count)
+        return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width, count, data.labels)
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
         raise InputError(
             f"expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows, got {shortened(data)}"

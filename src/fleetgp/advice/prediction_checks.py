@@ -129,11 +129,11 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
         share = float((np.abs(z) <= ndtri(0.5 + 0.5 * level)).mean())
         error = float(np.sqrt(level * (1.0 - level) / len(z)))
         told = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
-        if share < level:
-            told += ": if fewer, the fleet is too sure of itself, and fleet.calibrate mends it"
-        else:
-            told += ": if more, it is too cautious, and fleet.calibrate mends it"
-        yield Check.of(title, abs(share - level), MISFIT + ERRORS * error, told + ".")
+        off, limit = abs(share - level), MISFIT + ERRORS * error
+        if off > limit:
+            wrong = "too sure of itself" if share < level else "too cautious"
+            told += f": the fleet is {wrong}, and fleet.calibrate mends it"
+        yield Check.of(title, off, limit, told + ".", telling=True)
 
 
 def _standardized(subject: Subject, name: str) -> Array:

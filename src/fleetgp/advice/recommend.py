@@ -14,7 +14,7 @@ from fleetgp.advice.privacy import Private, check_private, kinds_of_prediction, 
 from fleetgp.advice.training_costs import training_cost
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.conditioned import check_agent
+from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.given import check_whole
 from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.kernels import Kernel
@@ -44,7 +44,7 @@ def recommend(
     kernel: str | Kernel | None = None,
     accuracy: Accuracy = "balanced",
     queries: int = 100,
-    agent: int | None = None,
+    agent: AgentName | None = None,
     dimension: int | None = None,
 ) -> Advice:
     """Which trainer and predictor to use, why, and what all of them would cost on the network.
@@ -72,7 +72,7 @@ def recommend(
     check_private(private)
     check_whole("queries", queries, least=1, most=MOST_QUERIES)
     check_name("accuracy", accuracy, ACCURACIES)
-    asker = None if agent is None else check_agent(agent, facts.agents)
+    asker = None if agent is None else check_agent(agent, facts.labels or facts.agents)
     training = [_trainer(name, facts, speed, private) for name, row in TRAINERS.items() if row.decentralized]
     trainer, why = _chosen_trainer(training, facts, speed, private, accuracy)
     asking = Asking(queries, asker, trainer)

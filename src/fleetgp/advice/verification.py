@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
 
 from fleetgp.advice.tables import aligned
 from fleetgp.errors import unknown_name
@@ -15,7 +15,7 @@ Verdict = Literal["passed", "failed", "not applicable"]
 @dataclass(frozen=True)
 class Check:
     """name: what was checked.  measured, limit: it passes if what was measured is at most the limit; None where it was
-    not applicable.  meaning: what it says, in one sentence.
+    not applicable.  meaning: what it says, in one sentence.  telling: whether that is worth reading if it passed, too.
 
     >>> Check.of("agents agree", 0.1, 0.01, "They differ.").verdict
     'failed'
@@ -26,11 +26,18 @@ class Check:
     measured: float | None
     limit: float | None
     meaning: str
+    telling: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, name: str, measured: float, limit: float, meaning: str) -> Check:
+    def of(cls, name: str, measured: float, limit: float, meaning: str, *, telling: bool = False) -> Check:
         """What is no number fails."""
-        return cls(name, "passed" if measured <= limit else "failed", float(measured), float(limit), meaning)
+        verdict: Verdict = "passed" if measured <= limit else "failed"
+        return cls(name, verdict, float(measured), float(limit), meaning, telling)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        return {name: value for name, value in asdict(self).items() if name != "telling"}
 
     @classmethod
     def idle(cls, name: str, why: str) -> Check:
@@ -77,20 +84,33 @@ class Verification:
         """For programs: plain numbers, texts and lists."""
         return {
             "passed": self.passed,
-            "checks": [asdict(check) for check in self.checks],
+            "checks": [check.facts for check in self.checks],
             "sampled": list(self.sampled),
         }
 
     def to_frame(self) -> Any:
         """The checks as a pandas DataFrame, with the columns name, verdict, measured, limit and meaning."""
-        return pandas_for("to_frame").DataFrame([asdict(check) for check in self.checks])
+        return pandas_for("to_frame").DataFrame([check.facts for check in self.checks])
 
     def __str__(self) -> str:
         rows = [[check.name, check.verdict, told(check.measured), told(check.limit)] for check in self.checks]
         table = aligned(["check", "verdict", "measured", "at most"], rows, left=2)
-        notes = [f"{check.name}: {check.meaning}" for check in self.checks if check.verdict != "passed"]
-        counts = f"{len(self.checks) - len(self.failed)} of {len(self.checks)} checks have not failed."
-        return "\n".join([table, "", *notes, *self.sampled, counts])
+        return "\n".join([table, "", *self.sentences])
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is to be said beside the table, the last line of how many passed."""
+        told = [check for check in self.checks if check.verdict != "passed" or check.telling]
+        return (*(f"{check.name}: {check.meaning}" for check in told), *self.sampled, self._counts)
+
+    @property
+    def _counts(self) -> str:
+        """How many there are of each verdict, in a sentence."""
+        number = {word: sum(check.verdict == word for check in self.checks) for word in get_args(Verdict)}
+        idle = f", {number['not applicable']} not applicable" if number["not applicable"] else ""
+        if self.failed:
+            return f"{number['failed']} of {len(self.checks)} checks failed, {number['passed']} passed{idle}."
+        return f"All {number['passed']} checks passed{idle}."
 
 
 def told(number: float | None) -> str:

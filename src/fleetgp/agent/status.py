@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict
 from typing import Any
@@ -22,6 +23,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
     members = [] if view is None else [names[member] for member in view.members]
     return {
         "agent": agent.name,
+        "pid": os.getpid(),
         "phase": activity.phase,
         "problem": activity.problem or activity.data_problem,
         "round": activity.round if activity.phase == "training" else node.round,

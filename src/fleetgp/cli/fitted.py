@@ -23,9 +23,10 @@ from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers
 from fleetgp.storage.calibrations import compared_facts
+from fleetgp.storage.contents import without_bend
 from fleetgp.storage.model import Model
 from fleetgp.training import Fit
-from fleetgp.training.fit import about_sample
+from fleetgp.training.fit import about_approximation, about_sample
 
 
 def told_of_fit(model: Model, data: Taken, out: Path) -> Told:
@@ -86,7 +87,7 @@ def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> list
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
-        *([about] if (about := about_sample(found)) else []),
+        *(about for about in (about_sample(found), about_approximation(found)) if about),
         f"{found.method}: {found.status} after {found.rounds} rounds"
         + (f"; the agents differ by {found.disagreement:.0e}." if several else "."),
         *told_of_kernels(found),
@@ -120,8 +121,9 @@ def _table(model: Model, found: Fit) -> Table:
     """The hyperparameters."""
     table = plain_table("", "hyperparameter", "value", "unit")
     units = told_units(model.fleet, model.inputs, model.target)
-    fixed = found.known.as_dict()["fixed"]
+    fixed, straight = found.known.as_dict()["fixed"], without_bend(model)
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
         held = "fixed" if name in fixed else "at its bound" if name in found.at_bounds else ""
-        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held])))
+        bend = f"no bend along {straight[name]}" if name in straight else ""
+        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held, bend])))
     return table

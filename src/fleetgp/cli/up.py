@@ -6,6 +6,7 @@ import shlex
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,7 +60,7 @@ def up(
     try:
         if detach:
             launched.wait_until_reachable(START)
-            _report(file, description, file.parent / "points.csv" if example else "points.csv")
+            report(file, {name: process.pid for name, process in launched.processes.items()}, description.state)
             return
         codes = launched.wait()
     except KeyboardInterrupt:
@@ -93,12 +94,14 @@ def _check(file: Path, description: Description) -> None:
         raise InputError(f"{', '.join(running)} of this fleet run already: `fleetgp down {file}` ends them{start}")
 
 
-def _report(file: Path, description: Description, points: Path | str) -> None:
-    agent = shlex.quote(description.names[0])
+def report(file: Path, pids: Mapping[str, int], state: Path) -> None:
+    """What runs, and what to do next. pids: of the agents, by name.  state: where they log to."""
+    agent, beside = shlex.quote(next(iter(pids))), file.parent / "points.csv"
+    points = shlex.quote(str(beside)) if beside.exists() else "points.csv"
     emit(
         {},
-        f"{len(description.names)} agents run, and log to {bold(description.state)}. "
-        f"`fleetgp status {file}` shows them.",
+        f"{len(pids)} agents run, and log to {bold(state)}. `fleetgp status {file}` shows them.",
+        escape(f"Their processes: {', '.join(f'{name} {pid}' for name, pid in pids.items())}."),
         f"`fleetgp ask {file} --agent {agent} {points} --out answer.csv` asks, `fleetgp down {file}` ends them.",
         as_json=False,
     )

@@ -46,7 +46,6 @@ def verify(
     for check in found.checks:
         colour = COLOURS[check.verdict]
         table.add_row(check.name, f"[{colour}]{check.verdict}[/{colour}]", told(check.measured), told(check.limit))
-    notes = [escape(f"{check.name}: {check.meaning}") for check in found.checks if check.verdict != "passed"]
-    emit({"model": str(model), **found.facts}, table, *notes, *found.sampled, as_json=as_json)
+    emit({"model": str(model), **found.facts}, table, *map(escape, found.sentences), as_json=as_json)
     if not found.passed:
         raise typer.Exit(1)

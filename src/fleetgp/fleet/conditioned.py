@@ -15,7 +15,7 @@ from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, shortened
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
-from fleetgp.fleet.named import with_numbers
+from fleetgp.fleet.named import AgentName, check_agent, with_numbers
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
@@ -97,7 +97,7 @@ class ConditionedFleet:
         method: str = "dec-nn-grbcm",
         *,
         noisy: bool = False,
-        agent: int | None = None,
+        agent: AgentName | None = None,
         consensus: Consensus | None = None,
         rounds: int | None = None,
         tol: float | None = None,
@@ -121,7 +121,7 @@ class ConditionedFleet:
         method: str = "dec-nn-grbcm",
         *,
         noisy: bool = False,
-        agent: int | None = None,
+        agent: AgentName | None = None,
         done: Collection[int] = (),
         **given: Any,
     ) -> Iterator[tuple[int, Prediction]]:
@@ -140,7 +140,7 @@ class ConditionedFleet:
         method: str = "dec-nn-grbcm",
         *,
         noisy: bool = False,
-        agent: int | None = None,
+        agent: AgentName | None = None,
         eta: Eta | None = None,
         neighbours: int | None = None,
         seed: int | None = None,
@@ -152,7 +152,7 @@ class ConditionedFleet:
         return found
 
     def known_jointly(
-        self, queries: Any, method: str, *, noisy: bool = False, agent: int | None = None, **given: Any
+        self, queries: Any, method: str, *, noisy: bool = False, agent: AgentName | None = None, **given: Any
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
         question = self._question(queries, method, noisy, agent, given)
@@ -165,7 +165,7 @@ class ConditionedFleet:
         queries: Any,
         method: str = "dec-nn-grbcm",
         *,
-        agent: int | None = None,
+        agent: AgentName | None = None,
         eta: Eta | None = None,
         neighbours: int | None = None,
         seed: int | None = None,
@@ -175,7 +175,7 @@ class ConditionedFleet:
         question = self._question(queries, method, False, agent, given, calibrated=False)
         check_gradient(question.method, len(self.source.shards))
         with retold(names=self.source.names):
-            return self._answers.gradient(question)
+            return replace(self._answers.gradient(question), points=self.source.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
         """Queries as an array (T, D), or one clear error."""
@@ -186,7 +186,7 @@ class ConditionedFleet:
         queries: Any,
         method: str,
         noisy: bool,
-        agent: int | None,
+        agent: AgentName | None,
         given: Mapping[str, Any],
         *,
         calibrated: bool = True,
@@ -198,7 +198,7 @@ class ConditionedFleet:
         if given.get("neighbours") is not None and row.rule != "nearest":
             raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
-        asker = None if agent is None else check_agent(agent, len(self.source.shards))
+        asker = None if agent is None else check_agent(agent, self.source.labels)
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):
             _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
@@ -219,13 +219,6 @@ class ConditionedFleet:
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"
-
-
-def check_agent(agent: object, agents: int) -> int:
-    """The number of an agent, or one clear error."""
-    if not isinstance(agent, int | np.integer) or isinstance(agent, bool) or not 0 <= agent < agents:
-        raise InputError(f"agent must lie between 0 and {agents - 1}, got {shortened(agent)}")
-    return int(agent)
 
 
 def check_queries(queries: Any, source: Source) -> Array:

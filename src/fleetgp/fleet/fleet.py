@@ -18,14 +18,14 @@ from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate
 from fleetgp.fleet.choosing import Choosing
-from fleetgp.fleet.conditioned import ConditionedFleet, check_agent
+from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.files import from_files
 from fleetgp.fleet.frames import from_dataset, from_frame
 from fleetgp.fleet.gradient import gradient
 from fleetgp.fleet.joint import joint, sample
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
-from fleetgp.fleet.named import Named, with_numbers
+from fleetgp.fleet.named import AgentName, Named, check_agent, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.predicting import condition, predict
 from fleetgp.fleet.scoring import score_fleet
@@ -203,9 +203,10 @@ class Fleet(Closing, Choosing, Named):
         self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.shards), None
         return self.fit
 
-    def observe(self, agent: int, X: Any, y: Any, s: Any = None) -> None:
+    def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
 
+        agent: its number or, as everywhere, its name in `labels`.
         s: their known deviations, if the fleet's data have such.
 
         Only what is new is computed, with the next prediction: a dense posterior grows by N^2 operations a row, moments
@@ -221,7 +222,7 @@ class Fleet(Closing, Choosing, Named):
         >>> [len(y) for _, y in fleet.shards]
         [30, 30, 32, 30]
         """
-        number = check_agent(agent, self.agents)
+        number = check_agent(agent, self.labels)
         if isinstance(self.shards, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
         self.shards[number], self._watched[number] = grown_hidden(

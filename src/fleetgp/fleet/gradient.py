@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
 from fleetgp.fleet.joint import conditioned_for
+from fleetgp.fleet.named import AgentName
 from fleetgp.prediction import Gradient
 from fleetgp.prediction.options import Eta
 
@@ -19,7 +20,7 @@ def gradient(
     queries: Any,
     method: str = "dec-nn-grbcm",
     *,
-    agent: int | None = None,
+    agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
     neighbours: int | None = None,
@@ -34,7 +35,7 @@ def gradient(
 
     By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and `covariance` tell how well the gradient
     of f is known. With matern12 f has none, and the mean has kinks at the data: see `kinks`.
-    agent: who asks: along the tree no other agent is told.
+    agent: who asks, by its number or its name: along the tree no other agent is told.
     theta, engine, neighbours, eta, seed: as in `predict`. The agents add up (D + 1) times the numbers of a
     prediction. NPAE, and averages over neighbours (consensus="average"), have none.
 

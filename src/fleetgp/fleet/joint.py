@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
 from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.predicting import conditioned_now
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction import Joint, prediction_method
@@ -22,7 +23,7 @@ def joint(
     method: str = "dec-nn-grbcm",
     *,
     noisy: bool = False,
-    agent: int | None = None,
+    agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
     neighbours: int | None = None,
@@ -42,7 +43,7 @@ def joint(
     from the field between them is counted less often, and more queries among the data make the answer better.
 
     noisy: the covariance of observations instead of that of f, with the noise of the agent that asks on its diagonal.
-    agent: who asks: along the tree no other agent is told.
+    agent: who asks, by its number or its name: along the tree no other agent is told.
     theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
 
     Where the covariance of queries is close to singular, as of points that are close together with a smooth kernel, a

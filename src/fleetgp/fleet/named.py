@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Self
+
+import numpy as np
 
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
-from fleetgp.errors import InputError, shortened
+from fleetgp.errors import InputError, listed, shortened
 from fleetgp.given import as_names, column_names
+
+#: An agent, by its number or, where the data have names for them, by its name.
+AgentName = int | str
 
 
 class Named:
@@ -33,6 +39,11 @@ class Named:
             return self._labels
         names = getattr(self.shards, "names", None) if isinstance(self.shards, Streamed) else None
         return tuple(names) if names else tuple(str(agent) for agent in range(len(self.shards)))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the data gave names to agents and target."""
+        return bool(self._labels)
 
     def call(
         self,
@@ -65,12 +76,46 @@ class Named:
         return self
 
 
+def check_agent(agent: object, labels: Sequence[str] | int) -> int:
+    """The number of an agent that is given by it, or by its name; or one clear error. labels: names, or how many.
+
+    >>> check_agent("Bo", ("Ada", "Bo")), check_agent(0, ("Ada", "Bo"))
+    (1, 0)
+    """
+    count = labels if isinstance(labels, int) else len(labels)
+    numbers = tuple(map(str, range(count)))
+    named = numbers if isinstance(labels, int) else tuple(labels)
+    if isinstance(agent, str) and agent in named:
+        return named.index(agent)
+    if isinstance(agent, int | np.integer) and not isinstance(agent, bool) and 0 <= agent < count:
+        return int(agent)
+    if named != numbers:
+        raise InputError(
+            f"agent: expected a name ({listed(named)}), or a number from 0 to {count - 1}, got {shortened(agent)}"
+        )
+    raise InputError(f"agent must lie between 0 and {count - 1}, got {shortened(agent)}")
+
+
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
     """A data frame whose times, of inputs that are times, are numbers in their units; anything else as it is."""
-    names = [name for name in units if name in (column_names(frame, "queries") or ()) and hasattr(frame, "assign")]
+    columns = column_names(frame, "queries")
+    times = [name for name, unit in units.items() if time_unit_of(unit) is not None]
+    if columns is None and times and _has_dates(frame):
+        raise InputError(
+            f"{times[0]!r} is a time: dates need a data frame, with a column {times[0]!r}, got them in an array"
+        )
+    names = [name for name in units if name in (columns or ()) and hasattr(frame, "assign")]
     found = {}
     for name in names:
         unit, values = time_unit_of(units[name]), frame[name]
         if unit is not None and (are_times(values) or are_dates_as_text(values)):
             found[name] = numbers_of_times(values, unit, f"queries: {name!r}")
     return frame.assign(**found) if found else frame
+
+
+def _has_dates(values: Any) -> bool:
+    """Whether an array, or lists, have a text, a date or a time in them."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return False
+    found = np.asarray(values, dtype=object).ravel()
+    return any(isinstance(value, str | date | np.datetime64) for value in found)

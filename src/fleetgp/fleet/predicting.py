@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fleetgp.arrays import Array
 from fleetgp.fleet.calibrating import current_calibration
 from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction import Prediction, prediction_method
@@ -31,7 +32,7 @@ def predict(
     eta: Eta | None = None,
     seed: int | None = None,
     noisy: bool = False,
-    agent: int | None = None,
+    agent: AgentName | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 

@@ -14,6 +14,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import summaries_of
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
+from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.noises import check_deviations, parted
 from fleetgp.fleet.shards import check_shards
 from fleetgp.metrics import LEVEL, Scores, Trivial, score
@@ -31,7 +32,7 @@ def score_fleet(
     method: str = "dec-nn-grbcm",
     *,
     s: Any = None,
-    agent: int | None = None,
+    agent: AgentName | None = None,
     level: float = LEVEL,
     **asking: Any,
 ) -> Scores:
@@ -76,7 +77,7 @@ def score_fleet(
         rows_of[number] = scored(found.asked, slice(*rows))
     alike = bool((means == means[:1]).all() and (variances == variances[:1]).all())
     answers = [] if agent is not None else [whole if alike else scored(one) for one in range(fleet.agents)]
-    return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of))
+    return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of), agents=fleet.labels)
 
 
 def trivial_of(shards: Sequence[Shard]) -> Trivial:

@@ -39,6 +39,7 @@ class Source:
     rows: (M,) how many each agent has.
     held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
     units, target: of inputs and target by name, where they are known, and what the target is called.
+    labels: what the agents are called.
     moments: those of the data of the training, if every agent has them from there, or the central node has (`central`).
     trained: (M,) of how many rows of each agent they are: the first ones.
     """
@@ -61,6 +62,7 @@ class Source:
     held: IntArray = field(default_factory=lambda: NONE)
     units: Mapping[str, str] = field(default_factory=dict)
     target: str = "y"
+    labels: tuple[str, ...] = ()
 
     def points(self, values: Array) -> Points:
         """Queries (T, D) with the names of the inputs."""
@@ -96,7 +98,7 @@ class Source:
     @property
     def _model(self) -> tuple[object, ...]:
         agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
-        return (self.inputs, self.units, self.target, self.kernel, self.seed, *agreed)
+        return (self.inputs, self.units, self.target, self.labels, self.kernel, self.seed, *agreed)
 
 
 def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
@@ -147,4 +149,5 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         held_by(data, fit),
         fleet.units,
         fleet.target,
+        fleet.labels,
     )

@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.fleet.conditioned import check_agent
 from fleetgp.fleet.joint import conditioned_for
+from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.given import check_whole
 from fleetgp.prediction import Suggestion
 from fleetgp.prediction.options import Eta
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def suggest(
     fleet: Fleet,
-    agent: int | None,
+    agent: AgentName | None,
     candidates: Any,
     n: int = 1,
     *,
@@ -59,8 +59,7 @@ def suggest(
     """
     check_whole("n", n, least=1)
     check_criterion(by)
-    if agent is not None:
-        check_agent(agent, fleet.agents)
+    agent = None if agent is None else check_agent(agent, fleet.labels)
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
     lists = _lists(candidates, agent, fleet.agents)
     checked = [conditioned.checked(one) for one in lists]
@@ -77,7 +76,9 @@ def suggest(
         int(np.argmax(first[ends[rows[k]] : ends[rows[k] + 1]] == c)) for c, k in zip(chosen, whose, strict=True)
     ]
     agents = whose if agent is None else np.full(len(whose), agent)
-    return Suggestion(places[chosen], np.array(indices), agents, gains, by, method, joint.ledger)
+    points = conditioned.source.points(places[chosen])
+    found = places[chosen], np.array(indices), agents, gains
+    return Suggestion(*found, by, method, joint.ledger, points, fleet.labels)
 
 
 def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:

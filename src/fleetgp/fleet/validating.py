@@ -89,7 +89,7 @@ def cross_validate(
     renumbered = tuple(np.searchsorted(numbers, own) for own in plan.fold_of)  # blocks may leave a fold empty
     found = _followed(replace(plan, fold_of=renumbered), len(numbers), by, progress, kept)
     truths = [y for _, y in rows_of(fleet)]
-    return CrossValidation.of(by, method, found, renumbered, truths, level)
+    return CrossValidation.of(by, method, found, renumbered, truths, level, fleet.labels)
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,11 @@ class CrossValidation:
         fold_of: Sequence[IntArray],
         truths: Sequence[Array],
         level: float,
+        agents: Sequence[str] = (),
     ) -> CrossValidation:
         """From the folds, each of which has the predictions of its own rows: the same ones at another level, say.
 
-        fold_of, truths: (N_i,) of each agent.
+        fold_of, truths: (N_i,) of each agent.  agents: their names; without them they are numbers.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(60, seed=1)
@@ -117,7 +118,8 @@ class CrossValidation:
         def pooled(place: int, which: int) -> Scores:
             return Scores.pooled([found for key, found in cells.items() if key[place] == which])
 
-        whole = Scores.pooled(list(cells.values()), rows_of=tuple(pooled(1, agent) for agent in range(len(truths))))
+        rows_of = tuple(pooled(1, agent) for agent in range(len(truths)))
+        whole = Scores.pooled(list(cells.values()), rows_of=rows_of, agents=tuple(agents))
         every = tuple(pooled(0, number) for number in range(len(folds)))
         rows_of_agents = tuple(fold_of), tuple(truths), tuple(means), tuple(variances)
         return cls(by, method, tuple(folds), *rows_of_agents, level, whole, every)

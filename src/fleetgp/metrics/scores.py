@@ -21,6 +21,7 @@ class Scores:
     that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
     answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent asked, who alone is told.
     rows_of: for rows that belong to agents, those of each one's own rows; None for who has none.
+    agents: their names, where they are known.
 
     >>> found = score((np.zeros(2), np.ones(2)), np.array([0.0, 1.0]))
     >>> found.rmse == 0.5**0.5, found.coverage, found.msll is None
@@ -40,6 +41,7 @@ class Scores:
     level: float = LEVEL
     answers: tuple[Scores, ...] = ()
     rows_of: tuple[Scores | None, ...] = ()
+    agents: tuple[str, ...] = ()
 
     @classmethod
     def pooled(cls, parts: Sequence[Scores], **more: Any) -> Scores:
@@ -69,8 +71,8 @@ class Scores:
         )
 
     def parts(self, agents: Sequence[str] | None = None) -> Iterator[tuple[str, Scores]]:
-        """Whose scores, in words, and these. agents: their names; without them their numbers."""
-        named = None if agents is None else as_names(agents, "agents")
+        """Whose scores, in words, and these. agents: their names; without them those that are known, or numbers."""
+        named = self.agents or None if agents is None else as_names(agents, "agents")
         many = max(len(self.rows_of), len(self.answers))
         if named is not None and many and len(named) != many:
             raise InputError(f"agents: expected the names of {many} agents, got {len(named)}")
@@ -83,12 +85,16 @@ class Scores:
     @property
     def numbers(self) -> dict[str, float | None]:
         """The scores by name, without those of parts."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("answers", "rows_of")}
+        return {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("answers", "rows_of", "agents")
+        }
 
     def to_frame(self, agents: Sequence[str] | None = None) -> Any:
         """A data frame: a row for all, and one for each agent's own rows and each agent's answer, if there are such.
 
-        agents: their names; without them their numbers.
+        agents: their names; without them those that are known, or numbers.
         """
         return framed(dict(self.parts(agents)))
 

@@ -22,7 +22,7 @@ OF_TARGET = ("mean", "std", "std_observed")
 def answer_frame(points: Points | None, columns: Mapping[str, Any], queries: Any) -> Any:
     """The columns of an answer beside the queries that were asked, or beside those that are given."""
     pd = pandas_for("to_frame")
-    count = len(columns["mean"])
+    count = len(next(iter(columns.values())))
     if queries is not None:
         named = column_names(queries, "queries") is not None
         given: Any = queries if named else as_numbers(queries, "queries")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import Status
+from fleetgp.data.points import Points, names_of
 from fleetgp.network import Ledger
+from fleetgp.prediction.frames import answer_frame
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Gradient:
     rounds: how many the slowest block of queries took.
     jitter: the largest that any covariance needed; 0 if none.
     engine: (A,) where each agent's own posterior came from.
+    points: the queries, with the names of the inputs.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -32,6 +36,8 @@ class Gradient:
     >>> found = fleet.gradient([[0.5, 0.5], [1.5, 0.5]], "dec-full-gp")
     >>> found.gradient.shape, found.std.shape, found.covariance.shape, found.status
     ((2, 2), (2, 2), (2, 2, 2), 'converged')
+    >>> found.to_frame().columns.tolist()
+    ['x1', 'x2', 'd_x1', 'd_x2', 'std_d_x1', 'std_d_x2', 'kink']
     """
 
     method: str
@@ -44,6 +50,7 @@ class Gradient:
     status: Status
     jitter: float
     ledger: Ledger
+    points: Points | None = None
 
     @property
     def std(self) -> Array | None:
@@ -51,6 +58,18 @@ class Gradient:
         if self.covariance is None:
             return None
         return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0)))
+
+    def to_frame(self, queries: Any = None) -> Any:
+        """A pandas data frame, a row for each query: the inputs, and d_x1, d_x2, ... by their names.
+
+        std_d_x1, ...: the standard deviations, where `std` has them.  kink: whether the mean has one there.
+        queries: columns to have in the place of the inputs, as a data frame; also needed where `points` is None.
+        """
+        names = names_of(None if self.points is None else self.points.names, self.gradient.shape[1])
+        columns: dict[str, Any] = {f"d_{name}": own for name, own in zip(names, self.gradient.T, strict=True)}
+        if self.std is not None:
+            columns |= {f"std_d_{name}": own for name, own in zip(names, self.std.T, strict=True)}
+        return answer_frame(self.points, columns | {"kink": self.kinks.any(axis=1)}, queries)
 
     def __repr__(self) -> str:
         return f"Gradient({self.method}: {len(self.gradient)} queries, status={self.status!r}, rounds={self.rounds})"

@@ -14,15 +14,18 @@ anyone, and is at least 1 - 1/e of the best choice, but for a small constant, if
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.data.points import Points
 from fleetgp.errors import InputError, check_name, listed, shortened
 from fleetgp.given import check_whole
 from fleetgp.network import Ledger
+from fleetgp.prediction.frames import answer_frame
 
 CRITERIA = ("variance", "mutual-information")
 #: Gains that differ by less, relative to the largest, are equal: the first of them is taken, on every processor.
@@ -39,6 +42,7 @@ class Suggestion:
     gains: (n,) by "variance" the variance of f there, given what was chosen before, in squared units of the data; by
         "mutual-information" what is gained of that, in nats. It is negative where more places say no more of the rest.
     by, method: how.  ledger: what was sent.
+    points: the places, with the names of the inputs.  labels: what all agents of the fleet are called.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -48,6 +52,8 @@ class Suggestion:
     ([0, 1, 2, 3], (4,))
     >>> found.of(3).shape
     (1, 2)
+    >>> found.to_frame().columns.tolist()
+    ['x1', 'x2', 'agent', 'gain', 'candidate']
     """
 
     places: Array
@@ -57,14 +63,27 @@ class Suggestion:
     by: str
     method: str
     ledger: Ledger
+    points: Points | None = None
+    labels: tuple[str, ...] = ()
 
-    def of(self, agent: int) -> Array:
-        """The places of one agent, in their order, (k, D)."""
+    def of(self, agent: int | str) -> Array:
+        """The places of one agent, by its number or its name, in their order, (k, D)."""
+        if isinstance(agent, str) and agent in self.labels:
+            agent = self.labels.index(agent)
         whose = sorted(set(self.agents.tolist()))
         check_whole("agent", agent, least=0)
         if agent not in whose:
             raise InputError(f"agent: expected one that has places, {listed(map(str, whose))}, got {shortened(agent)}")
         return np.asarray(self.places[self.agents == agent])
+
+    def to_frame(self) -> Any:
+        """A pandas data frame, a row for each place in the order of choice: inputs, agent, gain, candidate.
+
+        agent: its name.  candidate: which of those that were given for the agent.
+        """
+        names = [self.labels[agent] if self.labels else str(agent) for agent in self.agents.tolist()]
+        columns = {"agent": names, "gain": self.gains, "candidate": self.indices}
+        return answer_frame(self.points, columns, None)
 
     def __repr__(self) -> str:
         return f"Suggestion({len(self.places)} places by {self.by}, {self.method})"

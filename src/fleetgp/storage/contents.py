@@ -18,6 +18,10 @@ from fleetgp.storage.tensors import read_inside
 
 #: Units that files spell out, as people write them.
 SHORT = {"degrees_east": "degrees", "degrees_north": "degrees", "kilometres": "km"}
+#: Widths of the data beyond which a length-scale says that the field has no bend; more where paths are rough.
+FAR, FAR_IF_ROUGH = 100.0, 10_000.0
+#: Kilometres of a degree, at most.
+DEGREE = 111.4
 
 
 def contents(model: Model, folder: Path) -> dict[str, Any]:
@@ -66,8 +70,9 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
 
 def in_words(model: Model) -> dict[str, str]:
     """What each hyperparameter says of the field, in a sentence."""
-    units = theta_units(model)
-    return {name: _meaning(name, f"{value:.3g}", units[name], model) for name, value in model.theta.items()}
+    units, straight = theta_units(model), without_bend(model)
+    words = {name: _meaning(name, f"{value:.3g}", units[name], model) for name, value in model.theta.items()}
+    return words | {name: f"no bend along {along}: it is far beyond the data" for name, along in straight.items()}
 
 
 def theta_units(model: Model) -> dict[str, str]:
@@ -79,6 +84,22 @@ def theta_units(model: Model) -> dict[str, str]:
     kinds = fleet.kernel.units(fleet.dimension)
     found = [own[kind] if kind >= 0 else target if kind == OBSERVED else "" for kind in kinds]
     return dict(zip(fleet.names, found, strict=True))
+
+
+def without_bend(model: Model) -> dict[str, str]:
+    """By the names of length-scales far beyond the width of the data, the inputs along which the field has no bend."""
+    fleet = model.fleet
+    low, high = corners(summaries_of(fleet.seen))
+    units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
+    found = {}
+    for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):
+        bare = name.rpartition(".")[2]
+        if kind < 0 or bare != f"l_{model.inputs[kind]}":
+            continue
+        width = float(high[kind] - low[kind]) * (DEGREE if units[name] == "km" and _in_kilometres(model) else 1.0)
+        if value > far * width > 0.0:
+            found[name] = model.inputs[kind]
+    return found
 
 
 def _in_kilometres(model: Model) -> bool:

@@ -57,6 +57,21 @@ class Model:
         self.fleet.inputs = tuple(self.inputs)
         self.fleet.call(self.agents, self.target, self.fleet.units)
 
+    @classmethod
+    def of(cls, fleet: Fleet) -> Model:
+        """A fleet under the names that it has from its data; one error where it has none.
+
+        >>> fleet = Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1], inputs=["lon"])
+        >>> Model.of(fleet.call(["ada"], "sst", {})).agents
+        ('ada',)
+        """
+        if not fleet.has_names or fleet.inputs is None:
+            raise InputError(
+                "the fleet: expected names of its agents, inputs and target, got none: give them, "
+                "fg.Model(fleet, agents, inputs, target)"
+            )
+        return cls(fleet, fleet.labels, fleet.inputs, fleet.target)
+
     @property
     def status(self) -> str:
         """How training ended; "interrupted" where it did not, "given" where there was none."""

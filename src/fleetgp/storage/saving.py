@@ -16,6 +16,7 @@ from typing import Any
 from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
+from fleetgp.fleet import Fleet
 from fleetgp.fleet.noises import shown
 from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
@@ -41,8 +42,10 @@ from fleetgp.training import Fit
 from fleetgp.version import __version__
 
 
-def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
+def save_model(model: Model | Fleet, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write the folder: all of it, or nothing. An existing model is replaced on request only.
+
+    model: or a fleet that has its names from its data, as those of `Fleet.from_frame` and other readers have.
 
     >>> import tempfile
     >>> from fleetgp import Fleet, Model, load_model, save_model
@@ -53,6 +56,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     >>> again.agents, again.inputs, again.target, again.status
     (('ada',), ('lon',), 'sst', 'given')
     """
+    if isinstance(model, Fleet):
+        model = Model.of(model)
     if not isinstance(model, Model):
         raise InputError(f"model: expected a Model, got {shortened(model)}: fg.Model(fleet, agents, inputs, target)")
     place = as_path(folder, "folder")

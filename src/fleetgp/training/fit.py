@@ -211,6 +211,19 @@ def about_sample(fit: Fit) -> str:
     return f"{first}, and had come to {int(fit.used.sum()):,} when the time was up."
 
 
+def about_approximation(fit: Fit) -> str:
+    """Whose likelihood is approximate, and how good it is; empty if all are exact."""
+    many = sum(engine == "vecchia" for engine in fit.engine)
+    if not many:
+        return ""
+    whose, each = "The likelihood", ""
+    if len(fit.engine) > 1:
+        whose, each = f"The likelihood of {many} of {len(fit.engine)} agents", " an agent, at most"
+    change = fit.approximation.max(initial=0.0)
+    good = f": twice as many neighbours would change it by some {change:.2g} nats{each}" if change else ""
+    return f"{whose} is approximate (vecchia){good}."
+
+
 def about_floor(fit: Fit, noise_floor: float) -> str:
     """What it means that a training ended at the floor."""
     return (
