@@ -58,12 +58,15 @@ def check(fleet: Processes, shards: Any, members: list[int], edges: Any) -> None
 TEN = [(k, (k + 1) % 10) for k in range(10)] + [(0, 5), (2, 7), (4, 9)]
 
 
-def test_ten_processes_equal_the_simulator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("agents", "edges"), [(5, [*CYCLE, (0, 2)]), pytest.param(10, TEN, marks=pytest.mark.long)], ids=["five", "ten"]
+)
+def test_processes_equal_the_simulator(agents: int, edges: list[tuple[int, int]], tmp_path: Path) -> None:
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
-    shards = paper_shards(200, 10)
+    shards = paper_shards(20 * agents, agents)
     options = {**SMALL, "training_options": f"theta0 = {START}", "round": 30}
-    simulated = fg.Fleet(shards, Graph(10, TEN), normalize=True)
-    with Processes(tmp_path, shards, TEN, **options) as fleet:
+    simulated = fg.Fleet(shards, Graph(agents, edges), normalize=True)
+    with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
         fleet.wait_trained(fleet.names, 120.0)
         before = None

@@ -11,6 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import fleetgp
+from tests.conftest import mostly_long
 from tests.packaging.distribution import ROOT, Distributions, build, faults, found, in_wheel, metadata
 from tests.packaging.environments import clean_environment, environment_of, importable, other_python, run
 from tests.shared import made_once
@@ -70,7 +71,7 @@ def test_an_extra_works_alone(extra: str, built: Distributions, tmp_path: Path) 
 OTHERS = [version for version in ("3.11", "3.12", "3.13") if version != "{}.{}".format(*sys.version_info)]
 
 
-@pytest.mark.parametrize("version", OTHERS)
+@pytest.mark.parametrize("version", mostly_long(OTHERS, OTHERS[-1]))
 def test_another_python_works(version: str, built: Distributions, tmp_path: Path) -> None:
     assert f"Programming Language :: Python :: {version}" in metadata(built.wheel).get_all("Classifier", [])
     python = other_python(version)

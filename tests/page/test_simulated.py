@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fleetgp.errors import InputError, NetworkError
 from fleetgp.page.saved import saved_page
 from fleetgp.page.server import PageServer
 from fleetgp.page.simulated import ETA, demo_fleet
+from fleetgp.progress import Listener, Progress
 from tests.page.browsers import tab
 
 
@@ -51,11 +53,16 @@ def test_the_demo_learns_is_mapped_and_answers(browser: Any) -> None:
         fleet.ask({"point": [0.5]})
 
 
-def test_the_demo_ends_in_the_midst_of_its_training() -> None:
-    fleet = demo_fleet(400, seed=1, agents=4)
+def test_the_demo_ends_in_the_midst_of_its_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, begun = demo_fleet(400, seed=1, agents=4), threading.Event()
+
+    def endless(method: str, *, progress: Listener, **options: Any) -> None:
+        for number in itertools.count():
+            progress(Progress(method, number, None, ""))
+            begun.set()
+
+    monkeypatch.setattr(fleet.fleet, "train", endless)
     fleet.start()
-    began = time.monotonic()
-    while not fleet.picture()[1].get("model", {}).get("learning") and time.monotonic() - began < 120.0:
-        time.sleep(0.02)
+    assert begun.wait(120.0)
     fleet.close()
     assert not any(thread.is_alive() for thread in fleet._threads)
