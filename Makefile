@@ -11,7 +11,10 @@ SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 3
 PYTEST := $(SINGLE) $(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1
 
-.PHONY: help demo docs examples figures picture test test-long test-cpus test-cpus-short lint types unit loops unit-moments dist chaos soak bench lock clean
+# The type checker takes one core, and what is compiled for the tests the other.
+MAKEFLAGS += --jobs=2
+
+.PHONY: help demo docs examples figures picture test test-skipped test-shuffled test-long test-cpus test-cpus-short lint types unit loops unit-moments dist chaos soak bench lock clean
 
 help:
 	@echo "make demo   train a fleet on the paper's synthetic field: a table and a picture"
@@ -20,6 +23,8 @@ help:
 	@echo "make picture  docs/page.png, the page of the five example boats (needs Chromium)"
 	@echo "make examples  the worked examples of the documentation at full size: their figures and numbers"
 	@echo "make test   lint, types, all tests and doctests but the long ones"
+	@echo "make test-skipped  what the last make test left out, once the browser or iptables is there"
+	@echo "make test-shuffled SEED=1  all tests in a random order"
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
 	@echo "make chaos  100 fleets of processes with random faults (about an hour; with root and iptables also cut links)"
@@ -70,7 +75,16 @@ types: $(STAMP)
 	$(BIN)/mypy build/pages/*.py
 
 unit: $(STAMP) loops
-	$(PYTEST) --durations=25
+	$(PYTEST) --durations=25 --list-skipped=build/skipped.txt
+
+# What the last `make test` left out because a program was absent.
+test-skipped: $(STAMP)
+	if [ -s build/skipped.txt ]; then $(PYTEST) @build/skipped.txt; else echo "nothing was skipped"; fi
+
+# All tests in random order: `make test-shuffled SEED=2`.
+SEED ?= 1
+test-shuffled: $(STAMP) loops
+	$(PYTEST) --shuffle=$(SEED)
 
 # What all processes of the tests need, compiled by one of them.
 loops: $(STAMP)

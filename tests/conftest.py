@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -97,6 +99,8 @@ def interrupted_after(pieces: int, *arguments: str) -> tuple[int, str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=expert.ENGINES, default="auto", help="what engine='auto' means in this run")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
+    parser.addoption("--list-skipped", type=Path, help="a file for the names of the tests that were left out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -117,9 +121,26 @@ def blas_in_use() -> list[str]:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first, so that two processes end together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest tests first, so that two processes end together; or all in random order."""
     items.sort(key=lambda item: "test_paper" not in item.nodeid)
+    if (seed := config.getoption("--shuffle")) is not None:
+        random.Random(seed).shuffle(items)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """End with one table of what was left out, and why."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    if (file := config.getoption("--list-skipped")) is not None:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})))
+    counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)
+    terminalreporter.section("what this run left out")
+    if not counts:
+        terminalreporter.write_line("nothing")
+    width = max((len(part) for part, _ in counts), default=0)
+    for (part, reason), count in sorted(counts.items()):
+        terminalreporter.write_line(f"{count:4}  {part:{width}}  {reason.removeprefix('Skipped: ')}")
 
 
 @pytest.fixture

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -38,11 +41,23 @@ def test_probes_that_run_together_do_not_disturb_each_other(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_folders_without_permission_are_found(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Root may write anywhere: within this, it is nobody."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
     try:
-        with pytest.raises(InputError, match="cannot be written"):
-            check_writable(tmp_path / "x.csv")
+        yield
     finally:
-        tmp_path.chmod(0o700)
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_folders_without_permission_are_found() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for mode, writable in ((0o555, False), (0o777, True)):
+            Path(folder).chmod(mode)
+            with ordinary_user(), nullcontext() if writable else pytest.raises(InputError, match="cannot be written"):
+                check_writable(Path(folder) / "x.csv")

@@ -136,9 +136,10 @@ def pip_for(environment: Environment) -> tuple[str | Path, ...]:
 
 
 def other_python(version: str) -> Path | None:
-    """A Python of this version on this machine, like "3.13"; None if there is none that starts."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True)
+    """A Python of this version, like "3.13", that is on the path or known to pyenv there; None if none starts."""
+    found = []
+    if (pyenv := shutil.which("pyenv")) is not None:
+        found = sorted(Path(pyenv).resolve().parents[1].glob(f"versions/{version}.*/bin/python"), reverse=True)
     if (on_path := shutil.which(f"python{version}")) is not None:
         found.insert(0, Path(on_path))
     told = "import sys, venv; print('{}.{}'.format(*sys.version_info))"
