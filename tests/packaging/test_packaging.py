@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import fleetgp
 from tests.conftest import mostly_long
 from tests.packaging.distribution import ROOT, Distributions, build, faults, found, in_wheel, metadata
-from tests.packaging.environments import clean_environment, environment_of, importable, other_python, run
+from tests.packaging.environments import clean_environment, environment_of, importable, installed, other_python, run
 from tests.shared import made_once
 
 USES = Path(__file__).parent / "uses"
@@ -65,6 +66,18 @@ def test_an_extra_works_alone(extra: str, built: Distributions, tmp_path: Path) 
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.splitlines() == [done.stderr.strip()]
         assert "fleetgp[cli]" in done.stderr
+
+
+def test_exact_versions_are_to_be_had_by_every_python_that_we_name() -> None:
+    """Of the oldest one its first release: systems keep that for years."""
+    oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pinned = [line.partition("==") for line in lines if "==" in line]
+    assert len(pinned) > 50
+    for name, _, version in pinned:
+        package = installed(name.partition("[")[0])
+        assert package.version == version, f"{name}: make .venv/.installed"
+        assert SpecifierSet(package.metadata.get("Requires-Python", "")).contains(oldest), (name, version)
 
 
 #: Besides the one that the tests run with.
