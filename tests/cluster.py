@@ -25,6 +25,8 @@ LONG = 120.0
 def small_cluster(cores: int) -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    session = pytest.importorskip("fleetgp.network.ray.session")
+    session.ensure_token()
     store = 80 * 2**20
     ray.init(
         address="local",

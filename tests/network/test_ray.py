@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,3 +80,18 @@ def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: py
     assert not post.replace(1, to("first"))
     post.send(1, b"f", Readings())
     assert second[-1] == b"f"
+
+
+def test_a_local_cluster_needs_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ray would write a token there: where it may not, the token is in the environment, and where it may, it does."""
+    from fleetgp.network.ray.session import ensure_token
+
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ensure_token()
+    assert "RAY_AUTH_TOKEN" not in os.environ
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    ensure_token()
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64

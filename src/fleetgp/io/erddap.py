@@ -127,7 +127,7 @@ def download_mur(
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """One process at a time works on a request, where the system has locks; the lock goes with its process."""
-    with lock.open("w") as file:
+    with lock.open("w", encoding="utf-8") as file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -282,13 +282,13 @@ def _record(partial: Path, final: Path) -> None:
     """Give a finished file its name, with its checksum beside it (in the format of sha256sum)."""
     digest = _sha256(partial)
     partial.replace(final)
-    _beside(final).write_text(f"{digest}  {final.name}\n")
+    _beside(final).write_text(f"{digest}  {final.name}\n", encoding="utf-8")
 
 
 def _sound(file: Path) -> bool:
     """Whether the file is there, and is the one that was recorded."""
     note = _beside(file)
-    return file.is_file() and note.is_file() and note.read_text().split(" ", 1)[0] == _sha256(file)
+    return file.is_file() and note.is_file() and note.read_text(encoding="utf-8").split(" ", 1)[0] == _sha256(file)
 
 
 def _beside(file: Path) -> Path:

@@ -30,7 +30,7 @@ class Kept:
     def get(self, name: str) -> Any:
         """The piece, or None. One that cannot be read counts as missing."""
         try:
-            return json.loads((self.folder / f"{name}.json").read_text())
+            return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
 
@@ -39,7 +39,7 @@ class Kept:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.json"
         with whole(path) as partial:
-            partial.write_text(json.dumps(piece))
+            partial.write_text(json.dumps(piece), encoding="utf-8")
 
     def clear(self) -> None:
         """Forget all pieces, of other settings too."""

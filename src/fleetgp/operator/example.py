@@ -71,7 +71,9 @@ def write_example(file: Path, boats: int = 5) -> None:
     edges = [(number, (number + 1) % boats) for number in range(boats if boats > 2 else boats - 1)]
     with whole(file) as partial:
         endpoints = [f"tcp/127.0.0.1:{port}" for port in free_ports(boats)]
-        partial.write_text(fleet_text("boats", names, endpoints, [f"data/{name}.csv" for name in names], edges))
+        partial.write_text(
+            fleet_text("boats", names, endpoints, [f"data/{name}.csv" for name in names], edges), encoding="utf-8"
+        )
 
 
 def fleet_text(

@@ -201,7 +201,7 @@ def _graph_facts(graph: Topology, names: Sequence[str]) -> list[list[list[str]]]
 def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:
     """How it was trained; the arrays and the ledger go into files of their own."""
     arrays = {"thetas": fit.thetas, "history": fit.history, "jitter": fit.jitter, "rho": fit.rho}
-    (folder / LEDGER).write_text(json.dumps(fit.ledger.as_dict()) + "\n")
+    (folder / LEDGER).write_text(json.dumps(fit.ledger.as_dict()) + "\n", encoding="utf-8")
     return {
         "method": fit.method,
         "status": fit.status,

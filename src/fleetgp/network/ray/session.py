@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import warnings
+from pathlib import Path
 
 import ray
 
@@ -85,6 +87,7 @@ def _connect(address: str | None, workers: int) -> None:
             ) from error
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of what is started here, nobody is told
+    ensure_token()
     try:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)
     except ValueError:  # a cluster is there, and has its cores
@@ -97,6 +100,19 @@ def _connect(address: str | None, workers: int) -> None:
             FleetGPWarning,
             stacklevel=3,
         )
+
+
+def ensure_token() -> None:
+    """Give a local cluster its token in the environment if the home folder has none and cannot be written.
+
+    Ray otherwise creates ~/.ray/auth_token, and fails where it may not: a service account often has no home.
+    """
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        return
+    try:
+        (Path.home() / ".ray").mkdir(parents=True, exist_ok=True)
+    except OSError:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _knock(address: str) -> None:
