@@ -21,7 +21,7 @@ from tests.page.browsers import PHONE, tab
 from tests.page.fakes import METHODS, FakeFleet
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shown() -> Iterator[tuple[FakeFleet, str]]:
     """Thirty agents on a map of 100 x 100."""
     fleet = FakeFleet(30)
