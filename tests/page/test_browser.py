@@ -55,7 +55,7 @@ def test_the_map_the_agents_and_what_is_missing(browser: Any, shown: tuple[FakeF
         gone(fleet, "boat7")
         fleet.tell(12.0)
         page.locator('#overlay [data-agent="boat7"][data-presence="gone"]').wait_for()
-        assert one.text("#sentence") == "29 of 30 boats are there. boat7 has been silent for 13 s."
+        assert one.text("#sentence") == "29 of 30 boats are there. boat7 has been gone for 13 s."
         assert page.locator("#overlay .link.missing").count() == 4
         assert "boat7 is gone." in one.text("#events")
         assert page.locator("#say").inner_text() == "boat7 is gone.", "a screen reader hears of it"
