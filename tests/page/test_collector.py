@@ -122,7 +122,7 @@ def test_the_headline_has_the_same_word_as_the_table() -> None:
 def test_what_happened_before_the_page_was_opened_is_shown_once() -> None:
     """From the logs of two agents, the second of which is heard later and tells much of the same."""
     both, alone = ["boat1", "boat2"], ["boat1"]
-    lines = [
+    lines: list[tuple[float, dict[str, Any]]] = [
         (10.0, {"event": "started"}),
         (11.0, {"event": "view", "members": alone, "missing": ["boat2"]}),
         (20.0, {"event": "view", "members": both, "missing": []}),
@@ -131,7 +131,7 @@ def test_what_happened_before_the_page_was_opened_is_shown_once() -> None:
         (40.0, {"event": "observed", "rows": 1}),
         (200.0, {"event": "observed", "rows": 7}),
     ]
-    told = [{"number": k, "time": time, **line} for k, (time, line) in enumerate(lines, 1)]
+    told: list[dict[str, Any]] = [{"number": k, "time": time, **line} for k, (time, line) in enumerate(lines, 1)]
     late = [{**line, "time": line["time"] + 0.5} for line in told if line["event"] != "observed" and line["number"] > 2]
     collector, heard = Collector(facts_of(both, [("boat1", "boat2")])), pair()
     first = replace(heard["boat1"], state={**heard["boat1"].state, "events": told})
