@@ -20,7 +20,10 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[2]
 #: What is no part of a checkout where there is no Git to say so.
-LEFT_BY_TOOLS = ("build", "dist", "*.egg-info", "__pycache__", "PKG-INFO", "setup.cfg", ".[!cg]*", "demo-output")
+LEFT_BY_TOOLS = (
+    *("build", "dist", "*.egg-info", "__pycache__", "PKG-INFO", "setup.cfg"),
+    *(".[!cg]*", ".git", "demo-output", "_build", "screenshots"),
+)
 
 
 class Distributions(NamedTuple):
@@ -30,10 +33,11 @@ class Distributions(NamedTuple):
 
 def sources(root: Path = ROOT) -> list[str]:
     """The files that belong to the project, relative to its folder."""
-    if (root / ".git").exists():
+    if (root / ".git").exists() and shutil.which("git") is not None:
         command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-        told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
-        return sorted(name for name in told.split("\0") if name and (root / name).is_file())
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode == 0:  # Git refuses a folder of another user
+            return sorted(name for name in done.stdout.split("\0") if name and (root / name).is_file())
     files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return sorted(
         str(file) for file in files if not any(Path(part).match(left) for part in file.parts for left in LEFT_BY_TOOLS)

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 import fleetgp
 from tests.conftest import mostly_long
-from tests.packaging.distribution import ROOT, Distributions, build, faults, found, in_wheel, metadata
+from tests.packaging.distribution import ROOT, Distributions, build, faults, found, in_wheel, metadata, sources
 from tests.packaging.environments import clean_environment, environment_of, importable, installed, other_python, run
 from tests.shared import made_once
 
@@ -33,6 +33,19 @@ def test_the_distributions_are_whole_and_can_be_uploaded(built: Distributions) -
     told = metadata(built.wheel)
     assert told["Version"] == fleetgp.__version__
     assert "version" in PROJECT["dynamic"], "it is written down once, in version.py"
+
+
+@pytest.mark.parametrize("git", ["absent", "refuses"])
+def test_the_files_of_the_project_are_known_without_git(
+    git: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Git is not installed, or refuses the folder, as it does one that belongs to another user."""
+    for name in (".git/HEAD", ".gitignore", ".ci/run", ".venv/bin/python", "src/a.py", "src/__pycache__/a.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    if git == "absent":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    assert sources(tmp_path) == [".ci/run", ".gitignore", "src/a.py"]
 
 
 def test_dev_has_every_extra() -> None:

@@ -21,7 +21,7 @@ from tests.page.browsers import PHONE, tab
 from tests.page.fakes import METHODS, FakeFleet
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shown() -> Iterator[tuple[FakeFleet, str]]:
     """Thirty agents on a map of 100 x 100."""
     fleet = FakeFleet(30)
@@ -55,7 +55,7 @@ def test_the_map_the_agents_and_what_is_missing(browser: Any, shown: tuple[FakeF
         gone(fleet, "boat7")
         fleet.tell(12.0)
         page.locator('#overlay [data-agent="boat7"][data-presence="gone"]').wait_for()
-        assert one.text("#sentence") == "29 of 30 boats are there. boat7 has been silent for 13 s."
+        assert one.text("#sentence") == "29 of 30 boats are there. boat7 has been gone for 13 s."
         assert page.locator("#overlay .link.missing").count() == 4
         assert "boat7 is gone." in one.text("#events")
         assert page.locator("#say").inner_text() == "boat7 is gone.", "a screen reader hears of it"

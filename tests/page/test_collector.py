@@ -105,6 +105,53 @@ def test_who_goes_and_comes_is_told_once() -> None:
     ]
 
 
+def test_the_headline_has_the_same_word_as_the_table() -> None:
+    """The table shows an agent's presence as it is."""
+    fleet = FakeFleet(6)
+    for name, trouble in (("boat1", "gone"), ("boat4", "silent"), ("boat5", "silent")):
+        fleet.heard[name] = replace(fleet.heard[name], trouble=trouble, since=fleet.now)  # type: ignore[arg-type]
+    fleet.tell(10.0)
+    picture = fleet.picture()[1]
+    assert picture["sentence"].startswith(
+        "3 of 6 boats are there. boat1 has been gone for 10 s. boat4 and boat5 are silent."
+    )
+    presence = {name: agent["presence"] for name, agent in picture["agents"].items()}
+    assert (presence["boat1"], presence["boat4"], presence["boat5"]) == ("gone", "silent", "silent")
+
+
+def test_what_happened_before_the_page_was_opened_is_shown_once() -> None:
+    """From the logs of two agents, the second of which is heard later and tells much of the same."""
+    both, alone = ["boat1", "boat2"], ["boat1"]
+    lines: list[tuple[float, dict[str, Any]]] = [
+        (10.0, {"event": "started"}),
+        (11.0, {"event": "view", "members": alone, "missing": ["boat2"]}),
+        (20.0, {"event": "view", "members": both, "missing": []}),
+        (21.0, {"event": "training", "members": both}),
+        (25.0, {"event": "trained", "status": "converged"}),
+        (40.0, {"event": "observed", "rows": 1}),
+        (200.0, {"event": "observed", "rows": 7}),
+    ]
+    told: list[dict[str, Any]] = [{"number": k, "time": time, **line} for k, (time, line) in enumerate(lines, 1)]
+    late = [{**line, "time": line["time"] + 0.5} for line in told if line["event"] != "observed" and line["number"] > 2]
+    collector, heard = Collector(facts_of(both, [("boat1", "boat2")])), pair()
+    first = replace(heard["boat1"], state={**heard["boat1"].state, "events": told})
+    second = replace(heard["boat2"], state={**heard["boat2"].state, "events": late})
+    collector.take({"boat1": first, "boat2": Heard(since=100.0)}, 100.0)
+    for _ in range(2):
+        picture = collector.take({"boat1": first, "boat2": second}, 101.0)
+    past = {(event["t"], event["words"]) for event in picture["events"].values() if event["t"] < 100.0}
+    assert past == {
+        (10.0, "boat1 was started."),
+        (11.0, "boat1 works without boat2."),
+        (20.0, "All boats are there."),
+        (21.0, "The fleet has begun to learn."),
+        (25.0, "There is a new model, learned by boat1 and boat2."),
+        (40.0, "boat1 has 1 new measurement."),
+    }
+    assert [event["words"] for event in picture["events"].values() if event["t"] >= 100.0] == ["boat2 is there."]
+    assert len({event["words"] for event in picture["events"].values()}) == len(picture["events"])
+
+
 def test_agents_of_an_older_version_are_shown_as_far_as_they_tell() -> None:
     old = {"agent": "boat1", "phase": "serving", "neighbours": {"boat2": "up"}, "theta": {}, "trained": None}
     heard = {"boat1": Heard(old, 100.0, "", 90.0), "boat2": Heard({}, 0.0, "unknown", 90.0)}

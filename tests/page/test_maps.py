@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fleetgp.page.maps import FINE, LEAST, MOST, Axes, Field, Purse, axes_of, field_of, told_point
+from fleetgp.page import mapper
+from fleetgp.page.maps import EARN, EARNED, FINE, LEAST, MOST, Axes, Field, Purse, axes_of, field_of, told_point
+from tests.page.fakes import FakeFleet
 
 
 def test_the_points_of_a_map_are_a_grid() -> None:
@@ -63,6 +69,83 @@ def test_a_fleet_that_sends_nothing_is_left_alone() -> None:
     assert purse.wait(100, 0.0, 0.0, 0.0) == 0.0, "but for the first map"
     purse.spend(100, 0.1, 1e5)
     assert purse.wait(100, 1e9, 1e5, 0.0) == np.inf
+
+
+def drawn(purse: Purse, axes: Axes, now: float, rate: float, *, moved: bool) -> tuple[tuple[int, ...], float, bool]:
+    """What the purse plans when the map is old; if it may be drawn now, it is, at 400 bytes and 0.1 ms per point."""
+    shape, wait, earned = purse.plan(axes, now, rate * now + purse.bytes, rate, news=True, moved=moved)
+    if wait == 0.0:
+        points = int(np.prod(shape))
+        purse.spend(points, 1e-4 * points, 400.0 * points)
+        if earned:
+            purse.take_earned(now)
+    return shape, wait, earned
+
+
+def test_a_change_of_members_and_its_new_model_are_mapped_at_once() -> None:
+    """Five idle boats of 1 kB/s per link that have just paid for nothing; new rows alone wait for minutes."""
+    axes, purse, rate = Axes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), Purse(), 5_000.0
+    assert drawn(purse, axes, 5.0, rate, moved=False) == (axes.coarse, 0.0, False)
+    _, wait, earned = drawn(purse, axes, 20.0, rate, moved=False)
+    assert (wait > 240.0, earned) == (True, False)
+    for now in (20.0, 25.0):
+        shape, wait, earned = drawn(purse, axes, now, rate, moved=True)
+        assert (shape, wait, earned) == ((16, 16), 0.0, True)
+    _, wait, earned = drawn(purse, axes, 25.0, rate, moved=True)
+    assert earned
+    assert wait == pytest.approx(EARN - 5.0)
+    later = 25.0 + drawn(purse, axes, 25.0, rate, moved=False)[1]
+    assert drawn(purse, axes, later + 1.0, rate, moved=True) == (axes.coarse, 0.0, False), "paid, not earned"
+
+
+@given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=60), st.floats(10.0, 1e6))
+def test_agents_that_come_and_go_earn_few_maps(pauses: list[float], rate: float) -> None:
+    """In any stretch of time at most two, and one a minute; all of them are in what was spent."""
+    axes, purse, now = Axes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), Purse(), 0.0
+    drawn(purse, axes, now, rate, moved=False)
+    times, points = [], np.prod(axes.coarse)
+    for pause in pauses:
+        now += pause
+        shape, wait, earned = drawn(purse, axes, now, rate, moved=True)
+        if wait == 0.0:
+            points += np.prod(shape)
+            times += [now] * earned
+    for k, first in enumerate(times):
+        for count, last in enumerate(times[k:], 1):
+            assert count <= EARNED + (last - first) / EARN + 1e-9
+    assert purse.bytes == pytest.approx(400.0 * points)
+
+
+def test_who_has_gone_is_missing_from_the_map_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a mapper that thinks when it is told to."""
+    monkeypatch.setattr(mapper, "SETTLE", 0.0)
+    monkeypatch.setattr(mapper, "THINK", 0.0)
+    fleet = FakeFleet(4)
+    fleet.collector.take(fleet.heard, fleet.now)
+    maps: list[dict[str, Any]] = []
+
+    def question(points: list[list[float]]) -> dict[str, Any]:
+        names = [name for name, one in fleet.heard.items() if not one.trouble]
+        numbers = dict.fromkeys(("mean", "variance"), [1.0] * len(points))
+        said = {"agent": names[0], "members": names, "said": dict.fromkeys(names, 1), "missing": []}
+        return {**numbers, **said, "method": "dec-rbcm", "theta": [1.0], "bytes_sent": 400 * len(points)}
+
+    heard = {name: replace(one, at=np.inf) for name, one in fleet.heard.items()}
+    asker = SimpleNamespace(
+        facts=fleet.facts,
+        chosen=fleet.chosen,
+        collector=fleet.collector,
+        heard=lambda: heard,
+        question=question,
+        post_map=lambda _, about: maps.append(about),
+    )
+    thinker = mapper.Mapper(asker, share=0.05)
+    thinker.think()
+    thinker.think()
+    assert [one["took_part"] for one in maps] == [["boat0", "boat1", "boat2", "boat3"]], "a finer one costs too much"
+    heard["boat2"] = fleet.heard["boat2"] = replace(heard["boat2"], trouble="gone")
+    thinker.think()
+    assert [one["took_part"] for one in maps[1:]] == [["boat0", "boat1", "boat3"]]
 
 
 def test_an_interval_holds_95_percent() -> None:

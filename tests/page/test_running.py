@@ -24,6 +24,7 @@ from fleetgp.page import watch as watching
 from fleetgp.page.maps import SHARE, WIDTH, deviations
 from fleetgp.page.server import PageServer
 from fleetgp.page.watch import Watch
+from tests.agent.fleets import describe, running, serving, until
 from tests.page.browsers import PHONE, Tab, tab
 
 #: Seconds after which only a hang has not ended.
@@ -69,18 +70,11 @@ class Boats:
             time.sleep(0.05)
         return picture
 
-    def frames(self) -> int:
-        """Bytes that all agents have sent besides hellos, as they say themselves."""
-        total = 0
-        for name in self.running:
-            with AgentClient(self.description, name) as client:
-                total += sum(client.request("status")["kinds"].values())
-        return total
 
-
-@pytest.fixture(scope="module")
-def boats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boats]:
-    fleet = Boats(tmp_path_factory.mktemp("page"))
+@pytest.fixture
+def boats(tmp_path: Path) -> Iterator[Boats]:
+    """Of one test alone: no test depends on what another did to the boats."""
+    fleet = Boats(tmp_path)
     try:
         fleet.watch.start()
         fleet.server.start()
@@ -108,7 +102,7 @@ def test_a_fleet_that_lives(browser: Any, boats: Boats, tmp_path: Path) -> None:
         one.picture("running", tmp_path)
         boats.kill("boat2")
         page.locator('#overlay [data-agent="boat2"][data-presence="gone"]').wait_for()
-        page.locator("#sentence", has_text="4 of 5 boats are there. boat2 has been silent for").wait_for()
+        page.locator("#sentence", has_text="4 of 5 boats are there. boat2 has been gone for").wait_for()
         page.locator("#model", has_text="Learned by boat1, boat3, boat4 and boat5").wait_for()
         one.picture("missing", tmp_path)
         pictures_of_a_split_fleet(browser, boats, tmp_path)
@@ -163,28 +157,40 @@ def learn_again(one: Tab, boats: Boats) -> None:
     page.locator("#events", has_text="There is a new model, learned by boat1, boat2, boat3, boat4 and boat5").wait_for()
 
 
-def test_what_a_map_costs_is_counted_and_kept_small(boats: Boats) -> None:
+def test_what_a_map_costs_is_counted_and_kept_small(tmp_path: Path) -> None:
     """By the agents' own ledgers: what the page says that it spent is no less than what the fleet sent for a map, and
     after each map it rests until that is within its share.
     """
-    if not boats.running:
-        boats.start()
-    boats.until(
-        lambda picture: (
-            bool(picture["map"])
-            and all(agent.get("phase") == "serving" for agent in picture["agents"].values())
-            and not picture["maps"]["asking"]
+    description, _ = describe(tmp_path, 2)
+    watch = Watch(description, pause=0.1)
+    assert watch.picture()[1]["map"] == {}, "a picture says so while there is no map"
+
+    def frames() -> int:
+        """Bytes that all agents have sent besides hellos, as they report themselves."""
+        total = 0
+        for name in description.names:
+            with AgentClient(description, name) as client:
+                total += sum(client.request("status")["kinds"].values())
+        return total
+
+    def is_quiet() -> bool:
+        picture = watch.picture()[1]
+        agents = picture["agents"].values()
+        return (
+            bool(picture["map"]) and not picture["maps"]["asking"] and {one["phase"] for one in agents} == {"serving"}
         )
-    )
-    before, purse = boats.frames(), boats.watch.mapper.purse
-    spent, maps = purse.bytes, purse.maps
-    boats.watch.renew()
-    deadline = time.monotonic() + LONG
-    while purse.maps == maps:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert 0 < boats.frames() - before <= purse.bytes - spent
-    rate = 5_000.0
-    wait = purse.wait(100, 1e9, boats.watch.collector.all_bytes, rate)
-    total = boats.watch.collector.all_bytes + rate * wait
-    assert purse.bytes + 100 * purse.per_point[1] <= SHARE * total * (1 + 1e-9)
+
+    try:
+        with running(description, tmp_path) as agents:
+            watch.start()
+            until(lambda: serving(agents) and is_quiet())
+            before, purse = frames(), watch.mapper.purse
+            spent, maps = purse.bytes, purse.maps
+            watch.renew()
+            until(lambda: purse.maps > maps)
+            assert 0 < frames() - before <= purse.bytes - spent
+    finally:
+        watch.close()
+    rate, total = 5_000.0, watch.collector.all_bytes
+    wait = purse.wait(100, 1e9, total, rate)
+    assert purse.bytes + 100 * purse.per_point[1] <= SHARE * (total + rate * wait) * (1 + 1e-9)

@@ -5,16 +5,27 @@ from __future__ import annotations
 import http.client
 import json
 import re
-from collections.abc import Iterator
+import selectors
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("starlette")
 
-from fleetgp.page import security
+from fleetgp.page import connections, security
 from fleetgp.page.server import STATIC, STREAMS, PageServer
 from tests.page.fakes import FakeFleet
+
+#: Seconds after which only a hang has not ended.
+LONG = 60.0
+STREAM = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#: The headers of a login, whose body follows.
+LOGIN = "POST /login HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nContent-Length: {}\r\n\r\n"
 
 
 class Client:
@@ -166,18 +177,134 @@ def test_a_browser_is_told_to_be_strict(local: Client) -> None:
         )
 
 
-def test_only_so_many_streams_are_served(local: Client) -> None:
-    held = []
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class Raw:
+    """One connection, as bytes. address: the client's own."""
+
+    def __init__(self, port: int, sent: str, address: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), LONG, (address, 0))
+        self.send(sent)
+
+    def send(self, text: str) -> None:
+        self.socket.sendall(text.encode())
+
+    def status(self) -> int:
+        """Of the answer, whose headers are read; 0 if the connection is closed without one."""
+        self.headers = b""
+        with suppress(ConnectionError):
+            while b"\r\n\r\n" not in self.headers and (read := self.socket.recv(4096)):
+                self.headers += read
+        return int(self.headers.split()[1]) if self.headers else 0
+
+
+@contextmanager
+def held() -> Iterator[list[Raw]]:
+    """Connections that are closed at the end, whatever happens."""
+    opened: list[Raw] = []
     try:
-        for _ in range(STREAMS):
-            connection = http.client.HTTPConnection("127.0.0.1", local.port, timeout=30)
-            connection.request("GET", "/stream")
-            assert connection.getresponse().readline() == b"event: whole\n"
-            held.append(connection)
-        assert local("GET", "/stream")[0] == 503
+        yield opened
     finally:
-        for connection in held:
-            connection.close()
+        for one in opened:
+            one.socket.close()
+
+
+def test_only_so_many_streams_are_served_however_many_ask_at_once(fleet: FakeFleet) -> None:
+    with PageServer(fleet, port=0) as server, held() as streams:
+        client = Client(server)
+        for _ in range(60):
+            streams.append(Raw(client.port, STREAM))
+        assert Counter(one.status() for one in streams) == {200: STREAMS, 503: 60 - STREAMS}
+        for one in streams:
+            one.socket.close()
+        deadline = time.monotonic() + LONG
+        again = 503
+        while again == 503:
+            assert time.monotonic() < deadline, "streams that have ended make room for others"
+            streams.append(Raw(client.port, STREAM))
+            again = streams[-1].status()
+        assert again == 200
+
+
+#: Nothing, half of the headers, half of a body.
+HALVES = ["", "GET / HTTP/1.1\r\nHost: localhost\r\nX: ", LOGIN.format(9) + "tok"]
+NAMES = ["nothing", "headers", "body"]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=NAMES)
+def test_half_requests_keep_nobody_out(fleet: FakeFleet, half: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are held, however long, and one that was slow is served once it is complete."""
+    monkeypatch.setattr(connections, "COMPLETE", LONG)
+    monkeypatch.setattr(connections, "SOON", LONG)
+    with PageServer(fleet, port=0) as server, held() as opened:
+        client = Client(server)
+        opened += [Raw(client.port, half) for _ in range(110)]
+        assert [client("GET", path)[0] for path in ("/", "/static/app.js")] == [200, 200]
+        opened[0].send(STREAM if not half else "1\r\n\r\n" if half.startswith("GET") else "en=abc")
+        assert opened[0].status() in (200, 303)
+
+
+@pytest.mark.parametrize("half", HALVES, ids=NAMES)
+def test_half_requests_are_closed(fleet: FakeFleet, half: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "COMPLETE", 0.1)
+    with PageServer(fleet, port=0) as server, held() as opened:
+        opened += [Raw(Client(server).port, half) for _ in range(3)]
+        assert {one.status() for one in opened} == {0}
+
+
+def test_a_request_that_trickles_is_closed(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "COMPLETE", 0.3)
+    with PageServer(fleet, port=0) as server, held() as opened:
+        slow = Raw(Client(server).port, HALVES[1])
+        opened.append(slow)
+        slow.socket.settimeout(0.05)
+        closed, deadline = False, time.monotonic() + LONG
+        while not closed:
+            assert time.monotonic() < deadline, "more bytes do not move the deadline"
+            try:
+                slow.send("x")
+                closed = slow.socket.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                closed = True
+
+
+def test_a_client_that_reads_nothing_is_closed(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED", 0.1)
+    with PageServer(fleet, port=0) as server, held() as opened:
+        opened.append(Raw(Client(server).port, "GET /static/app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2_000))
+        assert opened[0].socket.recv(1) == b"H"
+        until(lambda: not server._server.server_state.connections)
+
+
+def test_an_address_that_holds_many_half_requests_loses_them_first(
+    fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but a few; whoever is slow at another address has time."""
+    monkeypatch.setattr(connections, "COMPLETE", LONG)
+    monkeypatch.setattr(connections, "SOON", 0.1)
+    with PageServer(fleet, port=0) as server, held() as opened, selectors.DefaultSelector() as selector:
+        port, more = Client(server).port, 20
+        patient = Raw(port, HALVES[1])
+        opened += [patient, *(Raw(port, HALVES[1], "127.0.0.2") for _ in range(connections.MOST_OF_ADDRESS + more))]
+        for one in opened:
+            selector.register(one.socket, selectors.EVENT_READ)
+        closed: set[int] = set()
+        deadline = time.monotonic() + LONG
+        while len(closed) < more:
+            assert time.monotonic() < deadline
+            for key, _ in selector.select(1.0):
+                closed.add(key.fd)
+                selector.unregister(key.fileobj)
+        assert patient.socket.fileno() not in closed
+        patient.send("1\r\n\r\n")
+        assert patient.status() == 200
 
 
 def test_another_address_needs_the_token(remote: tuple[Client, str]) -> None:
@@ -220,12 +347,30 @@ def test_the_token_opens_the_page_and_is_nowhere_in_it(remote: tuple[Client, str
     assert client.post("/renew", {}, Cookie=session, Origin="http://evil.example") == 403
 
 
-def test_who_guesses_is_kept_out() -> None:
+def test_wrong_tokens_lock_nobody_out(fleet: FakeFleet) -> None:
+    """By real requests from two addresses: the one that guesses is refused, the right token never is."""
+    with PageServer(fleet, "0.0.0.0", 0) as server, held() as opened:
+        client = Client(server)
+
+        def login(token: str, address: str) -> int:
+            opened.append(Raw(client.port, LOGIN.format(len(token) + 6) + f"token={token}", address))
+            return opened[-1].status()
+
+        tries = [login("wrong", "127.0.0.2") for _ in range(security.MOST_WRONG + 5)]
+        assert tries == [303] * (security.MOST_WRONG - 1) + [429] * 6
+        assert login("wrong", "127.0.0.1") == 303, "another address has a count of its own"
+        assert server.token is not None
+        assert [login(server.token, address) for address in ("127.0.0.1", "127.0.0.2")] == [303, 303]
+        with_cookie = [b"set-cookie" in one.headers.lower() for one in opened[-2:]]
+        assert with_cookie == [True, True], "both are let in"
+
+
+def test_wrong_tokens_are_counted_for_few_addresses() -> None:
     door = security.Door("0.0.0.0", "abcd-efgh-jkmn-pqrs")
-    for _ in range(security.MOST_WRONG):
-        assert door.login("wrong") is None
-    assert door.login("abcd-efgh-jkmn-pqrs") is None, "not even who knows it, for a minute"
-    assert security.Door("0.0.0.0", "abcd-efgh-jkmn-pqrs").login("ABCD efgh jkmn pqrs") is not None
+    for number in range(3 * security.MOST_ADDRESSES):
+        assert door.login("wrong", f"10.0.{number // 256}.{number % 256}") is None
+    assert len(door._wrong) == security.MOST_ADDRESSES
+    assert door.login("ABCD efgh jkmn pqrs") is not None
 
 
 def test_browsers_that_are_known_are_few_and_forgotten() -> None:

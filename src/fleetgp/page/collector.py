@@ -216,7 +216,7 @@ class Collector:
         now: float,
     ) -> dict[str, Any]:
         away = {
-            name: max(0.0, now - (one.at or one.since))
+            name: (presence[name], max(0.0, now - (one.at or one.since)))
             for name, one in heard.items()
             if presence[name] in ("silent", "gone")
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fleetgp.page import words
@@ -15,6 +15,7 @@ LINKS = {
     "frozen": "are linked, but one of them says nothing",
     "refused": "hold different fleet descriptions",
 }
+LEARNING = "The fleet has begun to learn."
 #: Lines of an agent's log that are events of the page.
 TOLD = (
     "failed",
@@ -25,6 +26,8 @@ TOLD = (
     "certificate expired",
     "a question cannot be answered",
 )
+#: Events of one agent that are shown from before the page was opened, and seconds within which equal ones are the same.
+PAST, SAME = 8, 30.0
 #: What the page calls itself when it asks: its own maps are not what somebody asked.
 PAGE, PAGE_MAP = "page", "page map"
 
@@ -36,6 +39,8 @@ class Happenings:
         self._kind = kind
         self._before: dict[str, Any] = {}
         self._lines: dict[str, tuple[float, int]] = {}
+        self._opened: float | None = None
+        self._past: dict[str, float] = {}
 
     def compare(self, picture: dict[str, Any], heard: Mapping[str, Heard], now: float) -> Iterator[dict[str, Any]]:
         """Events, and questions that were answered (with "points")."""
@@ -45,8 +50,12 @@ class Happenings:
                 yield {"t": round(now, 1), "words": text, "tone": tone}
             for text, tone in (*self._parts(before, picture), *self._model(before, picture)):
                 yield {"t": round(now, 1), "words": text, "tone": tone}
+        self._opened = now if self._opened is None else self._opened
         for name, one in heard.items():
-            yield from self._told_by(name, one.state)
+            if one.state and name not in self._lines:
+                yield from self._before_opening(name, one.state.get("events", ()), self._opened)
+            if one.state:
+                yield from self._told_by(name, one.state)
 
     def _agents(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, agent in after["agents"].items():
@@ -58,7 +67,7 @@ class Happenings:
                 yield f"{name} {'is gone' if now == 'gone' else 'has fallen silent'}.", "bad"
             more = agent.get("rows", 0) - old.get("rows", agent.get("rows", 0))
             if more > 0:
-                yield f"{name} has {more:,} new measurement{'s' if more > 1 else ''}.", "info"
+                yield words.new_rows(name, more), "info"
             problem = agent.get("problem", "")
             if problem and problem != old.get("problem", ""):
                 yield f"{name}: {problem}", "bad"
@@ -81,10 +90,40 @@ class Happenings:
     def _model(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
         was, now = before["model"], after["model"]
         if now.get("learning") and not was.get("learning"):
-            yield "The fleet has begun to learn.", "info"
+            yield LEARNING, "info"
         if now.get("id", "0") != was.get("id", "0") and now.get("by"):
-            ended = "" if now["status"] == "converged" else f" It ended by {now['status']}, not by agreement."
-            yield f"There is a new model, learned by {words.listed(now['by'])}.{ended}", "info" if not ended else "bad"
+            yield words.new_model(now["by"], now["status"])
+
+    def _before_opening(self, name: str, lines: Iterable[Mapping[str, Any]], opened: float) -> Iterator[dict[str, Any]]:
+        """What an agent's log has from before the page was opened. What several agents have logged is shown once."""
+        learners: list[str] = []
+        past = []
+        for line in lines:
+            if line["time"] >= opened:
+                break
+            learners = line.get("members", []) if line["event"] == "training" else learners
+            past += [(line["time"], *event) for event in self._past_event(name, line, learners)]
+        for time, text, tone in past[-PAST:]:
+            if abs(time - self._past.get(text, -SAME)) >= SAME:
+                self._past[text] = time
+                yield {"t": round(time, 1), "words": text, "tone": tone}
+
+    def _past_event(self, name: str, line: Mapping[str, Any], learners: list[str]) -> Iterator[tuple[str, str]]:
+        event = line["event"]
+        if event == "started":
+            yield f"{name} was started.", "good"
+        elif event == "observed":
+            yield words.new_rows(name, line.get("rows", 0)), "info"
+        elif event == "view" and line.get("missing"):
+            members = line.get("members", [name])
+            works = "works" if len(members) == 1 else "work"
+            yield f"{words.listed(members)} {works} without {words.listed(line['missing'])}.", "bad"
+        elif event == "view":
+            yield f"All {self._kind} are there.", "good"
+        elif event == "training":
+            yield LEARNING, "info"
+        elif event == "trained":
+            yield words.new_model(learners, line.get("status", ""))
 
     def _told_by(self, name: str, state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """What an agent's own log says that is new; an agent that was started again counts from 1."""
@@ -110,7 +149,3 @@ class Happenings:
                 why = line.get("error") or line.get("why") or ""
                 yield {"t": round(line["time"], 1), "words": f"{name}: {line['event']}. {why}".strip(), "tone": "bad"}
         self._lines[name] = began, last
-
-    def heard_up_to(self, name: str) -> int:
-        """The number of the last line of an agent that was seen."""
-        return self._lines.get(name, (0.0, 0))[1]

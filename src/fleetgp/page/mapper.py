@@ -99,26 +99,30 @@ class Mapper:
         if not insisted and (early or (learning and self._shown) or (not news and self._fine)):
             self._next = None
             return
-        shape = axes.coarse if news else axes.fine
-        points = int(np.prod(shape))
-        wait = self.purse.wait(points, now - self._began, self._fleet.collector.all_bytes, self._rate())
-        if wait > 0.0 and not insisted:
+        seconds, total = now - self._began, self._fleet.collector.all_bytes
+        moved = bool(self._shown) and key[:2] != self._shown[:2]
+        shape, wait, earned = self.purse.plan(axes, seconds, total, self._rate(), news=news, moved=moved)
+        if insisted:
+            shape, earned = axes.coarse if news else axes.fine, False
+        elif wait > 0.0:
             self._next = time.time() + wait
             return
         self.wanted.clear()
         self._draw(axes, shape, key)
+        if earned:
+            self.purse.take_earned(seconds)
 
     def _key(self, heard: Mapping[str, Heard]) -> tuple[Any, ...]:
-        """What a map depends on."""
+        """What a map depends on: members, models, rows, and what viewers chose."""
         states = {name: one.state for name, one in heard.items() if not one.trouble}
         models = sorted({(state.get("trained") or {}).get("id", 0) for state in states.values()})
         rows = sum(state.get("rows", 0) for state in states.values())
-        return tuple(models), rows, tuple(states), self._fleet.chosen
+        return tuple(states), tuple(models), rows, self._fleet.chosen
 
     def _stale(self, key: tuple[Any, ...]) -> str:
         if not self._shown or key == self._shown:
             return ""
-        (models, rows, _, chosen), (old_models, old_rows, _, old_chosen) = key, self._shown
+        (_, models, rows, chosen), (_, old_models, old_rows, old_chosen) = key, self._shown
         if chosen != old_chosen:
             return "it is of another choice"
         if models != old_models:

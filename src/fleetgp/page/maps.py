@@ -24,6 +24,8 @@ CURVE = 200
 SHARE = 0.05
 #: Bytes of a point in the fleet, and seconds, before the first map has told.
 POINT_BYTES, POINT_SECONDS = 400.0, 1e-4
+#: Maps beyond that part that changes of members and models earn at once, and seconds after which they earn another one.
+EARNED, EARN = 2, 60.0
 #: Digits of an answer's standard deviations that make a 95 % interval.
 WIDTH = 1.959963984540054
 
@@ -54,6 +56,11 @@ class Axes:
         steps = (2.0 * (self.high[d] - self.low[d]) / self.lengths[d] for d in shown)
         return tuple(int(np.clip(np.ceil(step) + 1, LEAST, MOST)) for step in steps)
 
+    @property
+    def small(self) -> tuple[int, ...]:
+        """A coarse map that is cheap enough to be drawn at once."""
+        return tuple(min(count, 2 * LEAST) for count in self.coarse)
+
     def points(self, shape: Sequence[int], at: Sequence[float]) -> Array:
         """All points of a map, (T, D), the first input fastest. at: the values of the inputs after the second."""
         axes = [np.linspace(self.low[d], self.high[d], count) for d, count in enumerate(shape)]
@@ -78,7 +85,8 @@ class Purse:
     """What maps have cost so far, in seconds and bytes, and when the next one may be.
 
     The rule: all that was spent, with the next map, is at most a share of all the fleet's time and bytes. The first one
-    may always be, since who opens the page wants to see something.
+    may always be, since who opens the page wants to see something. When agents come or go, or have a new model, a small
+    one may be drawn at once: two of them, then one a minute. They are paid for later.
 
     >>> purse = Purse(share=0.05)
     >>> purse.wait(points=100, seconds=10.0, total=1e6, rate=0.0)
@@ -93,6 +101,7 @@ class Purse:
     bytes: float = 0.0
     per_point: tuple[float, float] = field(default=(POINT_SECONDS, POINT_BYTES))
     maps: int = 0
+    earned: tuple[float, float] = (float(EARNED), 0.0)
 
     def spend(self, points: int, seconds: float, size: float) -> None:
         self.seconds += seconds
@@ -112,6 +121,27 @@ class Purse:
         lacking = (self.bytes + size) / self.share - total
         slow = lacking / rate if rate > 0.0 else float("inf") if lacking > 0.0 else 0.0
         return max(0.0, late, slow if lacking > 0.0 else 0.0)
+
+    def plan(
+        self, axes: Axes, seconds: float, total: float, rate: float, *, news: bool, moved: bool
+    ) -> tuple[tuple[int, ...], float, bool]:
+        """The shape of the next map, seconds until it may be asked, and whether it is an earned one.
+
+        news: the map that is shown is old.  moved: because of other members or another model.
+        """
+        shape = axes.coarse if news else axes.fine
+        wait = self.wait(int(np.prod(shape)), seconds, total, rate)
+        spare = self._spare(seconds)
+        soon = max(0.0, (1.0 - spare) * EARN)
+        return (axes.small, soon, True) if moved and soon < wait else (shape, wait, False)
+
+    def take_earned(self, seconds: float) -> None:
+        """One of the earned maps was drawn."""
+        self.earned = self._spare(seconds) - 1.0, seconds
+
+    def _spare(self, seconds: float) -> float:
+        spare, since = self.earned
+        return min(float(EARNED), spare + (seconds - since) / EARN)
 
     def shares(self, seconds: float, total: float) -> dict[str, float]:
         return {"time": self.seconds / max(seconds, 1e-9), "bytes": self.bytes / max(total, 1.0)}

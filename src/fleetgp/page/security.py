@@ -26,8 +26,8 @@ LARGEST = 65_536
 LETTERS, LENGTH = "23456789abcdefghjkmnpqrstuvwxyz", 16
 #: Seconds for which a browser is known, and how many are.
 KNOWN_FOR, MOST_KNOWN = 43_200.0, 64
-#: Wrong tokens within a minute, after which nobody is let in for a while.
-MOST_WRONG = 10
+#: Wrong tokens of one address within a minute that are more than mistakes in typing, and how many addresses are kept.
+MOST_WRONG, MOST_ADDRESSES = 10, 256
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: What one who is not known yet may see.
 OPEN = ("/login", "/static/style.css", "/static/login.js", "/static/theme.js", "/static/icon.svg")
@@ -74,7 +74,7 @@ class Door:
         self._names = {*LOOPBACK} if is_loopback(host) else {*LOOPBACK, host.lower(), socket.gethostname().lower()}
         self._anywhere = not is_loopback(host)
         self._known: dict[str, float] = {}
-        self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
+        self._wrong: dict[str, deque[float]] = {}
 
     def is_ours(self, host: str) -> bool:
         """Whether a Host header names this page. Rebinding needs a name, so addresses will do where others may come."""
@@ -96,14 +96,21 @@ class Door:
         origin = headers.get("origin", "")
         return origin in {f"{scheme}://{headers.get('host')}" for scheme in ("http", "https")}
 
-    def login(self, typed: str) -> str | None:
-        """A name for a browser that has typed the token, or None."""
+    def login(self, typed: str, address: str = "") -> str | None:
+        """A name for a browser that has typed the token, or None. address: where it comes from.
+
+        The right token is always accepted: with 80 bits it is not guessed, and wrong ones must lock nobody out.
+        """
         now = time.monotonic()
         plain = "".join(typed.lower().replace("-", " ").split())
-        if self.token is None or self.closed(now):
+        if self.token is None:
             return None
         if not hmac.compare_digest(plain.encode(), self.token.replace("-", "").encode()):
-            self._wrong.append(now)
+            wrong = self._wrong.pop(address, None) or deque(maxlen=MOST_WRONG)
+            self._wrong[address] = wrong  # behind all others: the first one is forgotten first
+            wrong.append(now)
+            while len(self._wrong) > MOST_ADDRESSES:
+                del self._wrong[next(iter(self._wrong))]
             return None
         name = secrets.token_urlsafe(32)
         self._known[name] = now + KNOWN_FOR
@@ -111,9 +118,10 @@ class Door:
             del self._known[next(iter(self._known))]
         return name
 
-    def closed(self, now: float) -> bool:
-        """Whether so many wrong tokens came that nobody is let in for a minute."""
-        return len(self._wrong) == MOST_WRONG and now - self._wrong[0] < 60.0
+    def guesses(self, address: str) -> bool:
+        """Whether so many wrong tokens came from an address within a minute that nobody can have mistyped them."""
+        wrong = self._wrong.get(address, deque())
+        return len(wrong) == MOST_WRONG and time.monotonic() - wrong[0] < 60.0
 
     def knows(self, headers: Headers) -> bool:
         if self.token is None:

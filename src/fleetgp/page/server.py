@@ -18,8 +18,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.page.connections import TimedProtocol
 from fleetgp.page.patches import changes
 from fleetgp.page.saved import saved_page
 from fleetgp.page.security import KNOWN_FOR, Door, Guarded, is_loopback, new_token
@@ -28,7 +30,7 @@ from fleetgp.page.source import Source
 #: The port, where none was asked for and it is free.
 PORT = 8765
 #: Streams, and connections in all, that are served at once.
-STREAMS, CONNECTIONS = 24, 100
+STREAMS, CONNECTIONS = 24, 400
 #: Seconds between two looks for something new, and after which a stream that has nothing to tell shows that it lives.
 LOOK, ALIVE = 0.1, 5.0
 #: What stands in the folder `static`, by how it ends.
@@ -60,7 +62,7 @@ class PageServer:
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="h11",
+            http=TimedProtocol,
             ws="none",
             loop="asyncio",
             server_header=False,
@@ -129,30 +131,30 @@ class PageServer:
     async def _stream(self, request: Request) -> Response:
         if self._streams >= STREAMS:
             return JSONResponse({"error": f"{STREAMS} pages are open already: close one"}, 503)
-        return StreamingResponse(self._told(), media_type="text/event-stream")
+        self._streams += 1  # at once: nothing else runs between the check and this
+        return _Stream(self._told(), self._stream_ended)
+
+    def _stream_ended(self) -> None:
+        self._streams -= 1
 
     async def _told(self) -> AsyncIterator[str]:
         """First the whole picture, then what changes in it."""
-        self._streams += 1
-        try:
-            version, shown = self._source.picture()
-            yield _event("whole", shown)
-            told = time.monotonic()
-            while not self._ending.is_set():
-                await asyncio.sleep(LOOK)
-                now, picture = self._source.picture()
-                if now != version:
-                    patch = changes(shown, picture)
-                    version, shown = now, picture
-                    # A picture in which only the time has changed is told now and then: that one looks, too.
-                    if set(patch) - {"now"} or time.monotonic() - told > ALIVE / 5:
-                        yield _event("patch", patch)
-                        told = time.monotonic()
-                elif time.monotonic() - told > ALIVE:
-                    yield ": nothing new\n\n"
+        version, shown = self._source.picture()
+        yield _event("whole", shown)
+        told = time.monotonic()
+        while not self._ending.is_set():
+            await asyncio.sleep(LOOK)
+            now, picture = self._source.picture()
+            if now != version:
+                patch = changes(shown, picture)
+                version, shown = now, picture
+                # A picture in which only the time has changed is told now and then: that one looks, too.
+                if set(patch) - {"now"} or time.monotonic() - told > ALIVE / 5:
+                    yield _event("patch", patch)
                     told = time.monotonic()
-        finally:
-            self._streams -= 1
+            elif time.monotonic() - told > ALIVE:
+                yield ": nothing new\n\n"
+                told = time.monotonic()
 
     async def _field(self, request: Request) -> Response:
         data = self._source.field(request.path_params["version"])
@@ -170,12 +172,30 @@ class PageServer:
 
     async def _login(self, request: Request) -> Response:
         form = parse_qs((await request.body()).decode("utf-8", "replace"))
-        known = self._door.login(form.get("token", [""])[0])
+        address = request.client.host if request.client else ""
+        known = self._door.login(form.get("token", [""])[0], address)
         if known is None:
+            if self._door.guesses(address):
+                why = "too many wrong tokens from this address: copy the one that `fleetgp watch` printed"
+                return JSONResponse({"error": why}, 429, {"Connection": "close"})
             return RedirectResponse("/login?again", 303)
         response = RedirectResponse("/", 303)
         response.set_cookie(self._door.cookie, known, max_age=int(KNOWN_FOR), httponly=True, samesite="strict")
         return response
+
+
+class _Stream(StreamingResponse):
+    """A stream that reports its end, also when it ends before its first byte."""
+
+    def __init__(self, content: AsyncIterator[str], ended: Callable[[], None]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 def _folder() -> Any:

@@ -41,10 +41,11 @@ class Source(abc.ABC):
         self.facts = facts
         self.chosen = Chosen(ANY, facts.method)
         self.version = 0
-        self._picture: dict[str, Any] = {"fleet": facts.told(), "sentence": "", "tone": "busy"}
+        self._picture: dict[str, Any] = {}
         self._map: tuple[int, Field | None, dict[str, Any]] = (0, None, {})
         self._lock = threading.Lock()
         self._asking = threading.BoundedSemaphore(MOST_ASKED)
+        self.post({"fleet": facts.told(), "sentence": "", "tone": "busy", "agents": {}, "maps": {}})
 
     # ---- what is shown --------------------------------------------------------------------------------------
 

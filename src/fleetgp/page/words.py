@@ -121,26 +121,56 @@ def differ(disagreement: float) -> str:
     return f"up to {number(100.0 * (2.718281828459045**disagreement - 1.0))} % apart"
 
 
-def standing(
-    kind: str, names: Sequence[str], away: Mapping[str, float], parts: Sequence[Sequence[str]], busy: str
-) -> str:
-    """The sentence at the top. away: seconds for which somebody has said nothing.  busy: what the others are doing.
+def new_rows(name: str, count: int) -> str:
+    return f"{name} has {count:,} new measurement{'' if count == 1 else 's'}."
 
-    >>> standing("boats", ["boat1", "boat2", "boat3"], {"boat2": 12.0}, [["boat1", "boat3"]], "")
-    '2 of 3 boats are there. boat2 has been silent for 12 s.'
+
+def new_model(by: Sequence[str], status: str) -> tuple[str, str]:
+    """What is said of a training that has ended, and its tone.
+
+    >>> new_model(["a", "b"], "converged")
+    ('There is a new model, learned by a and b.', 'info')
+    """
+    learned = f", learned by {listed(by)}" if by else ""
+    ended = "" if status == "converged" else f" It ended by {status}, not by agreement."
+    return f"There is a new model{learned}.{ended}", "bad" if ended else "info"
+
+
+def away(presence: str, names: Sequence[str], seconds: float) -> str:
+    """Who is away, and how: by the word that the table of agents has for it. seconds: for how long, if it is one.
+
+    >>> away("gone", ["boat2"], 12.0), away("silent", ["boat2", "boat3"], 12.0)
+    ('boat2 has been gone for 12 s.', 'boat2 and boat3 are silent.')
+    """
+    if len(names) == 1:
+        return f"{names[0]} has been {presence} for {ago(seconds)}."
+    return f"{listed(names, 4)} are {presence}."
+
+
+def standing(
+    kind: str,
+    names: Sequence[str],
+    missing: Mapping[str, tuple[str, float]],
+    parts: Sequence[Sequence[str]],
+    busy: str,
+) -> str:
+    """The sentence at the top. missing: who is "gone" or "silent", and for how many seconds.  busy: what others do.
+
+    >>> standing("boats", ["boat1", "boat2", "boat3"], {"boat2": ("gone", 12.0)}, [["boat1", "boat3"]], "")
+    '2 of 3 boats are there. boat2 has been gone for 12 s.'
     >>> standing("boats", ["boat1", "boat2"], {}, [["boat1"], ["boat2"]], "")
     'All 2 boats are there. They are in 2 parts that do not hear each other: boat1; boat2.'
     """
-    there = len(names) - len(away)
+    there = len(names) - len(missing)
     if not there:
         return f"None of the {one_of(kind, len(names))} answers."
     verb = "is" if there == 1 else "are"
-    said = [f"All {one_of(kind, there)} {verb} there." if not away else f"{there} of {len(names)} {kind} {verb} there."]
-    silent = [name for name in names if name in away]
-    if len(silent) == 1:
-        said.append(f"{silent[0]} has been silent for {ago(away[silent[0]])}.")
-    elif silent:
-        said.append(f"{listed(silent, 4)} are silent.")
+    whole = f"All {one_of(kind, there)} {verb} there."
+    said = [f"{there} of {len(names)} {kind} {verb} there." if missing else whole]
+    for presence in ("gone", "silent"):
+        such = [name for name in names if missing.get(name, ("",))[0] == presence]
+        if such:
+            said.append(away(presence, such, missing[such[0]][1]))
     if len(parts) > 1:
         told = "; ".join(listed(list(part), 4) for part in parts)
         said.append(f"They are in {len(parts)} parts that do not hear each other: {told}.")

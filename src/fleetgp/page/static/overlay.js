@@ -113,7 +113,8 @@ export function drawKey(target, state, unknown) {
     const text = parts.length > 1 ? `part ${k + 1}: ${part.length > 3 ? part.length + " " + state.fleet.kind : part.join(", ")}` : `${state.fleet.kind.slice(0, -1)}, at the middle of its rows`;
     row(text, ...sign({ presence: "there", part: k }, 6));
   });
-  if (Object.values(state.agents || {}).some((agent) => ["gone", "silent"].includes(agent.presence))) row("missing", ...sign({ presence: "gone" }, 6));
+  const away = ["gone", "silent"].filter((word) => Object.values(state.agents || {}).some((agent) => agent.presence === word));
+  if (away.length) row(away.join(" or "), ...sign({ presence: "gone" }, 6));
   const found = new Set(Object.values(state.links || {}).map((link) => link.state));
   for (const [how, text] of Object.entries(LINKS)) {
     if (found.has(how)) row(text, line(how, { x1: -14, y1: 0, x2: 14, y2: 0 }));

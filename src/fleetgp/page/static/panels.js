@@ -72,9 +72,10 @@ export function drawTraffic(state) {
 const SIGNS = { good: "✓", bad: "!", info: "·" };
 
 export function drawEvents(state) {
-  const events = Object.values(state.events || {}).reverse().slice(0, 30);
+  // Agents that are heard later may tell of earlier events.
+  const events = Object.values(state.events || {}).reverse().sort((a, b) => b.t - a.t).slice(0, 30);
   byId("events").replaceChildren(...(events.length ? events.map((event) => html("li", { class: event.tone }, html("span", { class: "mark", "aria-hidden": "true" }, SIGNS[event.tone] || "·"), html("time", {}, clock(event.t)), html("span", {}, event.words)))
-    : [html("li", { class: "quiet" }, "Nothing since this page was opened.")]));
+    : [html("li", { class: "quiet" }, "Nothing yet.")]));
 }
 
 export function drawQuestions(state) {
