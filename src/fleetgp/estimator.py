@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
+from fleetgp.defaults import MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, listed
 from fleetgp.fleet import Fleet
 from fleetgp.given import check_finite, check_whole
@@ -75,13 +76,13 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __init__(
         self,
-        kernel: str | Kernel | Sequence[str | Kernel] = "matern32",
+        kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         *,
         n_agents: int | None = None,
         partition: By = "kmeans",
         graph: object = "places",
-        mean: MeanName = "zero",
-        normalize: bool = True,
+        mean: MeanName = MEAN,
+        normalize: bool = NORMALIZE,
         trainer: str = "dec-fact-gp",
         predictor: str = "dec-nn-grbcm",
         engine: str = "auto",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
@@ -52,10 +53,10 @@ def from_files(
     rows: int = ROWS,
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
-    normalize: bool = False,
-    mean: MeanName = "zero",
-    coordinates: CoordinatesName = "as-given",
-    kernel: str | Kernel | Sequence[str | Kernel] = "se",
+    normalize: bool = NORMALIZE,
+    mean: MeanName = MEAN,
+    coordinates: CoordinatesName = COORDINATES,
+    kernel: str | Kernel | Sequence[str | Kernel] | None = None,
     seed: int = 0,
     backend: BackendName = "in-process",
     workers: int | None = None,
