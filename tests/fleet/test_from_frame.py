@@ -307,3 +307,19 @@ def test_dates_in_an_array_are_told_that_they_need_a_data_frame(day: object) -> 
         fleet.observe(0, [[1.5, day]], [0.5])
     asked = pd.DataFrame({"x": [1.5], "day": [day]})
     assert fleet.predict(asked).mean.tolist() == fleet.predict([[1.5, 18632.0]]).mean.tolist()
+
+
+@pytest.mark.parametrize("name", ["sst", "air"])
+def test_kelvin_stay_kelvin_unless_degrees_celsius_are_asked_for(name: str) -> None:
+    """In memory and from a file, whatever the variable is called; the unit is in `units` and in a note."""
+    values = np.array([[290.0, 291.5], [292.25, 289.0]])
+    sea = xr.DataArray(values, {"lat": [40.0, 41.0], "lon": [1.0, 2.0]}, ("lat", "lon"), name, {"units": "kelvin"})
+    model: dict[str, Any] = {"theta": [1.0, 1.0, 1.0, 0.1], "kernel": "se", "normalize": True}
+    plain, celsius = (fg.Fleet.from_dataset(sea, celsius=wanted, **model) for wanted in (False, True))
+    np.testing.assert_array_equal(np.sort(plain.shards[0][1]), np.sort(values.ravel()))
+    np.testing.assert_allclose(celsius.shards[0][1], plain.shards[0][1] - 273.15, rtol=1e-14)
+    assert (plain.units[name], celsius.units[name]) == ("kelvin", "degC")
+    assert plain.notes == (f"{name} is in kelvin, as in the data: celsius=True (--celsius) converts it",)
+    assert celsius.notes == ("temperatures converted from K to degrees Celsius",)
+    frame = fg.Fleet.from_frame(sea.to_dataframe(), inputs=["lon", "lat"], target=name, **model)
+    np.testing.assert_array_equal(frame.shards[0][1], plain.shards[0][1])
