@@ -50,7 +50,6 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
         kernel="matern32",
         mean="constant",
         coordinates="kilometres",
-        normalize=False,
     )
     fit = fleet.train()  # no row leaves a boat
     side = 25 if quick else 110

@@ -38,12 +38,7 @@ def drive(robots: int, rows: int) -> list[tuple[NDArray[np.float64], NDArray[np.
 
 def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     fleet = fg.Fleet(
-        drive(10, rows=25 if quick else 90),
-        "places",
-        kernel="matern52",
-        mean="constant",
-        inputs=["x", "y"],
-        normalize=False,
+        drive(10, rows=25 if quick else 90), "places", kernel="matern52", mean="constant", inputs=["x", "y"]
     )
     fleet.units, fleet.target = {"x": "m", "y": "m", "height": "m"}, "height"
     fit = fleet.train()
