@@ -148,7 +148,7 @@ def training() -> Table:
     table.start()
     for n in (8100, 32_400):
         field = fg.synthetic_field(n)
-        fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4), "path")
+        fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4), "path", kernel="se", normalize=False)
         time = once(lambda f=fleet: f.train("full-gp", theta0=THETA0))
         measured[f"full-gp {n}"] = time
         table.add("full-gp", n, "-", seconds(time), fleet.fit.rounds, fleet.fit.status, fleet.fit.engine[0])
@@ -158,7 +158,9 @@ def training() -> Table:
     field = fg.synthetic_field(8100)
     for method in ("dec-c-gp", "dec-apx-gp", "dec-gapx-gp"):
         for m in (4, 10, 20, 40):
-            fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path")
+            fleet = fg.Fleet(
+                fg.partition(field.inputs, field.observations, agents=m), "path", kernel="se", normalize=False
+            )
             # The nested solver takes some twenty evaluations per agent and round: whole trainings take minutes.
             short = {"rounds": 30, "tol": 0} if method == "dec-c-gp" and m > 4 else {}
             time = once(lambda f=fleet, name=method, o=short: f.train(name, theta0=THETA0, **o))
@@ -176,7 +178,13 @@ def prediction() -> Table:
     for method in fg.PREDICTION_METHODS:
         cells = []
         for m in (10, 40):
-            fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=m), "path", theta=THETA)
+            fleet = fg.Fleet(
+                fg.partition(field.inputs, field.observations, agents=m),
+                "path",
+                theta=THETA,
+                kernel="se",
+                normalize=False,
+            )
             time, out = np.nan, None
 
             def ask(f=fleet, name=method):  # type: ignore[no-untyped-def]

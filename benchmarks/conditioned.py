@@ -45,7 +45,7 @@ def seconds_of(work: Callable[[], object]) -> tuple[float, float]:
 def run() -> dict[str, tuple[float, float]]:
     warnings.simplefilter("ignore")
     found = {}
-    fleet = fg.Fleet(tiled(TILES, POINTS), "grid", theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(tiled(TILES, POINTS), "grid", theta=THETA, kernel="matern32", normalize=False)
     few = np.random.default_rng(1).uniform(0, 2, (20, 2))
     # With a central node nothing is left but the local part.
     for name in ("first", "second"):
@@ -61,7 +61,7 @@ def run() -> dict[str, tuple[float, float]]:
         )
     queries = np.random.default_rng(2).uniform(0, 2, (QUERIES, 2))
     for method in ("dec-nn-rbcm", "dec-nn-grbcm"):
-        hundred = fg.Fleet(tiled(10, 300), "grid", theta=THETA, kernel="matern32")
+        hundred = fg.Fleet(tiled(10, 300), "grid", theta=THETA, kernel="matern32", normalize=False)
         found[f"{method}, {HUNDRED} agents"] = seconds_of(lambda f=hundred, m=method: f.predict(queries, m))
     return found
 

@@ -138,7 +138,7 @@ def run_large(agents: int, workers: int, evaluations: int) -> dict[str, Any]:
     shards, graph = field(agents), fg.Graph.grid(agents)
     began = time.perf_counter()
     where: dict[str, Any] = {"backend": "ray", "workers": workers} if workers else {}
-    with fg.Fleet(shards, graph, **where) as fleet:
+    with fg.Fleet(shards, graph, **{"kernel": "se", "normalize": False, **where}) as fleet:
         fleet.train("dec-fact-gp", theta0=(1.0, 1.0, 0.6, 0.2), rounds=1)
         start = time.perf_counter() - began
         began = time.perf_counter()

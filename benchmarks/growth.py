@@ -33,7 +33,7 @@ def fleet_of(agents: int, seed: int = 0) -> tuple[fg.Fleet, np.ndarray, np.ndarr
     queries = rng.uniform(0.5, side - 0.5, (QUERIES, 2))
     field = random_field(rng)
     shards = [(x, field(x) + THETA[3] * rng.standard_normal(POINTS)) for x in inputs]
-    return fg.Fleet(shards, graph), queries, field(queries)
+    return fg.Fleet(shards, graph, kernel="se", normalize=False), queries, field(queries)
 
 
 def random_field(rng: np.random.Generator, waves: int = 300) -> Callable[[np.ndarray], np.ndarray]:

@@ -29,7 +29,7 @@ def fleetgp(x: np.ndarray, y: np.ndarray, kernel: str, engine: str = "vecchia", 
     """One agent with all data."""
     import fleetgp as fg
 
-    fleet = fg.Fleet([(x, y)], kernel=kernel)
+    fleet = fg.Fleet([(x, y)], kernel=kernel, normalize=False)
     fit = fleet.train("full-gp", engine=engine, neighbours=neighbours)
     if engine != "vecchia":
         return Trained({"": _asked(fleet, "full-gp", engine=engine)}, _said(fit))
@@ -42,7 +42,7 @@ def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp
     """Agents with the data of a cell each, linked to those nearby."""
     import fleetgp as fg
 
-    fleet = fg.Fleet(fg.partition(x, y, agents=agents), "places", kernel=kernel)
+    fleet = fg.Fleet(fg.partition(x, y, agents=agents), "places", kernel=kernel, normalize=False)
     fit = fleet.train(trainer, engine="vecchia")
     ways = {
         "dec-nn-grbcm": _asked(fleet, "dec-nn-grbcm", engine="vecchia"),

@@ -106,7 +106,11 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
         start_up, _ = timed(lambda: Session(None, workers))
         where = {"backend": "ray", "workers": workers}
     graph, begun = "star" if len(files) > 1 else "path", time.process_time()
-    surveyed, fleet = timed(lambda: fg.Fleet.from_files(files, graph, inputs=["x", "y"], target="value", **where))
+    surveyed, fleet = timed(
+        lambda: fg.Fleet.from_files(
+            files, graph, inputs=["x", "y"], target="value", **{"kernel": "se", "normalize": False, **where}
+        )
+    )
     trained, fit = timed(lambda: fleet.train(method))
     count = len(passes)
     drawn, out = timed(lambda: fleet.predict(queries(), method, agent=0))

@@ -15,7 +15,11 @@ RULES = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 
 def fleet_of(points: int, agents: int, **options: object) -> fg.Fleet:
     field = fg.synthetic_field(points)
-    return fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), "path", **options)  # type: ignore[arg-type]
+    return fg.Fleet(
+        fg.partition(field.inputs, field.observations, agents=agents),
+        "path",
+        **{"kernel": "se", "normalize": False, **options},
+    )  # type: ignore[arg-type]
 
 
 def tree_prediction() -> Table:

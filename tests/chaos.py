@@ -260,7 +260,7 @@ class Trial:
             for a, b in self.graph.edges
             if int(a) in position and int(b) in position and (int(a), int(b)) not in self.cuts
         ]
-        fleet = fg.Fleet([self._shard(agent) for agent in part], Graph(len(part), edges), normalize=True)
+        fleet = fg.Fleet([self._shard(agent) for agent in part], Graph(len(part), edges), normalize=True, kernel="se")
         fit = fleet.train("dec-apx-gp", theta0=THETA0, tol=TOL)
         assert fit.status == "converged", f"the in-process fleet of {part} ended by {fit.status}"
         return fleet

@@ -14,7 +14,7 @@ KERNELS = ("matern32", "matern32(1) * matern12(2) + linear(1)")
 
 def main() -> None:
     for kernel in KERNELS:
-        fleet = fg.Fleet(paper_shards(300, 2), kernel=kernel)
+        fleet = fg.Fleet(paper_shards(300, 2), kernel=kernel, normalize=False)
         theta0 = [1.0] * len(fleet.names)
         fleet.train("fact-gp", theta0=theta0, rounds=1, engine="vecchia")
         fleet.predict([[0.5, 0.5]], "dec-rbcm", theta=theta0, engine="vecchia")

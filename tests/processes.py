@@ -45,7 +45,7 @@ class Processes:
         ends = endpoints or [f"tcp/127.0.0.1:{port}" for port in free_ports(len(shards))]
         files = [f"{name}.npz" for name in self.names]
         self.file = folder / "fleet.toml"
-        text = fleet_text("test", self.names, ends, files, edges, **options)
+        text = fleet_text("test", self.names, ends, files, edges, **{"kernel": "se", **options})
         self.file.write_text(text.replace("watch = true", "watch = false") + extra)
         self.description = read_description(self.file)
         self.running: dict[str, subprocess.Popen[bytes]] = {}

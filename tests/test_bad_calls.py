@@ -34,11 +34,11 @@ Bad = tuple[Callable[[], object], type[Exception], str]
 
 
 def fleet(**options: Any) -> Any:
-    return fg.Fleet(SHARDS, **{"theta": THETA, **options})
+    return fg.Fleet(SHARDS, **{"kernel": "se", "normalize": False, "theta": THETA, **options})
 
 
 def train(**options: Any) -> fg.Fit:
-    return fg.Fleet(SHARDS).train(**{"theta0": THETA, "rounds": 2, **options})
+    return fg.Fleet(SHARDS, kernel="se", normalize=False).train(**{"theta0": THETA, "rounds": 2, **options})
 
 
 def model(**options: Any) -> fg.Model:
@@ -47,7 +47,9 @@ def model(**options: Any) -> fg.Model:
 
 def frame(given: Any = None, **options: Any) -> fg.Fleet:
     table = TABLE_OF_BOATS if given is None else given
-    return fg.Fleet.from_frame(table, **{"inputs": ["lon", "lat"], "target": "sst", **options})
+    return fg.Fleet.from_frame(
+        table, **{"kernel": "se", "normalize": False, "inputs": ["lon", "lat"], "target": "sst", **options}
+    )
 
 
 def answer() -> Any:
@@ -59,28 +61,68 @@ def advice(**options: Any) -> Any:
 
 
 DATA: list[Bad] = [
-    (lambda: gp.Fleet([]), INPUT, "shards must be a list of (X_i, y_i), one per agent"),
-    (lambda: gp.Fleet([X]), INPUT, "agent 0: expected a pair (X, y), got ndarray"),
-    (lambda: gp.Fleet([(X, Y[:3])]), INPUT, "agent 0: X must be (N, D) and y (N,), but their shapes are"),
-    (lambda: gp.Fleet([(X, Y), (X[:, :1], Y)]), INPUT, "agent 1: X has 1 columns, but agent 0 has 2"),
-    (lambda: gp.Fleet([(X[:0], Y[:0])]), INPUT, "agent 0 has no data: every agent needs at least one point"),
-    (lambda: gp.Fleet([(X, 1j * Y)]), INPUT, "agent 0: y: expected a numeric array, got complex numbers: give"),
-    (lambda: gp.Fleet([(X, MASKED)]), INPUT, "agent 0: y has masked values in 1 of 30 rows (first: row 3)"),
+    (lambda: gp.Fleet([], kernel="se", normalize=False), INPUT, "shards must be a list of (X_i, y_i), one per agent"),
+    (lambda: gp.Fleet([X], kernel="se", normalize=False), INPUT, "agent 0: expected a pair (X, y), got ndarray"),
     (
-        lambda: gp.Fleet([(MISSING, [1, 2])]),
+        lambda: gp.Fleet([(X, Y[:3])], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: X must be (N, D) and y (N,), but their shapes are",
+    ),
+    (
+        lambda: gp.Fleet([(X, Y), (X[:, :1], Y)], kernel="se", normalize=False),
+        INPUT,
+        "agent 1: X has 1 columns, but agent 0 has 2",
+    ),
+    (
+        lambda: gp.Fleet([(X[:0], Y[:0])], kernel="se", normalize=False),
+        INPUT,
+        "agent 0 has no data: every agent needs at least one point",
+    ),
+    (
+        lambda: gp.Fleet([(X, 1j * Y)], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: y: expected a numeric array, got complex numbers: give",
+    ),
+    (
+        lambda: gp.Fleet([(X, MASKED)], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: y has masked values in 1 of 30 rows (first: row 3)",
+    ),
+    (
+        lambda: gp.Fleet([(MISSING, [1, 2])], kernel="se", normalize=False),
         gp.InputError,
         "agent 0: X has missing values in 1 of 2 rows (first: row 1",
     ),
-    (lambda: gp.Fleet([(X, np.where(Y > 0, Y, np.nan))]), INPUT, "agent 0: y has NaN or infinite values in"),
-    (lambda: gp.Fleet([(X * 1e200, Y)]), INPUT, "agent 0: X has values beyond 1e100 in 30 of 30 rows"),
     (
-        lambda: gp.Fleet([(X, ["a"] * 30)]),
+        lambda: gp.Fleet([(X, np.where(Y > 0, Y, np.nan))], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: y has NaN or infinite values in",
+    ),
+    (
+        lambda: gp.Fleet([(X * 1e200, Y)], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: X has values beyond 1e100 in 30 of 30 rows",
+    ),
+    (
+        lambda: gp.Fleet([(X, ["a"] * 30)], kernel="se", normalize=False),
         gp.InputError,
         "agent 0: y: expected a numeric array, got text: give numbers",
     ),
-    (lambda: gp.Fleet([(X, Y > 0)]), INPUT, "agent 0: y: expected a numeric array, got true and false: give 0"),
-    (lambda: gp.Fleet([(X, Y, -(Y**2))]), INPUT, "agent 0: s: expected standard deviations of at least 0, got"),
-    (lambda: gp.Fleet([(X, Y, Y**2), (X, Y)]), INPUT, "agent 1: expected (X, y, s) with known deviations s"),
+    (
+        lambda: gp.Fleet([(X, Y > 0)], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: y: expected a numeric array, got true and false: give 0",
+    ),
+    (
+        lambda: gp.Fleet([(X, Y, -(Y**2))], kernel="se", normalize=False),
+        INPUT,
+        "agent 0: s: expected standard deviations of at least 0, got",
+    ),
+    (
+        lambda: gp.Fleet([(X, Y, Y**2), (X, Y)], kernel="se", normalize=False),
+        INPUT,
+        "agent 1: expected (X, y, s) with known deviations s",
+    ),
     (lambda: fleet(inputs="ab"), INPUT, "inputs: expected a list of names, got 'ab'"),
     (lambda: fleet(inputs=3), INPUT, "inputs: expected a list of names, got 3"),
     (lambda: fleet(inputs=["a"]), INPUT, "expected a name for each of the 2 inputs, got a"),
@@ -126,18 +168,22 @@ MODEL: list[Bad] = [
     (lambda: fleet(backend="spark"), INPUT, "unknown backend 'spark': choose one of in-process, ray"),
     (lambda: fleet(workers=2), INPUT, 'workers and address are of backend="ray": give that as well, or leave'),
     (
-        lambda: gp.Outputs(SHARDS, targets=["a", "b"]),
+        lambda: gp.Outputs(SHARDS, targets=["a", "b"], kernel="se", normalize=False),
         gp.InputError,
         "agent 0: expected Y of shape (N, 2), a column for",
     ),
     (
-        lambda: gp.Outputs(BOTH),
+        lambda: gp.Outputs(BOTH, kernel="se", normalize=False),
         gp.InputError,
         "targets: expected the names of the columns of Y, got none: give targets=",
     ),
-    (lambda: gp.Outputs(BOTH, targets=5), INPUT, "targets: expected a list of names, got 5"),
     (
-        lambda: gp.Outputs(BOTH, targets=["a", "b"], kernel="auto"),
+        lambda: gp.Outputs(BOTH, targets=5, kernel="se", normalize=False),
+        INPUT,
+        "targets: expected a list of names, got 5",
+    ),
+    (
+        lambda: gp.Outputs(BOTH, targets=["a", "b"], kernel="auto", normalize=False),
         gp.InputError,
         "kernel: expected one for all outputs",
     ),
@@ -222,13 +268,21 @@ TRAINING: list[Bad] = [
     (lambda: train(priors={"noise": 1}), INPUT, "priors"),
     (lambda: train(fixed={"noise": -1}), INPUT, "fixed"),
     (lambda: train(progress="yes"), INPUT, "progress: expected True, False or a function of a Progress, got"),
-    (lambda: gp.Fleet(SHARDS).trainer("full-gp"), INPUT, "full-gp"),
-    (lambda: gp.Fleet(SHARDS).trainer("dec-apx-gp", speed=2), INPUT, "unknown option 'speed': choose one of"),
+    (lambda: gp.Fleet(SHARDS, kernel="se", normalize=False).trainer("full-gp"), INPUT, "full-gp"),
+    (
+        lambda: gp.Fleet(SHARDS, kernel="se", normalize=False).trainer("dec-apx-gp", speed=2),
+        INPUT,
+        "unknown option 'speed': choose one of",
+    ),
     (lambda: gp.TrainingOptions(rounds=1.5), INPUT, "rounds must be a whole number of at least 1, got 1.5"),
     (lambda: gp.TrainingOptions(normalize=None), INPUT, "normalize: expected True or False, got None"),
 ]
 PREDICTION: list[Bad] = [
-    (lambda: gp.Fleet(SHARDS).predict(POINTS), INPUT, "the fleet has no hyperparameters yet: call train first"),
+    (
+        lambda: gp.Fleet(SHARDS, kernel="se", normalize=False).predict(POINTS),
+        INPUT,
+        "the fleet has no hyperparameters yet: call train first",
+    ),
     (lambda: fleet().predict(POINTS, "kriging"), INPUT, "unknown prediction method 'kriging': choose one of"),
     (lambda: fleet().predict([[1e308, 0.0]]), INPUT, "the array of queries has values beyond 1e100 in 1 of 1"),
     (lambda: fleet().predict([0.5, 0.5]), INPUT, "queries: expected shape (T, 2), got (2,)"),
@@ -305,17 +359,17 @@ FILES: list[Bad] = [
     (lambda: load_sst("none.nc"), INPUT, "none.nc: there is no such file"),
     (lambda: read_edges("edges.txt", ["a", "b"]), INPUT, "edges.txt, line 2: agent 'c' is not in the data"),
     (
-        lambda: gp.Fleet.from_files("*.nothing", inputs=["lon"], target="sst"),
+        lambda: gp.Fleet.from_files("*.nothing", inputs=["lon"], target="sst", kernel="se", normalize=False),
         gp.InputError,
         "*.nothing: there is no such",
     ),
     (
-        lambda: gp.Fleet.from_files(5, inputs=["lon"], target="sst"),
+        lambda: gp.Fleet.from_files(5, inputs=["lon"], target="sst", kernel="se", normalize=False),
         gp.InputError,
         "files: expected a pattern, or a list",
     ),
     (
-        lambda: gp.Fleet.from_files("t.csv", inputs=["lon"], target="lon"),
+        lambda: gp.Fleet.from_files("t.csv", inputs=["lon"], target="lon", kernel="se", normalize=False),
         gp.InputError,
         "expected different columns as",
     ),
@@ -328,10 +382,26 @@ FRAMES: list[Bad] = [
     (lambda: frame(agents=2, axis="depth"), INPUT, "unknown axis 'depth': choose one of lon, lat"),
     (lambda: frame(agents=2, by=np.zeros(2)), INPUT, "unknown partition array([0., 0.]): choose one of stripes"),
     (lambda: frame(time_unit="weeks"), INPUT, "unknown time_unit 'weeks': choose one of days, hours, seconds"),
-    (lambda: gp.Fleet.from_dataset(TABLE_OF_BOATS), INPUT, "expected an xarray DataArray or Dataset, got DataFrame"),
-    (lambda: gp.Fleet.from_dataset(SEA, target=5), INPUT, "target: expected the name of a variable, got 5"),
-    (lambda: gp.Fleet.from_dataset(SEA, at="depth"), INPUT, "at: expected values by the names of axes, {"),
-    (lambda: gp.Fleet.from_dataset(SEA, box=3), INPUT, "box must be four numbers: west, south, east, north, got 3"),
+    (
+        lambda: gp.Fleet.from_dataset(TABLE_OF_BOATS, kernel="se", normalize=False),
+        INPUT,
+        "expected an xarray DataArray or Dataset, got DataFrame",
+    ),
+    (
+        lambda: gp.Fleet.from_dataset(SEA, target=5, kernel="se", normalize=False),
+        INPUT,
+        "target: expected the name of a variable, got 5",
+    ),
+    (
+        lambda: gp.Fleet.from_dataset(SEA, at="depth", kernel="se", normalize=False),
+        INPUT,
+        "at: expected values by the names of axes, {",
+    ),
+    (
+        lambda: gp.Fleet.from_dataset(SEA, box=3, kernel="se", normalize=False),
+        INPUT,
+        "box must be four numbers: west, south, east, north, got 3",
+    ),
     (lambda: gp.data.partition_by_label(X, Y, None), INPUT, "labels: expected one per row, got None: name the column"),
     (lambda: fleet().call(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
     (lambda: model(note=3), INPUT, "note: expected a text, got 3"),

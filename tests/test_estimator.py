@@ -26,6 +26,8 @@ from fleetgp.arrays import Array
 from fleetgp.estimator import FleetGPRegressor
 from fleetgp.prediction import jointly
 
+#: A noise of 0.3 that is known.
+WHITE = sk.WhiteKernel(0.09, "fixed")
 THETA: dict[str, Any] = {"normalize": False, "fixed": {"length": 1.0, "signal": 1.2, "noise": 0.1}}
 
 
@@ -84,7 +86,7 @@ def test_one_line_replaces_the_gaussian_process_regressor(data: Callable[[], tup
 def test_the_answers_of_one_agent_are_those_of_the_exact_gp() -> None:
     X, y = wave(80)
     points = wave(12, seed=1)[0]
-    model = FleetGPRegressor().fit(X, y)
+    model = FleetGPRegressor(noisy=False).fit(X, y)
     mean, covariance = exact(model, X, y).predict(points, return_cov=True)
     ours, std = model.predict(points, return_std=True)
     assert model.n_agents_ == 1
@@ -95,6 +97,88 @@ def test_the_answers_of_one_agent_are_those_of_the_exact_gp() -> None:
     np.testing.assert_allclose(jointly, ours, atol=1e-9)
     np.testing.assert_allclose(found, covariance, atol=1e-8)
     assert (found == found.T).all()
+
+
+def test_deviations_are_of_observations_as_with_a_white_kernel_or_of_f_as_with_alpha() -> None:
+    """With scikit-learn's GP at the same hyperparameters; and they cover what they say they do."""
+    (X, y), (points, seen) = wave(80), wave(400, seed=1)
+    model = FleetGPRegressor(kernel="matern32", normalize=True).fit(X, y)
+    *lengths, signal, noise = model.theta_
+    field = sk.ConstantKernel(signal**2) * sk.Matern(lengths, nu=1.5)
+    white = GaussianProcessRegressor(field + sk.WhiteKernel(noise**2), optimizer=None).fit(X, y - y.mean())
+    latent = exact(model, X, y)
+    for noisy, other in ((True, white), (False, latent)):
+        model.set_params(noisy=noisy)
+        mean, std = model.predict(points, return_std=True)
+        np.testing.assert_allclose(std, other.predict(points, return_std=True)[1], rtol=1e-5)
+        covariance = model.predict(points[:5], return_cov=True)[1]
+        np.testing.assert_allclose(covariance, other.predict(points[:5], return_cov=True)[1], atol=1e-8)
+        covered = (np.abs(seen - mean) < 1.96 * std).mean()
+        assert (covered > 0.9) == noisy
+
+
+def test_the_marginal_likelihood_is_scikit_learns() -> None:
+    """At theta and elsewhere, and its gradient by differences; of several agents it is the sum."""
+    X, y = wave(40)
+    model = FleetGPRegressor(kernel="matern32", normalize=True).fit(X, y)
+    other = model.theta_ * [1.5, 0.8, 1.2, 2.0]
+    for theta in (None, other):
+        *lengths, signal, noise = model.theta_ if theta is None else theta
+        kernel = sk.ConstantKernel(signal**2) * sk.Matern(lengths, nu=1.5) + sk.WhiteKernel(noise**2)
+        peer = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, y - y.mean())
+        expected = peer.log_marginal_likelihood(peer.kernel_.theta)
+        assert model.log_marginal_likelihood(theta) == pytest.approx(expected, rel=1e-7)
+    _, gradient = model.log_marginal_likelihood(other, eval_gradient=True)
+    for d in range(4):
+        up, down = (model.log_marginal_likelihood(other * np.exp(e * (np.arange(4) == d))) for e in (1e-4, -1e-4))
+        assert gradient[d] == pytest.approx((up - down) / 2e-4, rel=1e-4, abs=1e-4)
+    two = FleetGPRegressor(kernel="matern32", **THETA).fit(X, y, agents=np.arange(40) % 2)
+    parts = [FleetGPRegressor(kernel="matern32", **THETA).fit(X[k::2], y[k::2]) for k in (0, 1)]
+    assert two.log_marginal_likelihood() == pytest.approx(sum(part.log_marginal_likelihood() for part in parts))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        sk.RBF([2.0, 3.0], "fixed"),
+        sk.RBF(2.0, "fixed"),
+        sk.Matern([2.0, 3.0], "fixed", nu=0.5),
+        sk.Matern(2.0, "fixed", nu=1.5),
+        sk.Matern([2.0, 3.0], "fixed", nu=2.5),
+        sk.RationalQuadratic(2.0, 1.5, "fixed", "fixed"),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, ["lon", "lat"]])
+def test_kernels_of_scikit_learn_are_taken(shape: sk.Kernel, columns: list[str] | None) -> None:
+    """With fixed values the answers are scikit-learn's; a variance without a ConstantKernel is 1."""
+    X, y = wave(30)
+    if columns is not None:
+        X = pd.DataFrame(X, columns=columns)
+    for kernel in (sk.ConstantKernel(1.7, "fixed") * shape + WHITE, shape + WHITE):
+        peer = GaussianProcessRegressor(kernel, alpha=0.0).fit(X, y)
+        model = FleetGPRegressor(kernel, normalize=False).fit(X, y)
+        ours, theirs = (one.predict(X[:7], return_std=True) for one in (model, peer))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_what_scikit_learn_has_and_this_has_not_is_refused_with_its_equivalent() -> None:
+    X, y = wave(10)
+    for kernel in (
+        sk.DotProduct(),
+        sk.Matern(nu=1.0),
+        sk.RBF() + sk.RBF(),
+        sk.WhiteKernel(),
+        2.0 * sk.RBF() * sk.RBF(),
+    ):
+        with pytest.raises(fg.InputError, match="has no equivalent"):
+            FleetGPRegressor(kernel).fit(X, y)
+    with pytest.raises(fg.InputError, match="expected 1 or 2 length-scales"):
+        FleetGPRegressor(sk.RBF([1.0, 1.0, 1.0])).fit(X, y)
+    for keyword in ("alpha", "normalize_y", "optimizer", "n_restarts_optimizer", "copy_X_train", "n_targets", "n_jobs"):
+        with pytest.raises(fg.InputError, match=f"has no parameter '{keyword}': "):
+            FleetGPRegressor(**{keyword: None})
+    with pytest.raises(TypeError, match="no parameter 'colour'"):
+        FleetGPRegressor(colour=1)
 
 
 @pytest.mark.parametrize("given", [{"mean": "linear"}, {"kernel": "se", "predictor": "full-gp"}, {"engine": "dense"}])
@@ -213,7 +297,7 @@ def test_labels_say_whose_the_rows_are() -> None:
 @pytest.mark.parametrize("predictor", ["dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
 def test_several_agents_have_covariances_and_samples_by_the_predictor(predictor: str) -> None:
     X, y = wave(40)
-    model = FleetGPRegressor(n_agents=3, predictor=predictor, **THETA).fit(X, y)
+    model = FleetGPRegressor(n_agents=3, predictor=predictor, noisy=False, **THETA).fit(X, y)
     points = wave(5, seed=1)[0]
     mean, covariance = model.predict(points, return_cov=True)
     found = model.fleet_.joint(points, predictor)

@@ -21,7 +21,7 @@ THETA = list(fg.PAPER_THETA)
 
 
 def fleet() -> fg.Fleet:
-    return fg.Fleet(paper_shards(60, 3), theta=THETA)
+    return fg.Fleet(paper_shards(60, 3), theta=THETA, kernel="se", normalize=False)
 
 
 def x_and_y(n: int = 12) -> tuple[Any, Any]:
@@ -37,19 +37,19 @@ def masked(array: Any, row: int) -> Any:
 
 #: name -> what takes an array in the place of another of 12 rows or of theta's length.
 ROWS: dict[str, Callable[[Any], Any]] = {
-    "X": lambda a: fg.Fleet([(a, x_and_y()[1])]),
+    "X": lambda a: fg.Fleet([(a, x_and_y()[1])], kernel="se", normalize=False),
     "queries": lambda a: fleet().predict(a, "rbcm"),
     "partition X": lambda a: fg.partition(a, x_and_y()[1], agents=2),
     "partition_by_label X": lambda a: partition_by_label(a, x_and_y()[1], ["a", "b"] * 6),
     "synthetic inputs": lambda a: fg.synthetic_field(inputs=a, seed=1),
 }
 VALUES: dict[str, Callable[[Any], Any]] = {
-    "y": lambda a: fg.Fleet([(x_and_y()[0], a)]),
+    "y": lambda a: fg.Fleet([(x_and_y()[0], a)], kernel="se", normalize=False),
     "partition y": lambda a: fg.partition(x_and_y()[0], a, agents=2),
     "partition_by_label y": lambda a: partition_by_label(x_and_y()[0], a, ["a", "b"] * 6),
 }
 THETAS: dict[str, Callable[[Any], Any]] = {
-    "theta": lambda a: fg.Fleet(paper_shards(60, 3), theta=a),
+    "theta": lambda a: fg.Fleet(paper_shards(60, 3), theta=a, kernel="se", normalize=False),
     "theta of predict": lambda a: fleet().predict([[0.1, 0.2]], "rbcm", theta=a),
     "theta0": lambda a: fleet().train("fact-gp", theta0=a, rounds=2),
     "theta of a field": lambda a: fg.synthetic_field(10, a, seed=1),
@@ -58,7 +58,11 @@ DOORS = [
     *(pytest.param(door, x_and_y()[0], id=name) for name, door in ROWS.items()),
     *(pytest.param(door, x_and_y()[1], id=name) for name, door in VALUES.items()),
     *(pytest.param(door, np.array(THETA), id=name) for name, door in THETAS.items()),
-    pytest.param(lambda a: fg.Fleet(paper_shards(60, 3), a, theta=THETA), np.ones((3, 3)) - np.eye(3), id="adjacency"),
+    pytest.param(
+        lambda a: fg.Fleet(paper_shards(60, 3), a, theta=THETA, kernel="se", normalize=False),
+        np.ones((3, 3)) - np.eye(3),
+        id="adjacency",
+    ),
 ]
 
 
@@ -88,21 +92,23 @@ def test_what_is_not_real_numbers_is_refused_at_every_door(door: Any, array: Any
 def test_times_are_refused_whatever_their_unit(unit: str) -> None:
     days = np.arange("2021-01-01", "2021-01-13", dtype="datetime64[D]").astype(f"datetime64[{unit}]")
     with pytest.raises(InputError, match=r"agent 0: X: expected a numeric array, got times: give hours or days since"):
-        fg.Fleet([(days[:, None], np.arange(12.0))])
+        fg.Fleet([(days[:, None], np.arange(12.0))], kernel="se", normalize=False)
     with pytest.raises(InputError, match="Timestamp"):
-        fg.Fleet([(pd.DataFrame({"day": days, "depth": np.arange(12.0)}), np.arange(12.0))])
+        fg.Fleet(
+            [(pd.DataFrame({"day": days, "depth": np.arange(12.0)}), np.arange(12.0))], kernel="se", normalize=False
+        )
 
 
 def test_true_and_false_are_no_numbers() -> None:
     x, y = x_and_y()
     with pytest.raises(InputError, match=r"agent 0: y: expected a numeric array, got true and false"):
-        fg.Fleet([(x, y > 0)])
+        fg.Fleet([(x, y > 0)], kernel="se", normalize=False)
 
 
 def test_graphs_of_true_and_false_are_welcome() -> None:
     matrix = np.eye(3) == 0
     for given in (matrix, matrix.tolist(), matrix.astype(int), pd.DataFrame(matrix)):
-        assert fg.Fleet(paper_shards(60, 3), given).graph == fg.Graph.complete(3)
+        assert fg.Fleet(paper_shards(60, 3), given, kernel="se", normalize=False).graph == fg.Graph.complete(3)
 
 
 def test_masks_inside_lists_and_missing_values_of_pandas_and_xarray() -> None:
@@ -114,21 +120,25 @@ def test_masks_inside_lists_and_missing_values_of_pandas_and_xarray() -> None:
         fleet().predict([[0.1, 0.2], [0.3, np.ma.masked]])
     assert as_numbers([1, 2.5], "y").tolist() == [1.0, 2.5]
     nullable = pd.Series(y, dtype="Float64")
-    assert np.array_equal(fg.Fleet([(x, nullable)]).shards[0][1], y)
+    assert np.array_equal(fg.Fleet([(x, nullable)], kernel="se", normalize=False).shards[0][1], y)
     nullable[5] = pd.NA
     with pytest.raises(InputError, match=r"in 1 of 12 rows \(first: row 5\)"):
-        fg.Fleet([(x, nullable)])
+        fg.Fleet([(x, nullable)], kernel="se", normalize=False)
     array = xr.DataArray(y, dims="point")
-    assert np.array_equal(fg.Fleet([(x, array)]).shards[0][1], y)
+    assert np.array_equal(fg.Fleet([(x, array)], kernel="se", normalize=False).shards[0][1], y)
     with pytest.raises(InputError, match=r"agent 0: y has NaN or infinite values in 1 of 12 rows \(first: row 7\)"):
-        fg.Fleet([(x, array.where(array.point != 7))])
+        fg.Fleet([(x, array.where(array.point != 7))], kernel="se", normalize=False)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.float16, object])
 def test_other_types_of_numbers_mean_the_same(dtype: Any) -> None:
     x, y = np.arange(24).reshape(12, 2), np.arange(12)
-    expected = fg.Fleet([(x.astype(float), y.astype(float))], theta=THETA).predict(x[:2].astype(float), "rbcm")
-    found = fg.Fleet([(x.astype(dtype), y.astype(dtype))], theta=THETA).predict(x[:2].astype(dtype), "rbcm")
+    expected = fg.Fleet([(x.astype(float), y.astype(float))], theta=THETA, kernel="se", normalize=False).predict(
+        x[:2].astype(float), "rbcm"
+    )
+    found = fg.Fleet([(x.astype(dtype), y.astype(dtype))], theta=THETA, kernel="se", normalize=False).predict(
+        x[:2].astype(dtype), "rbcm"
+    )
     assert np.array_equal(found.mean, expected.mean)
     assert np.array_equal(found.variance, expected.variance)
 
@@ -146,15 +156,18 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
     with pytest.raises(InputError, match=r"queries has values beyond 1e100 in 1 of 1 rows.*other units"):
         fleet().predict([[1e308, 0.0]])
     with pytest.raises(InputError, match=r"agent 0: X has values beyond 1e100"):
-        fg.Fleet([(np.array([[1e200], [0.0]]), np.zeros(2))])
+        fg.Fleet([(np.array([[1e200], [0.0]]), np.zeros(2))], kernel="se", normalize=False)
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: fg.Fleet(paper_shards(60, 3), normalize="yes"), "normalize: expected True or False, got 'yes'"),  # type: ignore[arg-type]
-        (lambda: fg.Fleet(paper_shards(60, 3), seed=-1), "seed must be a whole number"),
-        (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5), "seed must be a whole number"),  # type: ignore[arg-type]
+        (
+            lambda: fg.Fleet(paper_shards(60, 3), normalize="yes", kernel="se"),
+            "normalize: expected True or False, got 'yes'",
+        ),  # type: ignore[arg-type]
+        (lambda: fg.Fleet(paper_shards(60, 3), seed=-1, kernel="se", normalize=False), "seed must be a whole number"),
+        (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5, kernel="se", normalize=False), "seed must be a whole number"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], noisy="no"), "noisy: expected True or False, got 'no'"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], agent=True), "agent must lie between 0 and 2, got True"),
         (lambda: fg.partition(*x_and_y(), agents=2.0), "agents must be a whole number"),  # type: ignore[call-overload]
@@ -187,7 +200,7 @@ def test_labels_are_stripped() -> None:
 def test_nothing_that_a_caller_holds_changes_a_fleet() -> None:
     x, y = x_and_y()
     theta = np.array(THETA)
-    fleet = fg.Fleet([(x, y)], theta=theta)
+    fleet = fg.Fleet([(x, y)], theta=theta, kernel="se", normalize=False)
     query = np.array([[0.5, 0.5]])
     first = fleet.predict(query, "rbcm")
     kept = first.mean.copy()
@@ -201,7 +214,7 @@ def test_nothing_that_a_caller_holds_changes_a_fleet() -> None:
 
 
 def test_hyperparameters_that_are_set_after_training_count() -> None:
-    fleet = fg.Fleet(paper_shards(60, 3))
+    fleet = fg.Fleet(paper_shards(60, 3), kernel="se", normalize=False)
     fleet.train("fact-gp", theta0=THETA, rounds=3)
     fleet.theta = np.array(THETA)
     expected = fleet.predict([[0.5, 0.5]], "rbcm", theta=THETA)

@@ -20,12 +20,12 @@ def compared(seed: int, rows: int, agents: int) -> pd.DataFrame:
     X, y = field.inputs[rows:], field.observations[rows:]
     found: list[dict[str, Any]] = []
     for method in fg.TRAINING_METHODS:
-        fleet = fg.Fleet(shards, graph="cycle")
+        fleet = fg.Fleet(shards, graph="cycle", kernel="se", normalize=False)
         theta0 = None if method.endswith("full-gp") else [0.8, 0.5, 1.0, 0.3]  # the same for all that iterate
         fit = fleet.train(method, theta0=theta0, tol=1e-3, rounds=300)
         off = float(np.sqrt(np.mean(np.log(fit.theta / THETA) ** 2)))
         found.append({"method": method, "for": "training", "off": off, "bytes": fit.ledger.bytes, "status": fit.status})
-    fleet = fg.Fleet(shards, graph="cycle", theta=THETA)  # the same theta for all
+    fleet = fg.Fleet(shards, graph="cycle", theta=THETA, kernel="se", normalize=False)  # the same theta for all
     for method in fg.PREDICTION_METHODS:
         out = fleet.condition().predict(X, method)  # each pays for all that it needs
         scores = fg.score(out, y)

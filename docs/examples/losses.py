@@ -18,7 +18,7 @@ import fleetgp as fg
 rcParams["font.size"] = 8
 LOST = "boat2"
 #: Each boat has a copy of this file. In a circle any one can be lost, and the others still reach each other.
-HEAD = 'name = "bay"\ninputs = ["x", "y"]\ntarget = "temperature"\nnormalize = true\n'
+HEAD = 'name = "bay"\ninputs = ["x", "y"]\ntarget = "temperature"\nkernel = "se"\nnormalize = true\n'
 AGENT = '[[agent]]\nname = "{}"\nendpoint = "tcp/127.0.0.1:{}"\ndata = "{}.csv"\nneighbours = ["{}"]\n'
 
 

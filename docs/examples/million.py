@@ -28,7 +28,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
         bay = fg.synthetic_field(size, theta, seed=5, box=BOX)
         ships = fg.partition(bay.inputs, bay.observations, agents=AGENTS)
         began = perf_counter()
-        fleet = fg.Fleet(ships, "grid", kernel="se", inputs=["x", "y"])
+        fleet = fg.Fleet(ships, "grid", kernel="se", inputs=["x", "y"], normalize=False)
         fleet.units, fleet.target = {"x": "km", "y": "km", "depth": "m"}, "depth"
         fit = fleet.train("dec-full-gp")  # sums over the rows go along a tree; then everybody has the whole model
         bottom = fleet.map((side, side), box=(0, 0, 20, 20), method="dec-full-gp")  # by every ship alone

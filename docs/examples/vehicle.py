@@ -32,7 +32,7 @@ def survey(seed: int) -> fg.Fleet:
     """Three gliders have been about in the west and the south; the vehicle has measured where it was put out."""
     rng, centres = np.random.default_rng(seed), ((0.8, 0.8), (1.2, 2.9), (3.6, 0.7))
     seen = [*(centre + rng.uniform(-0.8, 0.8, (40, 2)) for centre in centres), START[None]]
-    return fg.Fleet([(at, water(at, seed, who)) for who, at in enumerate(seen)], "path", theta=THETA)
+    return fg.Fleet([(x, water(x, seed, k)) for k, x in enumerate(seen)], theta=THETA, kernel="se", normalize=False)
 
 
 def own_way(fleet: fg.Fleet, places: Way, seed: int) -> Way:

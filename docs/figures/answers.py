@@ -80,7 +80,7 @@ def trust() -> Figure:
     """Ten agents all over the area, whose committee is too sure, before and after it is calibrated."""
     field = fg.synthetic_field(1600, (0.4, 0.3, 1.3, 0.05), seed=1)
     shards = fg.partition(field.inputs[:1000], field.observations[:1000], agents=10, by="random")
-    fleet = fg.Fleet(shards, kernel="matern32")
+    fleet = fg.Fleet(shards, kernel="matern32", normalize=False)
     fleet.train()
     X, y = field.inputs[1000:], field.observations[1000:]
     before = fleet.predict(X, "dec-rbcm")

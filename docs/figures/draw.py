@@ -56,7 +56,7 @@ def _bare(ax: Axes, title: str) -> None:
 def fleet() -> Figure:
     """What each boat has, and what all of them end with."""
     shards, centres = boats()
-    found = fg.Fleet(shards, graph="places", normalize=True)
+    found = fg.Fleet(shards, graph="places", normalize=True, kernel="se")
     found.train()
     out = found.predict(map_points())
     figure = Figure(figsize=(WIDTH, 3.15), layout="constrained")
@@ -130,8 +130,8 @@ def rounds() -> Figure:
     """Ten agents agree by dec-apx-gp, from the paper's start; dec-fact-gp beside it."""
     field = fg.synthetic_field(1500, seed=1)
     shards = fg.partition(field.inputs, field.observations, agents=10)
-    admm = fg.Fleet(shards, graph="path").train("dec-apx-gp", theta0=fg.PAPER_THETA0)
-    newton = fg.Fleet(shards, graph="path").train("dec-fact-gp", theta0=fg.PAPER_THETA0)
+    admm = fg.Fleet(shards, graph="path", kernel="se", normalize=False).train("dec-apx-gp", theta0=fg.PAPER_THETA0)
+    newton = fg.Fleet(shards, graph="path", kernel="se", normalize=False).train("dec-fact-gp", theta0=fg.PAPER_THETA0)
     figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
     panels = figure.subplots(1, 4)
     names = (r"$l_1$", r"$l_2$", r"$\sigma_f$", r"$\sigma_\epsilon$")
@@ -156,7 +156,7 @@ def participants() -> Figure:
     """Which of 25 agents take part in three questions, by the threshold and with eta="auto"."""
     field = fg.synthetic_field(1500, (0.3, 0.3, 1.0, 0.3), seed=3)
     shards = fg.partition(field.inputs, field.observations, agents=25, by="kmeans", seed=0)
-    found = fg.Fleet(shards, graph="places", theta=(0.3, 0.3, 1.0, 0.3))
+    found = fg.Fleet(shards, graph="places", theta=(0.3, 0.3, 1.0, 0.3), kernel="se", normalize=False)
     questions = np.array([[0.35, 0.62], [1.1, 1.12], [1.95, 1.95]])
     centres = np.array([X.mean(axis=0) for X, _ in shards])
     figure = Figure(figsize=(WIDTH, 5.9), layout="constrained")

@@ -12,16 +12,20 @@ from scipy.spatial import cKDTree
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
+from fleetgp.data.scaling import Scaling
+from fleetgp.defaults import MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, listed
 from fleetgp.fleet import Fleet
+from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.given import check_finite, check_whole
-from fleetgp.gp.expert import MOST_DENSE
+from fleetgp.gp.expert import MOST_DENSE, Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.training.known import Ends, MedianAndFactor, meant
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
+    from sklearn.gaussian_process import kernels as theirs
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
@@ -45,7 +49,12 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     n_agents: over how many agents `fit` splits the rows. None: one up to 1,500 rows, whose model is the exact GP of all
         data; beyond, one for every 1,000 rows.
     partition: how it splits them, "kmeans", "stripes", "grid" or "random", see `fleetgp.partition`.
-    graph, kernel, mean, normalize: see `Fleet`. With data frames kernels may name columns: "matern32(lon, lat)".
+    kernel: see `Fleet`; None is "matern32". With data frames kernels may name columns: "matern32(lon, lat)". Or one
+        of scikit-learn: RBF, Matern (nu 0.5, 1.5 or 2.5) or RationalQuadratic, times a ConstantKernel, plus a
+        WhiteKernel; one length-scale for all inputs or one for each. Hyperparameters that are "fixed" there, and a
+        variance of 1 where there is no ConstantKernel, are fixed here, in the units of the data. Other bounds and
+        values to start at are not taken over: see `bounds`. The noise is learned with and without a WhiteKernel.
+    graph, mean, normalize: see `Fleet`.
     trainer: the method of `Fleet.train`. With one agent the default is the maximum of the exact likelihood.
     predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
     noise_floor, bounds, priors, fixed: see `Fleet.train`. Hyperparameters other than the noise that have none of bounds
@@ -53,6 +62,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         without effect does no harm; a warning tells who ended there. Kernels to choose from that have hyperparameters
         of different names have no such bounds.
     engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
+    noisy: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
+        GaussianProcessRegressor with a WhiteKernel; or, with False, of f, as those of one with alpha.
     random_state: draws the partition and samples of the data; a whole number, a RandomState, or None.
 
     What it has learned:
@@ -63,7 +74,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Other than GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for
-    each input, takes one target, and has no answers before `fit`.
+    each input, takes one target, and has no answers before `fit`. Its other keywords (alpha, normalize_y, ..) are
+    refused with the name of the equivalent here.
 
     >>> from fleetgp import synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -75,13 +87,13 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __init__(
         self,
-        kernel: str | Kernel | Sequence[str | Kernel] = "matern32",
+        kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         *,
         n_agents: int | None = None,
         partition: By = "kmeans",
         graph: object = "places",
-        mean: MeanName = "zero",
-        normalize: bool = True,
+        mean: MeanName = MEAN,
+        normalize: bool = NORMALIZE,
         trainer: str = "dec-fact-gp",
         predictor: str = "dec-nn-grbcm",
         engine: str = "auto",
@@ -89,8 +101,11 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         bounds: Mapping[str, Ends] | None = None,
         priors: Mapping[str, MedianAndFactor] | None = None,
         fixed: Mapping[str, float] | None = None,
+        noisy: bool = True,
         random_state: Any = 0,
+        **others: Any,
     ) -> None:
+        _refuse_keywords(others)
         self.kernel = kernel
         self.n_agents = n_agents
         self.partition = partition
@@ -104,6 +119,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.bounds = bounds
         self.priors = priors
         self.fixed = fixed
+        self.noisy = noisy
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, agents: Any = None) -> Self:
@@ -115,12 +131,13 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         seed = self._seed()
         shards, labels = self._split(inputs, observations, agents, seed)
         names = getattr(self, "feature_names_in_", None)
+        kernel, self._fixed = converted_kernel(self.kernel, range(1, inputs.shape[1] + 1) if names is None else names)
         fleet = Fleet(
             shards,
             self.graph,
             normalize=self.normalize,
             mean=self.mean,
-            kernel=self.kernel,
+            kernel=kernel,
             seed=seed,
             inputs=None if names is None else names.tolist(),
         )
@@ -150,9 +167,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, agent: Any = None) -> Any:
-        """The mean (T,) of f; with return_std also its standard deviation (T,), with return_cov its covariance (T, T).
+        """The mean (T,); with return_std also the standard deviation (T,), with return_cov the covariance (T, T).
 
-        They are of f, not of an observation, whose variance has noise_**2 more.
+        They are of observations, whose variance has noise_**2 more than that of f; with noisy=False of f.
         agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
         A covariance is by `Fleet.joint` with the predictor, which says how many points it may be of: 500 where several
         agents answer as a committee. Its variances are then those of the points together, not those of return_std.
@@ -166,21 +183,42 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         asker = None if agent is None else self._number(agent)
         if return_cov:
             found = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
-            return found.mean.copy(), found.covariance.copy()
+            noise = self.noise_**2 if self.noisy else 0.0
+            return found.mean.copy(), found.covariance + noise * np.eye(len(queries))
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
             warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
         mean = answer.mean.copy()
-        return (mean, np.sqrt(answer.variance)) if return_std else mean
+        return (mean, (answer.std_observed if self.noisy else answer.std).copy()) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draws of f (T, n_samples) from the joint posterior; see return_cov of `predict` for what it needs."""
+        """Draws (T, n_samples) from the joint posterior of observations, with noisy=False of f; see `predict`."""
         check_whole("n_samples", n_samples, least=1)
         mean, covariance = self.predict(X, return_cov=True)
         values, vectors = np.linalg.eigh(covariance)
         draws = check_random_state(random_state).standard_normal((len(mean), n_samples))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         return np.asarray(mean[:, None] + root @ draws)
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """The logarithm of p(y | X, theta) of the rows as they are, in the units of the data.
+
+        theta: (P,) hyperparameters as in `theta_`: not logarithms, in the order of `theta_names_`. Without it `theta_`.
+        eval_gradient: also return the gradient (P,) by log theta.
+        Mean function and offset are those of the training. Of several agents it is the sum over the agents, each with
+        its own rows: the likelihood that the trainers but full-gp maximize. scikit-learn's, with normalize_y, is of the
+        scaled y: it is larger by len(y) log(std of y).
+        """
+        check_is_fitted(self, "fleet_")
+        fleet = self.fleet_
+        at = np.log(check_theta_of(fleet.shards, self.theta_ if theta is None else theta, fleet.names))
+        observed = np.concatenate([y for _, y in fleet.seen])
+        centred = fleet.fit.scaling if fleet.fit is not None else Scaling(float(observed.mean()) * self.normalize)
+        total, slope = -0.5 * len(observed) * np.log(2.0 * np.pi), np.zeros(len(at))
+        for agent, (x, y) in enumerate(fleet.seen):
+            found = Expert(x, y - centred.mean(x), fleet.kernel, agent, self.engine).evaluate(at)
+            total, slope = total - found.nll, slope - found.gradient
+        return (float(total), slope) if eval_gradient else float(total)
 
     # ---- the parts ------------------------------------------------------------------------------------------------
 
@@ -221,7 +259,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             fleet.chosen(fleet.first_kernel.name)
             fleet.theta = np.append(_guess(fleet, UNTRAINED_SIGNAL), UNTRAINED_NOISE)
         else:
-            options: dict[str, Any] = {"bounds": self._bounds(fleet), "priors": self.priors, "fixed": self.fixed}
+            fixed = {**self._fixed, **(self.fixed or {})} if isinstance(self.fixed, Mapping | None) else self.fixed
+            options: dict[str, Any] = {"bounds": self._bounds(fleet), "priors": self.priors, "fixed": fixed}
             fit = fleet.train(self.trainer, engine=self.engine, noise_floor=self.noise_floor, **options)
             if fit.status == "diverged":
                 raise NumericalError(
@@ -240,7 +279,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         several = len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1
         if several or not isinstance(self.bounds, Mapping | None):
             return self.bounds
-        given = [name for told in (self.bounds, self.fixed) if isinstance(told, Mapping) for name in told]
+        given = [name for told in (self.bounds, self.fixed, self._fixed) if isinstance(told, Mapping) for name in told]
         taken = {number for name in given for number in meant(name, fleet.names)}
         observed = np.concatenate([y for _, y in fleet.seen])
         size = float(observed.std() or np.abs(observed).max() or 1.0)
@@ -277,6 +316,74 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         if whole and isinstance(labels[0], str) and 0 <= agent < len(labels):
             return int(agent)
         raise InputError(f"agent: expected one of {listed(map(str, labels))}, got {agent!r}: `fit` knows all agents")
+
+
+#: Keywords of scikit-learn's Gaussian processes, and what to give instead.
+EQUIVALENTS = {
+    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha ** 0.5}, and noisy=False for std of f',
+    "normalize_y": "give normalize, which is True by default",
+    "optimizer": "give trainer, or fixed values for all hyperparameters",
+    "n_restarts_optimizer": "training starts at three points",
+    "copy_X_train": "data are always copied",
+    "n_targets": "there is one target; for several see fleetgp.Outputs",
+    "n_jobs": "all cores are used; OMP_NUM_THREADS and OPENBLAS_NUM_THREADS limit them",
+}
+
+
+def _refuse_keywords(given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in EQUIVALENTS:
+            raise TypeError(f"FleetGPRegressor has no parameter {name!r}")
+        raise InputError(f"FleetGPRegressor has no parameter {name!r}: {EQUIVALENTS[name]}")
+
+
+def converted_kernel(kernel: Any, inputs: Sequence[object]) -> tuple[Any, dict[str, float]]:
+    """A kernel of scikit-learn as one of ours, and the values that are fixed; any other as it is.
+
+    inputs: their names, or numbers from 1.
+
+    >>> converted_kernel(theirs.ConstantKernel(2.0) * theirs.RBF([1.0, 2.0]) + theirs.WhiteKernel(), ["a", "b"])
+    ('se', {})
+    >>> converted_kernel(theirs.Matern(0.5, length_scale_bounds="fixed", nu=2.5), [1, 2])
+    ('iso-matern52', {'signal': 1.0, 'l': 0.5})
+    """
+    if not isinstance(kernel, theirs.Kernel):
+        return kernel, {}
+    fixed: dict[str, float] = {}
+    dimension = len(inputs)
+    terms = [kernel.k1, kernel.k2] if isinstance(kernel, theirs.Sum) else [kernel]
+    for noise in [term for term in terms if isinstance(term, theirs.WhiteKernel)]:
+        fixed |= {"noise": noise.noise_level**0.5} if noise.hyperparameter_noise_level.fixed else {}
+    smooth = [term for term in terms if not isinstance(term, theirs.WhiteKernel)]
+    factors = [smooth[0].k1, smooth[0].k2] if smooth and isinstance(smooth[0], theirs.Product) else smooth[:1]
+    constants = [factor for factor in factors if isinstance(factor, theirs.ConstantKernel)]
+    shapes = [factor for factor in factors if not isinstance(factor, theirs.ConstantKernel)]
+    name = _name_of(shapes[0]) if len(smooth) == len(shapes) == 1 else None
+    if name is None:
+        raise InputError(
+            f"kernel: {kernel} has no equivalent. Expected RBF, Matern (nu 0.5, 1.5 or 2.5) or RationalQuadratic, "
+            'times a ConstantKernel, plus a WhiteKernel; or an expression as text, "matern32(1) + linear(2)" say'
+        )
+    for constant in constants or [theirs.ConstantKernel(1.0, "fixed")]:
+        fixed |= {"signal": constant.constant_value**0.5} if constant.hyperparameter_constant_value.fixed else {}
+    shape, longer = shapes[0], 2.0**0.5 if name in ("se", "rq") else 1.0
+    lengths = longer * np.atleast_1d(shape.length_scale)
+    if len(lengths) not in (1, dimension):
+        raise InputError(f"kernel: expected 1 or {dimension} length-scales, one for each input, got {len(lengths)}")
+    alike = not np.ndim(shape.length_scale) and dimension > 1
+    if shape.hyperparameter_length_scale.fixed:
+        names = ["l"] if alike else [f"l_{name}" for name in inputs]
+        fixed |= dict(zip(names, lengths.tolist(), strict=True))
+    if name == "rq" and shape.hyperparameter_alpha.fixed:
+        fixed["alpha"] = float(shape.alpha)
+    return f"iso-{name}" if alike else name, fixed
+
+
+def _name_of(shape: Any) -> str | None:
+    """The name of one of scikit-learn's kernels here; a Matern is a RBF there."""
+    if isinstance(shape, theirs.Matern):
+        return {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}.get(shape.nu)
+    return {theirs.RBF: "se", theirs.RationalQuadratic: "rq"}.get(type(shape))
 
 
 def _guess(fleet: Fleet, size: float) -> Array:

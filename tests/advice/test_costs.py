@@ -52,7 +52,7 @@ def check(bill: Bill, ledger: Ledger) -> None:
 @pytest.mark.parametrize("method", TRAINERS)
 def test_a_training_costs_what_was_said(method: str, graph: str, normalize: bool) -> None:
     """Given its number of rounds, which hangs on the data: everything else follows."""
-    fleet = fg.Fleet(uneven(), GRAPHS[graph], normalize=normalize)
+    fleet = fg.Fleet(uneven(), GRAPHS[graph], normalize=normalize, kernel="se")
     fit = fleet.train(method, rounds=4, tol=1e-2)
     rounds = sum(start.rounds for start in fit.starts)
     cost = training_cost(method, facts_of(fleet))
@@ -64,7 +64,7 @@ def test_a_training_costs_what_was_said(method: str, graph: str, normalize: bool
 @pytest.mark.parametrize("method", [name for name in TRAINERS if name != "dec-full-gp"])
 @pytest.mark.parametrize("starts", [1, 2])
 def test_with_starts_that_were_given(method: str, starts: int) -> None:
-    fleet = fg.Fleet(uneven(4), "cycle", kernel="matern32")
+    fleet = fg.Fleet(uneven(4), "cycle", kernel="matern32", normalize=False)
     fit = fleet.train(method, theta0=np.array([THETA, (2.0, 0.5, 1.0, 1.0)])[:starts], rounds=3, tol=1e-2)
     cost = training_cost(method, facts_of(fleet), starts=starts)
     check(cost.total(sum(start.rounds for start in fit.starts)), fit.ledger)
@@ -82,7 +82,7 @@ def test_on_graphs_that_vary_rounds_cost_their_mean() -> None:
     """Over whole periods: how long reductions take hangs on when they begin."""
     one, other = np.zeros((2, 4, 4))
     one[0, 1] = one[1, 0] = one[2, 3] = one[3, 2] = other[1, 2] = other[2, 1] = 1.0
-    fleet = fg.Fleet(uneven(4), [one, other])
+    fleet = fg.Fleet(uneven(4), [one, other], kernel="se", normalize=False)
     fit = fleet.train("dec-apx-gp", theta0=THETA, rounds=6, tol=0)
     bill = training_cost("dec-apx-gp", facts_of(fleet), starts=1).total(6)
     for kind in ("hyperparameters", "stopping", "statistics"):
@@ -93,7 +93,7 @@ def test_an_agent_with_many_rows_trains_on_samples_first() -> None:
     """Every level begins with an agreement on curvatures."""
     x = np.random.default_rng(1).uniform(0, 1, (1700, 1))
     shards = [(x[:1600], np.sin(6 * x[:1600, 0])), (x[1600:], np.cos(6 * x[1600:, 0]))]
-    fleet = fg.Fleet(shards, "path")
+    fleet = fg.Fleet(shards, "path", kernel="se", normalize=False)
     fit = fleet.train("dec-apx-gp", rounds=2, tol=1e-2)
     cost = training_cost("dec-apx-gp", facts_of(fleet))
     rounds = fit.ledger.total(kind="stopping").messages // 2
@@ -125,7 +125,7 @@ def asked_of(fleet: fg.Fleet, method: str, queries: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("method", [name for name in PREDICTORS if name != "dec-full-gp" and "npae" not in name])
 def test_an_answer_costs_what_was_said(method: str, graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fg.Fleet(uneven(), GRAPHS[graph], theta=THETA, normalize=True)
+    fleet = fg.Fleet(uneven(), GRAPHS[graph], theta=THETA, normalize=True, kernel="se")
     found, asking = asked_of(fleet, method, 17, monkeypatch)
     cost = prediction_cost(method, facts_of(fleet), asking)
     assert cost.exact
@@ -137,14 +137,14 @@ def test_an_answer_costs_what_was_said(method: str, graph: str, monkeypatch: pyt
 @pytest.mark.parametrize("method", ["dec-nn-grbcm", "dec-nn-poe", "dec-rbcm", "dec-nearest", "dec-npae"])
 @pytest.mark.parametrize("agent", [0, 4])
 def test_only_one_agent_asks(method: str, agent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32", normalize=False)
     found, asking = asked_of(fleet, method, 9, monkeypatch, agent=agent)
     check(prediction_cost(method, facts_of(fleet), asking).total, found.ledger)
 
 
 @pytest.mark.parametrize("method", ["dec-nn-grbcm", "dec-nn-poe", "dec-nn-npae"])
 def test_agents_that_look_for_the_best_of_them(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32", normalize=False)
     found, asking = asked_of(fleet, method, 9, monkeypatch, eta="auto")
     check(prediction_cost(method, facts_of(fleet), asking).total, found.ledger)
 
@@ -152,7 +152,7 @@ def test_agents_that_look_for_the_best_of_them(method: str, monkeypatch: pytest.
 @pytest.mark.parametrize("method", ["dec-npae", "dec-npae-star", "dec-nn-npae"])
 @pytest.mark.parametrize(("kernel", "engine"), [("se", "auto"), ("se", "dense"), ("matern32", "auto")])
 def test_npae(method: str, kernel: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel=kernel)
+    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel=kernel, normalize=False)
     found, asking = asked_of(fleet, method, 5, monkeypatch, engine=engine)
     if (kernel, engine) == ("se", "auto"):
         h = Hyperparameters.from_theta(np.array(THETA))
@@ -163,7 +163,7 @@ def test_npae(method: str, kernel: str, engine: str, monkeypatch: pytest.MonkeyP
 
 
 def test_the_exact_gp_sends_nothing_after_its_training() -> None:
-    fleet = fg.Fleet(uneven(), "path", normalize=True)
+    fleet = fg.Fleet(uneven(), "path", normalize=True, kernel="se")
     fleet.train("dec-full-gp")
     found = fleet.predict(np.ones((3, 2)), "dec-full-gp")
     cost = prediction_cost("dec-full-gp", facts_of(fleet), Asking(3, trained="dec-full-gp"))
@@ -172,14 +172,14 @@ def test_the_exact_gp_sends_nothing_after_its_training() -> None:
 
 
 def test_after_a_training_the_agents_agree_on_one_theta_first() -> None:
-    fleet = fg.Fleet(uneven(4), "path", normalize=True)
+    fleet = fg.Fleet(uneven(4), "path", normalize=True, kernel="se")
     fleet.train("dec-apx-gp", rounds=2, tol=0)
     found = fleet.predict(np.ones((3, 2)), "dec-poe")
     check(prediction_cost("dec-poe", facts_of(fleet), Asking(3, trained="dec-apx-gp")).total, found.ledger)
 
 
 def test_queries_go_in_blocks() -> None:
-    fleet = fg.Fleet(uneven(3), "path", theta=THETA)
+    fleet = fg.Fleet(uneven(3), "path", theta=THETA, kernel="se", normalize=False)
     found = fleet.predict(np.random.default_rng(0).uniform(0, 2, (4100, 2)), "dec-poe")
     cost = prediction_cost("dec-poe", facts_of(fleet), Asking(4100, trained=""))
     check(cost.total, found.ledger)
@@ -188,14 +188,16 @@ def test_queries_go_in_blocks() -> None:
 
 def test_noises_of_rows_travel_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     shards = [(x, y, np.full(len(y), 0.1)) for x, y in uneven(4)]
-    fleet = fg.Fleet(shards, "path", theta=(*THETA[:3], 0.1, 0.2, 0.1, 0.2), noise="agents")
+    fleet = fg.Fleet(
+        shards, "path", theta=(*THETA[:3], 0.1, 0.2, 0.1, 0.2), noise="agents", kernel="se", normalize=False
+    )
     found, asking = asked_of(fleet, "dec-grbcm", 3, monkeypatch)
     check(prediction_cost("dec-grbcm", facts_of(fleet), asking).total, found.ledger)
 
 
 @pytest.mark.parametrize("method", ["dec-nn-grbcm", "dec-nn-rbcm", "dec-nearest"])
 def test_where_it_hangs_on_the_data_it_is_at_most_so_much(method: str) -> None:
-    fleet = fg.Fleet(uneven(), "path", theta=THETA)
+    fleet = fg.Fleet(uneven(), "path", theta=THETA, kernel="se", normalize=False)
     points = np.random.default_rng(2).uniform(0, 2, (40, 2))
     found = fleet.predict(points, method)
     cost = prediction_cost(method, facts_of(fleet), Asking(40, trained=""))
@@ -222,7 +224,7 @@ def test_where_it_hangs_on_the_data_it_is_at_most_so_much(method: str) -> None:
 def test_a_typical_training_is_within_its_range(method: str, agents: int, graph: str) -> None:
     """Of a draw that the ranges were not measured on."""
     field = fg.synthetic_field(40 * agents, seed=11)
-    fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), graph)
+    fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), graph, kernel="se", normalize=False)
     fit = fleet.train(method)
     cost = training_cost(method, facts_of(fleet))
     least, most = cost.total(cost.typical.least), cost.total(cost.typical.most)

@@ -25,12 +25,12 @@ LOST = "dec-rbcm"
 
 @cache
 def trained() -> Fit:
-    return fg.Fleet(paper_shards(300, 3), "path", normalize=True).train("dec-fact-gp")
+    return fg.Fleet(paper_shards(300, 3), "path", normalize=True, kernel="se").train("dec-fact-gp")
 
 
 def sound(**changes: Any) -> fg.Fleet:
     """A trained fleet; changes: to what it was trained to."""
-    fleet = fg.Fleet(paper_shards(300, 3), "path", normalize=True)
+    fleet = fg.Fleet(paper_shards(300, 3), "path", normalize=True, kernel="se")
     fleet.adopt(replace(trained(), **changes))
     return fleet
 
@@ -55,7 +55,7 @@ def test_a_sound_fleet_passes_with_every_method() -> None:
     [*(m for m in fg.TRAINING_METHODS if m[:4] == "dec-" and m != "dec-c-gp"), "full-gp", "fact-gp", "g-fact-gp"],
 )
 def test_every_training_passes(method: str) -> None:
-    fleet = fg.Fleet(paper_shards(160, 2), "path")
+    fleet = fg.Fleet(paper_shards(160, 2), "path", kernel="se", normalize=False)
     fleet.train(method, theta0=THETA)
     assert failing(fleet) == set()
 
@@ -80,7 +80,7 @@ def warm_sea(agents: int = 2) -> list[tuple[Any, Any]]:
     ],
 )
 def test_models_of_all_kinds_pass(model: dict[str, Any], options: dict[str, Any]) -> None:
-    fleet = fg.Fleet(warm_sea(), "path", inputs=["lon", "lat"], **model)
+    fleet = fg.Fleet(warm_sea(), "path", inputs=["lon", "lat"], **{"kernel": "se", "normalize": False, **model})
     fleet.train("dec-fact-gp", **options)
     assert failing(fleet) == set()
 
@@ -92,11 +92,11 @@ def test_known_deviations_are_in_the_intervals() -> None:
     for x, y in paper_shards(400, 2):
         s = np.where(rng.random(len(y)) < 0.5, 1.0, 0.01)
         shards.append((x, y + s * rng.standard_normal(len(y)), s))
-    assert failing(fg.Fleet(shards, "path", theta=THETA), hold=0.4) == set()
+    assert failing(fg.Fleet(shards, "path", theta=THETA, kernel="se", normalize=False), hold=0.4) == set()
 
 
 def test_a_given_theta_has_no_training_to_check() -> None:
-    found = fg.verify(fg.Fleet(paper_shards(120, 2), theta=THETA), methods=[LOST])
+    found = fg.verify(fg.Fleet(paper_shards(120, 2), theta=THETA, kernel="se", normalize=False), methods=[LOST])
     assert found["training converged"].verdict == "not applicable"
     assert found["gradients match differences"].verdict == "passed"
     assert found.passed
@@ -105,10 +105,15 @@ def test_a_given_theta_has_no_training_to_check() -> None:
 def test_large_fleets_are_sampled_and_say_so() -> None:
     rng = np.random.default_rng(1)
     shards = [(x := rng.uniform(0, 1, (500, 1)), np.sin(6 * x[:, 0])) for _ in range(16)]
-    fleet = fg.Fleet(shards, theta=[0.3, 1.0, 0.1], kernel="matern32")
+    fleet = fg.Fleet(shards, theta=[0.3, 1.0, 0.1], kernel="matern32", normalize=False)
     found = fg.verify(fleet, methods=[LOST])
     assert "a random sample of 2,992 of the 8,000 rows" in found.sampled[0]
-    assert "all 120 rows" in fg.verify(fg.Fleet(paper_shards(120, 2), theta=THETA), methods=[LOST]).sampled[0]
+    assert (
+        "all 120 rows"
+        in fg.verify(fg.Fleet(paper_shards(120, 2), theta=THETA, kernel="se", normalize=False), methods=[LOST]).sampled[
+            0
+        ]
+    )
 
 
 def test_nothing_of_the_fleet_is_changed() -> None:
@@ -145,7 +150,7 @@ def grown() -> fg.Fleet:
 
 
 def at_a_bound() -> fg.Fleet:
-    fleet = fg.Fleet(paper_shards(120, 2), "path")
+    fleet = fg.Fleet(paper_shards(120, 2), "path", kernel="se", normalize=False)
     with pytest.warns(fg.FleetGPWarning, match="bound"):
         fleet.train(theta0=THETA, bounds={"noise": (0.5, None)})
     return fleet
@@ -245,7 +250,7 @@ def test_an_answer_that_sends_rows_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("noise", "word"), [(0.01, "too sure of itself"), (1.0, "too cautious")])
 def test_wrong_noise_is_seen_in_the_intervals(noise: float, word: str) -> None:
-    fleet = fg.Fleet(paper_shards(400, 2), theta=(*THETA[:3], noise))
+    fleet = fg.Fleet(paper_shards(400, 2), theta=(*THETA[:3], noise), kernel="se", normalize=False)
     found = fg.verify(fleet, methods=[LOST], hold=0.3)
     assert {check.name for check in found.failed} >= {f"{LOST}: 50 % intervals", f"{LOST}: 80 % intervals"}
     assert all(word in check.meaning and "calibrate" in check.meaning for check in found.failed)
@@ -254,7 +259,7 @@ def test_wrong_noise_is_seen_in_the_intervals(noise: float, word: str) -> None:
 
 def test_a_calibration_is_in_the_intervals() -> None:
     """Of a fleet that is too sure of itself until it is calibrated."""
-    fleet = fg.Fleet(paper_shards(400, 2), theta=(*THETA[:3], 0.02))
+    fleet = fg.Fleet(paper_shards(400, 2), theta=(*THETA[:3], 0.02), kernel="se", normalize=False)
     assert failing(fleet, hold=0.3)
     fleet.calibrate(LOST, hold="rows", level=0.8)
     found = fg.verify(fleet, hold=0.3)
@@ -286,7 +291,10 @@ def test_what_is_no_number_fails() -> None:
     ("call", "message"),
     [
         (lambda: fg.verify([1]), "verify: expected a Fleet, got list"),  # type: ignore[arg-type]
-        (lambda: fg.verify(fg.Fleet(paper_shards(20, 2))), "the fleet has no hyperparameters yet"),
+        (
+            lambda: fg.verify(fg.Fleet(paper_shards(20, 2), kernel="se", normalize=False)),
+            "the fleet has no hyperparameters yet",
+        ),
         (lambda: fg.verify(sound(), hold=0.9), "hold must be a number of at least 0 and at most 0.5"),
         (lambda: fg.verify(sound(), seed=-1), "seed must be a whole number"),
         (lambda: fg.verify(sound(), methods="dec-rbcm"), "methods: expected a list of prediction methods"),

@@ -35,6 +35,7 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     ends = [f"{'tls' if tls else 'tcp'}/127.0.0.1:{port}" for port in free_ports(agents)]
     edges = options.pop("edges", [(k, k + 1) for k in range(agents - 1)])
     options = {
+        "kernel": "se",
         "training": "dec-apx-gp",
         "training_options": "theta0 = [2.0, 0.5, 1.0, 1.0]",
         "prediction": "dec-rbcm",

@@ -40,7 +40,9 @@ def at_sea(folder: Path, **options: Any) -> tuple[Any, list[Any]]:
 def test_it_answers_as_a_fleet_in_this_process(tmp_path: Path) -> None:
     description, shards = at_sea(tmp_path, training="dec-full-gp", prediction="dec-full-gp")
     queries = shards[0][0][:3] + 0.01
-    fleet = fg.Fleet(shards, inputs=["lon", "lat"], mean="linear", coordinates="kilometres", normalize=True)
+    fleet = fg.Fleet(
+        shards, inputs=["lon", "lat"], mean="linear", coordinates="kilometres", normalize=True, kernel="se"
+    )
     fit = fleet.train("dec-full-gp", theta0=START)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))

@@ -40,7 +40,7 @@ def noisy(folder: Path) -> tuple[Description, list[tuple[Array, Array, Array]]]:
 def test_a_fleet_of_agents_is_as_the_simulator(tmp_path: Path) -> None:
     description, shards = noisy(tmp_path)
     assert description.parameters == ("l_x", "l_y", "sigma_f", "sigma_eps_a0", "sigma_eps_a1")
-    expected = fg.Fleet(shards, "path", normalize=True, noise=["a0", "a1"], robust=True)
+    expected = fg.Fleet(shards, "path", normalize=True, noise=["a0", "a1"], robust=True, kernel="se")
     fit = expected.train("dec-fact-gp", theta0=START, tol=1e-6)
     assert fit.outliers.min() >= 1
     with running(description, tmp_path) as agents:

@@ -51,7 +51,7 @@ def test_ten_thousand_malformed_messages_stop_nothing(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="rows of 3 numbers"):
                 client.request("observe", rows=[[1, 2]])
         answer = ask(description, "a0", QUERIES)
-        expected = fg.Fleet(shards, "path", normalize=True)
+        expected = fg.Fleet(shards, "path", normalize=True, kernel="se")
         fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
         assert agents[0].node.links.dropped["malformed"] == 10_000
         np.testing.assert_array_equal(np.exp([agent.node.theta for agent in agents]), fit.thetas)

@@ -71,7 +71,9 @@ def assert_exact(answer: Any, shards: list[Any], agent: Agent) -> None:
     trained = agent.memory.trained
     assert trained is not None
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    fleet = fg.Fleet([(inputs, (observations - trained.offset) / trained.scale)], "complete")
+    fleet = fg.Fleet(
+        [(inputs, (observations - trained.offset) / trained.scale)], "complete", kernel="se", normalize=False
+    )
     theta = np.array(trained.theta) / np.exp(trained.scaling.shift(KERNELS["se"].units(2)))
     found = fleet.predict(QUERIES, "full-gp", theta=theta, engine="dense")
     np.testing.assert_allclose(answer["mean"], trained.offset + trained.scale * found.mean, rtol=0.0, atol=1e-6)

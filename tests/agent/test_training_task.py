@@ -49,11 +49,11 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
                 shards[0],
                 tuple(np.concatenate(p) for p in zip(shards[1], (more.inputs[:4], more.observations[:4]), strict=True)),
             ]
-            expected = fg.Fleet(shards, "path", normalize=True)
+            expected = fg.Fleet(shards, "path", normalize=True, kernel="se")
             known: dict[str, Any] = {"bounds": {"l_1": (0.1, 0.9)}, "priors": {"noise": (0.3, 2.0)}}
             with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its upper bound"):
                 expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0, **known)
-            later = fg.Fleet(grown, "path", normalize=True)
+            later = fg.Fleet(grown, "path", normalize=True, kernel="se")
             later.fit, later.theta = expected.fit, expected.theta
             np.testing.assert_allclose(
                 ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
@@ -133,7 +133,7 @@ def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -
     how = 'calibrate = "rows"\nrounds = 5'
     _, shards = describe(tmp_path, 2, training="dec-fact-gp", training_options=how)
     text = (tmp_path / "fleet.toml").read_text()
-    (tmp_path / "fleet.toml").write_text(text.replace("normalize = true", 'kernel = "auto"\nnormalize = true'))
+    (tmp_path / "fleet.toml").write_text(text.replace('kernel = "se"', 'kernel = "auto"'))
     description = read_description(tmp_path / "fleet.toml")
     assert len(description.kernels) == 4
     expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")

@@ -39,6 +39,6 @@ def modelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table.to_csv("observations.csv", index=False)
     pd.DataFrame({"lat": [40.5, 41.5], "lon": [-71.5, -70.5]}).to_csv("points.csv", index=False)
     shards = [(part[["lon", "lat"]], part["sst"]) for _, part in table.groupby("boat")]
-    fleet = fg.Fleet(shards, theta=(0.5, 0.5, 1.0, 0.05), normalize=True)
+    fleet = fg.Fleet(shards, theta=(0.5, 0.5, 1.0, 0.05), normalize=True, kernel="se")
     save_model(Model(fleet, ("Ada", "Bo"), ("lon", "lat"), "sst"), "m")
     return tmp_path

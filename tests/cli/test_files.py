@@ -104,7 +104,7 @@ def test_fields_of_several_files_take_date_box_and_stride_and_kelvin_are_told(fo
     for name in "ab":
         packed(Path(f"{name}.nc"))
     part = ["--date", "2021-01-01", "--box", "-74.8", "30.2", "-74.2", "30.8", "--stride", "2"]
-    found = run("fit", "a.nc", "b.nc", *SST, *part, "--rounds", "2", "--out", "m")
+    found = run("fit", "a.nc", "b.nc", *SST, *part, "--rounds", "2", "--celsius", "--out", "m")
     said = " ".join(found.stdout.split())
     assert "56 observations of 2 agents" in said
     assert "Temperatures converted from K to degrees Celsius." in said

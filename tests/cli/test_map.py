@@ -100,7 +100,13 @@ def test_a_map_of_three_inputs_with_a_mask_and_units(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(4)
     x = np.column_stack([rng.uniform(0, 2, 80), rng.uniform(40, 42, 80), rng.uniform(18628, 18638, 80)])
-    fleet = fg.Fleet([(x, np.sin(x[:, 0]))], theta=(1.0, 1.0, 9.0, 1.0, 0.1), inputs=["lon", "lat", "time"])
+    fleet = fg.Fleet(
+        [(x, np.sin(x[:, 0]))],
+        theta=(1.0, 1.0, 9.0, 1.0, 0.1),
+        inputs=["lon", "lat", "time"],
+        kernel="se",
+        normalize=False,
+    )
     fleet.units = {"time": "days since 1970-01-01", "chl": "mg m-3"}
     save_model(Model(fleet, ("Ada",), ("lon", "lat", "time"), "chl"), "m")
     lon, lat = np.linspace(-1, 3, 41), np.linspace(39, 43, 41)

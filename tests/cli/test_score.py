@@ -114,7 +114,7 @@ def test_times_are_counted_as_the_model_counts_them(tmp_path: Path, monkeypatch:
     table = pd.DataFrame({"depth": np.linspace(0.0, 1.0, 40), "time": days, "chl": np.sin(np.arange(40.0))})
     hours = (days - pd.Timestamp("1970-01-01")) / pd.Timedelta("1h")
     fleet = fg.Fleet([(np.column_stack([table["depth"], hours]), table["chl"])], theta=(1.0, 9.0, 1.0, 0.1),
-                     inputs=["depth", "time"])  # fmt: skip
+                     inputs=["depth", "time"], kernel="se", normalize=False)  # fmt: skip
     fleet.units = {"time": "hours since 1970-01-01"}
     save_model(fg.Model(fleet, ("Ada",), ("depth", "time"), "chl"), "m")
     table.to_csv("truth.csv", index=False)

@@ -13,7 +13,7 @@ from tests.conftest import paper_shards
 @pytest.mark.parametrize("agents", [4, *[pytest.param(agents, marks=pytest.mark.long) for agents in (10, 20)], 40])
 def test_apx_gp_stops_after_as_many_rounds_as_in_the_paper(agents: int) -> None:
     """The paper's table has 43.6, 47.8, 56.2 and 56.4 rounds."""
-    fleet = fg.Fleet(paper_shards(8100, agents))
+    fleet = fg.Fleet(paper_shards(8100, agents), kernel="se", normalize=False)
     fit = fleet.train("apx-gp", theta0=fg.PAPER_THETA0, tol=1e-3, rho=500, lipschitz=5000)
     assert fit.status == "converged"
     assert 35 <= fit.rounds <= 70
@@ -21,7 +21,7 @@ def test_apx_gp_stops_after_as_many_rounds_as_in_the_paper(agents: int) -> None:
 
 @pytest.mark.parametrize("agents", [pytest.param(4, marks=pytest.mark.long), 10])
 def test_dec_apx_gp_agrees_after_a_hundred_rounds(agents: int) -> None:
-    fleet = fg.Fleet(paper_shards(8100, agents), graph="path")
+    fleet = fg.Fleet(paper_shards(8100, agents), graph="path", kernel="se", normalize=False)
     fit = fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=100, tol=0, rho=500, kappa=5000)
     assert fit.rounds == 100
     assert fit.disagreement < 0.1

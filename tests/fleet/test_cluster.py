@@ -57,12 +57,12 @@ def forget(fleet: fg.Fleet) -> None:
 
 
 def in_process(**options: Any) -> fg.Fleet:
-    return fg.Fleet(shards(), GRAPH, **options)
+    return fg.Fleet(shards(), GRAPH, **{"kernel": "se", "normalize": False, **options})
 
 
 @pytest.fixture(scope="module")
 def fleet(cluster: None) -> Iterator[fg.Fleet]:
-    with fg.Fleet(shards(), GRAPH, backend="ray", workers=WORKERS) as found:
+    with fg.Fleet(shards(), GRAPH, backend="ray", workers=WORKERS, kernel="se", normalize=False) as found:
         yield found
 
 
@@ -104,7 +104,10 @@ def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method:
 def test_several_outputs_share_the_workers(cluster: None) -> None:
     both = [(x, np.column_stack([y, np.where(x[:, 1] < 1.5, 3.0 * y + 1.0, np.nan)])) for x, y in shards()]
     how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "mean": "constant"}
-    here, there = fg.Outputs(both, GRAPH, **how), fg.Outputs(both, GRAPH, **how, backend="ray", workers=2)
+    here, there = (
+        fg.Outputs(both, GRAPH, **{"kernel": "se", "normalize": False, **how}),
+        fg.Outputs(both, GRAPH, **{"kernel": "se", "normalize": False, **how}, backend="ray", workers=2),
+    )
     with there:
         for method in ("dec-fact-gp", "dec-apx-gp", "fact-gp", "full-gp"):
             found, expected = (each.train(method, rounds=20, tol=1e-2) for each in (there, here))
@@ -118,7 +121,7 @@ def test_several_outputs_share_the_workers(cluster: None) -> None:
 def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
     """Agents that differ agree first; what was agreed on is not sent again; rows that come enter the posteriors."""
     more = shards()[1]
-    with fg.Fleet(shards(), GRAPH, backend="ray", workers=2, normalize=True) as there:
+    with fg.Fleet(shards(), GRAPH, backend="ray", workers=2, normalize=True, kernel="se") as there:
         here = in_process(normalize=True)
         for each in (here, there):
             each.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=5, tol=0)
@@ -147,8 +150,8 @@ def test_noise_that_differs_is_that_in_process(cluster: None) -> None:
         (x, np.where(np.arange(len(y)) == 3, 9.0, y), np.full(len(y), 0.02 * k)) for k, (x, y) in enumerate(shards())
     ]
     how: dict[str, Any] = {"noise": ["a", "b", "a"], "robust": True, "normalize": True}
-    with fg.Fleet(noisy[:3], "path", backend="ray", workers=2, **how) as there:
-        here = fg.Fleet(noisy[:3], "path", **how)
+    with fg.Fleet(noisy[:3], "path", backend="ray", workers=2, **{"kernel": "se", "normalize": False, **how}) as there:
+        here = fg.Fleet(noisy[:3], "path", **{"kernel": "se", "normalize": False, **how})
         start = [*THETA, THETA[-1]]
         assert_same(*(each.train(theta0=start, tol=1e-2) for each in (there, here)))
         assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, noisy=True) for each in (there, here)))
@@ -311,7 +314,7 @@ def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
         in_process(workers=2)
     with pytest.raises(InputError, match="expected at most one worker for each of the 6 agents, got 7"):
         in_process(backend="ray", workers=7)
-    crowd = fg.Fleet(list(paper_shards(120, 12)), backend="ray", workers=12)
+    crowd = fg.Fleet(list(paper_shards(120, 12)), backend="ray", workers=12, kernel="se", normalize=False)
     with pytest.raises(InputError, match="expected at most 6 workers, one for each core of the cluster, got 12"):
         crowd.train("dec-fact-gp")
     with pytest.raises(

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_files(folder: Path, **options: Any) -> fg.Fleet:
-    return fg.Fleet.from_files(str(folder / "s*.parquet"), **{**WHAT, **options})
+    return fg.Fleet.from_files(str(folder / "s*.parquet"), **{"kernel": "se", "normalize": False, **WHAT, **options})
 
 
 def test_all_is_as_in_process_and_only_workers_read(
@@ -159,7 +159,7 @@ def test_what_is_wrong_with_a_file_is_said_as_in_process(folder: Path, cluster: 
     places: list[dict[str, Any]] = [{}, {"backend": "ray", "workers": 2}]
     for where in places:
         with pytest.raises(InputError, match=r"b\.csv: column 'b' must hold numbers") as error:
-            fg.Fleet.from_files(str(tmp_path / "*.csv"), **WHAT, **where)
+            fg.Fleet.from_files(str(tmp_path / "*.csv"), **{"kernel": "se", "normalize": False, **WHAT}, **where)
         told.append((type(error.value), str(error.value)))
     assert told[0] == told[1]
 
@@ -177,14 +177,14 @@ def test_what_needs_rows_is_refused(folder: Path, cluster: None) -> None:
     with pytest.raises(InputError, match="expected a file for each agent on a cluster, got a column"):
         of_files(folder, **ours, agent="who")
     with pytest.raises(InputError, match='expected data in memory for backend="ray", or a file for each agent'):
-        fg.Fleet(of_files(folder, agent="who", graph="path").shards, backend="ray")
+        fg.Fleet(of_files(folder, agent="who", graph="path").shards, backend="ray", kernel="se", normalize=False)
     with pytest.raises(InputError, match="sample is for methods that need rows"):
         of_files(folder, **ours, sample=10)
     with pytest.raises(InputError, match="expected at most one worker for each of the 4 agents, got 5"):
         of_files(folder, backend="ray", workers=5)
     with pytest.raises(InputError, match="unknown backend 'dask'"):
         of_files(folder, backend="dask")
-    fleet = fg.Fleet(of_files(folder).shards, **ours)
+    fleet = fg.Fleet(of_files(folder).shards, **{"kernel": "se", "normalize": False, **ours})
     for ask in (lambda: fleet.train("dec-fact-gp"), lambda: fleet.predict(QUERIES, "dec-nn-grbcm", theta=START)):
         with pytest.raises(
             InputError, match="needs rows, and the workers of a cluster only add up what is in the files"

@@ -30,7 +30,7 @@ def shards() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def fleet(**options: object) -> fg.Fleet:
-    return fg.Fleet(shards(), "path", kernel=KERNEL, inputs=NAMES, **options)  # type: ignore[arg-type]
+    return fg.Fleet(shards(), "path", kernel=KERNEL, inputs=NAMES, **{"normalize": False, **options})  # type: ignore[arg-type]
 
 
 def optimum(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:

@@ -85,8 +85,8 @@ def test_a_fleet_in_kilometres_is_one_of_projected_inputs() -> None:
         apart[:, 0] = (apart[:, 0] + 180.0) % 360.0 - 180.0
         return np.asarray(apart * 6371.0088 * np.pi / 180.0 * [np.cos(np.radians(centre[1])), 1.0])
 
-    with_names = fg.Fleet(shards, coordinates="kilometres", inputs=NAMES)
-    by_hand = fg.Fleet([(plane(x), y) for x, y in shards])
+    with_names = fg.Fleet(shards, coordinates="kilometres", inputs=NAMES, kernel="se", normalize=False)
+    by_hand = fg.Fleet([(plane(x), y) for x, y in shards], kernel="se", normalize=False)
     one, other = with_names.train(theta0=START), by_hand.train(theta0=START)
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-5)
     queries = shards[1][0][:5] + 0.01
@@ -94,7 +94,9 @@ def test_a_fleet_in_kilometres_is_one_of_projected_inputs() -> None:
         found, expected = with_names.predict(queries, method), by_hand.predict(plane(queries), method)
         np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-3)
-    given = fg.Fleet(shards, coordinates="kilometres", inputs=NAMES, theta=one.theta).predict(queries)
+    given = fg.Fleet(
+        shards, coordinates="kilometres", inputs=NAMES, theta=one.theta, kernel="se", normalize=False
+    ).predict(queries)
     np.testing.assert_allclose(given.mean, with_names.predict(queries).mean, rtol=1e-10)
     assert given.ledger.by_kind()["statistics"].scalars > 0
 
@@ -102,7 +104,10 @@ def test_a_fleet_in_kilometres_is_one_of_projected_inputs() -> None:
 def test_scaled_inputs_are_the_same_model_in_the_same_units() -> None:
     shards = [(x * [1000.0, 0.01] + [0.0, 7.0], y) for x, y in paper_shards(90, 3)]
     start = [600.0, 0.004, 1.0, 0.3]
-    plain, scaled = (fg.Fleet(shards, coordinates=name, mean="linear") for name in ("as-given", "scaled"))
+    plain, scaled = (
+        fg.Fleet(shards, coordinates=name, mean="linear", kernel="se", normalize=False)
+        for name in ("as-given", "scaled")
+    )
     one, other = (fleet.train(theta0=start) for fleet in (plain, scaled))
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-4)
     np.testing.assert_allclose(other.history[0, 0], start, rtol=1e-12)
@@ -124,9 +129,16 @@ def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:
     for number, (x, y) in enumerate(shards):
         pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], "y": y}).to_parquet(tmp_path / f"{number}.parquet")
     files = fg.Fleet.from_files(
-        str(tmp_path / "*.parquet"), inputs=NAMES, target="y", rows=7, coordinates="kilometres", mean="constant"
+        str(tmp_path / "*.parquet"),
+        inputs=NAMES,
+        target="y",
+        rows=7,
+        coordinates="kilometres",
+        mean="constant",
+        kernel="se",
+        normalize=False,
     )
-    memory = fg.Fleet(shards, coordinates="kilometres", inputs=NAMES, mean="constant")
+    memory = fg.Fleet(shards, coordinates="kilometres", inputs=NAMES, mean="constant", kernel="se", normalize=False)
     one, other = (fleet.train("dec-full-gp", theta0=START) for fleet in (files, memory))
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-4)
     queries = shards[0][0][:4] + 0.003
@@ -154,8 +166,17 @@ def test_the_same_bits_however_the_agents_are_hosted() -> None:
 
 def test_far_places_are_told_of_or_refused() -> None:
     with pytest.warns(FleetGPWarning, match=r"wrong by up to \d+% where the data are"):
-        fg.Fleet(at_sea(width=5.0), coordinates="kilometres", inputs=NAMES).train(theta0=[600, 200, 1, 0.3])
-    wide = fg.Fleet(at_sea(width=5.0), coordinates="kilometres", inputs=NAMES, theta=[600, 200, 1, 0.3])
+        fg.Fleet(at_sea(width=5.0), coordinates="kilometres", inputs=NAMES, kernel="se", normalize=False).train(
+            theta0=[600, 200, 1, 0.3]
+        )
+    wide = fg.Fleet(
+        at_sea(width=5.0),
+        coordinates="kilometres",
+        inputs=NAMES,
+        theta=[600, 200, 1, 0.3],
+        kernel="se",
+        normalize=False,
+    )
     with pytest.warns(FleetGPWarning, match="where the data are"):
         wide.predict([[12.0, 42.0]])
     refused = {
@@ -165,7 +186,7 @@ def test_far_places_are_told_of_or_refused() -> None:
     }
     for told, shards in refused.items():
         with pytest.raises(InputError, match=told):
-            fg.Fleet(shards, coordinates="kilometres", inputs=NAMES).train()
+            fg.Fleet(shards, coordinates="kilometres", inputs=NAMES, kernel="se", normalize=False).train()
 
 
 @pytest.mark.parametrize(
@@ -180,9 +201,9 @@ def test_far_places_are_told_of_or_refused() -> None:
 )
 def test_one_clear_error(name: Any, inputs: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        fg.Fleet(at_sea(), coordinates=name, inputs=inputs)
+        fg.Fleet(at_sea(), coordinates=name, inputs=inputs, kernel="se", normalize=False)
 
 
 def test_single_steps_are_for_inputs_as_given() -> None:
     with pytest.raises(InputError, match="as-given"):
-        fg.Fleet(at_sea(), coordinates="scaled").trainer()
+        fg.Fleet(at_sea(), coordinates="scaled", kernel="se", normalize=False).trainer()

@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_files(folder: Path, pattern: str = "s*.parquet", **options: Any) -> fg.Fleet:
-    return fg.Fleet.from_files(str(folder / pattern), **{**WHAT, **options})
+    return fg.Fleet.from_files(str(folder / pattern), **{"kernel": "se", "normalize": False, **WHAT, **options})
 
 
 def files_of(fleet: fg.Fleet) -> FileShards:
@@ -79,7 +79,7 @@ def relative(found: Array, expected: Array) -> float:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "nc"])
 def test_training_and_prediction_are_those_of_the_same_rows_in_memory(kind: str, folder: Path) -> None:
-    expected = fg.Fleet(SHARDS, normalize=True)
+    expected = fg.Fleet(SHARDS, normalize=True, kernel="se")
     found = of_files(folder, f"s*.{kind}", normalize=True)
     one, other = (fleet.train("dec-full-gp", theta0=[1.0, 0.5, 1.0, 0.2]) for fleet in (found, expected))
     assert one.moments is not None
@@ -105,7 +105,9 @@ def test_chunks_of_another_size_change_no_more_than_rounding_can(folder: Path) -
 def test_moments_depend_neither_on_chunks_nor_on_the_order_of_files(
     folder: Path, order: list[int], rows: int, offset: float, scale: float
 ) -> None:
-    fleet = fg.Fleet.from_files([folder / f"s{number}.parquet" for number in order], **WHAT, rows=rows)
+    fleet = fg.Fleet.from_files(
+        [folder / f"s{number}.parquet" for number in order], **{"kernel": "se", "normalize": False, **WHAT}, rows=rows
+    )
     found = files_of(fleet).rescaled(Scaling(offset, scale)).moments(BOX, SIZES)
     for number, own in zip(order, found, strict=True):
         x, y = SHARDS[number]
@@ -120,7 +122,7 @@ def test_moments_depend_neither_on_chunks_nor_on_the_order_of_files(
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_column_says_whose_rows_are_whose(folder: Path, rows: int, turned: bool) -> None:
     files = [folder / "mixed0.parquet", folder / "mixed1.csv"][:: -1 if turned else 1]
-    fleet = fg.Fleet.from_files(files, **WHAT, agent="who", rows=rows)
+    fleet = fg.Fleet.from_files(files, **{"kernel": "se", "normalize": False, **WHAT}, agent="who", rows=rows)
     shards = files_of(fleet)
     found = dict(zip(shards.names, shards.moments(BOX, SIZES), strict=True))
     counts = dict(zip(shards.names, [one.count for one in shards.summaries], strict=True))
@@ -145,7 +147,7 @@ def test_summaries_are_those_of_the_rows(folder: Path, rows: int, offset: float,
 
 
 def test_any_graph_by_places_too(folder: Path) -> None:
-    found, expected = of_files(folder, graph="places"), fg.Fleet(SHARDS, graph="places")
+    found, expected = of_files(folder, graph="places"), fg.Fleet(SHARDS, graph="places", kernel="se", normalize=False)
     np.testing.assert_array_equal(found.graph.at(0).edges, expected.graph.at(0).edges)
     assert "points=400" in repr(found)
     assert found.dimension == 2
@@ -153,7 +155,7 @@ def test_any_graph_by_places_too(folder: Path) -> None:
 
 def test_full_gp_is_that_of_the_rows_and_moments_are_all_that_is_sent(folder: Path) -> None:
     start = [1.0, 0.5, 1.0, 0.2]
-    found, expected = of_files(folder, normalize=True, memory=1), fg.Fleet(SHARDS, normalize=True)
+    found, expected = of_files(folder, normalize=True, memory=1), fg.Fleet(SHARDS, normalize=True, kernel="se")
     fit, rows = found.train("full-gp", theta0=start), expected.train("full-gp", theta0=start, engine="dense")
     assert (fit.status, fit.engine) == ("converged", ("moments",) * 3)
     np.testing.assert_allclose(fit.theta, rows.theta, rtol=1e-4)
@@ -190,7 +192,9 @@ def test_full_gp_loads_rows_where_moments_will_not_do_or_says_why_not(folder: Pa
     sharp, places = [0.01, 0.01, 1.0, 0.1], SHARDS[0][0][:9]
     kinds: list[dict[str, Any]] = [{"kernel": "matern32"}, {}]
     for options in kinds:
-        expected = fg.Fleet(SHARDS, **options).predict(places, "full-gp", theta=sharp)
+        expected = fg.Fleet(SHARDS, **{"kernel": "se", "normalize": False, **options}).predict(
+            places, "full-gp", theta=sharp
+        )
         found = of_files(folder, **options).predict(places, "full-gp", theta=sharp)
         np.testing.assert_array_equal(found.mean, expected.mean)
         assert "observations" in found.ledger.kinds
@@ -438,8 +442,8 @@ def test_rows_that_cannot_be_used_are_refused_or_counted(kind: str, tmp_path: Pa
     with pytest.raises(
         InputError, match=rf"s\.{kind}: 2 of 134 rows have missing or infinite values \(first: row 71\)"
     ):
-        fg.Fleet.from_files(path, **WHAT, rows=30)
-    fleet = fg.Fleet.from_files(path, **WHAT, rows=30, missing="drop")
+        fg.Fleet.from_files(path, **{"kernel": "se", "normalize": False, **WHAT}, rows=30)
+    fleet = fg.Fleet.from_files(path, **{"kernel": "se", "normalize": False, **WHAT}, rows=30, missing="drop")
     assert files_of(fleet).dropped == 2
     assert files_of(fleet).points == 132
     assert len(fleet.shards[0][1]) == 132
@@ -515,7 +519,7 @@ def test_wrong_options(folder: Path, tmp_path: Path) -> None:
     ]
     for files, options, message in wrong:
         with pytest.raises(InputError, match=message):
-            fg.Fleet.from_files(files, **{**WHAT, **options})  # type: ignore[arg-type]
+            fg.Fleet.from_files(files, **{"kernel": "se", "normalize": False, **WHAT, **options})  # type: ignore[arg-type]
     frame(0).assign(y=[0.0, 1.0, 2e100, *[0.5] * 131]).to_csv(tmp_path / "s0.csv", index=False)
     with pytest.raises(InputError, match=r"s0\.csv: expected values of at most 1e100, got a larger one in row 3"):
         of_files(tmp_path, "s0.csv", fill=[])

@@ -39,7 +39,7 @@ def with_nan(part: int) -> Shard:
 )
 def test_bad_shards(shards: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fg.Fleet(shards)  # type: ignore[arg-type]
+        fg.Fleet(shards, kernel="se", normalize=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_bad_shards(shards: object, message: str) -> None:
     ],
 )
 def test_bad_options_change_nothing(options: dict[str, object], message: str) -> None:
-    fleet = fg.Fleet(paper_shards(30, 3), theta=fg.PAPER_THETA)
+    fleet = fg.Fleet(paper_shards(30, 3), theta=fg.PAPER_THETA, kernel="se", normalize=False)
     with pytest.raises(InputError, match=message):
         fleet.train(**{"method": "dec-apx-gp", **options})  # type: ignore[arg-type]
     assert fleet.fit is None
@@ -76,20 +76,20 @@ def test_bad_options_change_nothing(options: dict[str, object], message: str) ->
 
 def test_duplicate_rows_with_zero_noise_name_agent_and_rows() -> None:
     x = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    fleet = fg.Fleet([GOOD, (x, np.zeros(3))])
+    fleet = fg.Fleet([GOOD, (x, np.zeros(3))], kernel="se", normalize=False)
     with pytest.raises(InputError, match=r"agent 1: rows 0 and 2 are duplicates.*positive sigma_eps"):
         fleet.train("dec-apx-gp", theta0=[1, 1, 1, 0])
     with pytest.raises(InputError, match=r"agent 1: rows 0 and 2 are duplicates"):
-        fg.Fleet([GOOD, (x, np.zeros(3))], theta=[1, 1, 1, 0])
+        fg.Fleet([GOOD, (x, np.zeros(3))], theta=[1, 1, 1, 0], kernel="se", normalize=False)
 
 
 def test_the_callers_arrays_are_copied() -> None:
     x, y = GOOD[0].copy(), GOOD[1].copy()
-    fleet = fg.Fleet([(x, y)])
+    fleet = fg.Fleet([(x, y)], kernel="se", normalize=False)
     x[:] = np.nan
     assert np.isfinite(fleet.shards[0][0]).all()
 
 
 def test_repr_says_what_it_is() -> None:
-    text = repr(fg.Fleet(paper_shards(30, 3), graph="cycle"))
+    text = repr(fg.Fleet(paper_shards(30, 3), graph="cycle", kernel="se", normalize=False))
     assert text == "Fleet(agents=3, points=30, dimension=2, graph=Graph(agents=3, edges=3))"

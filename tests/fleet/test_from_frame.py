@@ -29,7 +29,12 @@ def table(n: int = 60) -> pd.DataFrame:
 
 
 def made(frame: Any, **options: Any) -> fg.Fleet:
-    return fg.Fleet.from_frame(frame, inputs=["lon", "lat", "time"], target="sst", **{"theta": THETA, **options})
+    return fg.Fleet.from_frame(
+        frame,
+        inputs=["lon", "lat", "time"],
+        target="sst",
+        **{"kernel": "se", "normalize": False, "theta": THETA, **options},
+    )
 
 
 @pytest.mark.parametrize(("unit", "hours"), [("days", 24.0), ("hours", 1.0), ("seconds", 1 / 3600)])
@@ -119,7 +124,7 @@ def test_what_is_missing_is_refused_or_dropped_and_counted() -> None:
 def test_bad_frames_are_one_clear_error(options: dict[str, Any], message: str) -> None:
     given = {"frame": table(), "inputs": ["lon", "lat"], "target": "sst", **options}
     with pytest.raises(InputError, match=message):
-        fg.Fleet.from_frame(given.pop("frame"), **given)
+        fg.Fleet.from_frame(given.pop("frame"), **{"kernel": "se", "normalize": False, **given})
 
 
 # ---- datasets ---------------------------------------------------------------------------------------------------
@@ -147,11 +152,13 @@ def field() -> xr.Dataset:
 def test_a_dataset_is_the_frame_of_its_cells() -> None:
     data = field()
     rows = data["chl"].to_dataframe().reset_index().dropna()
-    found = fg.Fleet.from_dataset(data["chl"], theta=[1, 1, 1, 5, 1, 0.1])
+    found = fg.Fleet.from_dataset(data["chl"], theta=[1, 1, 1, 5, 1, 0.1], kernel="se", normalize=False)
     assert (found.inputs, found.target) == (("lon", "lat", "depth", "time"), "chl")
     assert found.units == {"time": "days since 1970-01-01", "depth": "m", "chl": "mg m-3"}
     assert found.notes == ("1 cell holds nothing, and is no observation",)
-    expected = fg.Fleet.from_frame(rows, inputs=found.inputs or (), target="chl", theta=[1, 1, 1, 5, 1, 0.1])
+    expected = fg.Fleet.from_frame(
+        rows, inputs=found.inputs or (), target="chl", theta=[1, 1, 1, 5, 1, 0.1], kernel="se", normalize=False
+    )
     for one, other in zip(found.shards[0], expected.shards[0], strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -160,7 +167,7 @@ def test_a_part_of_a_dataset_is_chosen_by_name() -> None:
     data = field()
     found = fg.Fleet.from_dataset(
         data, target="chl", at={"depth": 5, "time": "2021-01-05T12"}, box=(-1.6, 40, 0, 41.1), agent="quality",
-        theta=[1, 1, 1, 0.1],
+        theta=[1, 1, 1, 0.1], kernel="se", normalize=False
     )  # fmt: skip
     part = data["chl"].sel(depth=5.2, time="2021-01-05T12", lon=slice(-1.6, 0), lat=slice(40, 41.1))
     assert found.inputs == ("lon", "lat")
@@ -169,7 +176,12 @@ def test_a_part_of_a_dataset_is_chosen_by_name() -> None:
     quality = data["quality"].sel(lon=slice(-1.6, 0), lat=slice(40, 41.1)).values.ravel()
     assert set(found.labels) == {str(label) for label in quality}
     day = fg.Fleet.from_dataset(
-        data["chl"].isel(depth=1), inputs=["lon", "lat", "time"], date="2021-01-05", theta=THETA
+        data["chl"].isel(depth=1),
+        inputs=["lon", "lat", "time"],
+        date="2021-01-05",
+        theta=THETA,
+        kernel="se",
+        normalize=False,
     )
     assert len(day.shards[0][1]) == 40
 
@@ -194,7 +206,7 @@ def test_a_part_of_a_dataset_is_chosen_by_name() -> None:
 def test_bad_datasets_are_one_clear_error(options: dict[str, Any], message: str) -> None:
     given = {"data": field(), "target": "chl", **options}
     with pytest.raises(InputError, match=message):
-        fg.Fleet.from_dataset(given.pop("data"), **given)
+        fg.Fleet.from_dataset(given.pop("data"), **{"kernel": "se", "normalize": False, **given})
 
 
 @pytest.mark.parametrize("ending", ["nc", "zarr"])
@@ -209,7 +221,7 @@ def test_any_variable_of_any_file_is_the_same(ending: str, tmp_path: Path) -> No
     inputs = ["lon", "lat", "time"]
     found = read_observations(path, inputs=inputs, target="chl", agent="quality", reading=reading)
     same: dict[str, Any] = {"at": {"depth": 5}, "time_unit": "hours", "stride": 2, "agent": "quality", "theta": THETA}
-    expected = fg.Fleet.from_dataset(data, target="chl", inputs=inputs, **same)
+    expected = fg.Fleet.from_dataset(data, target="chl", inputs=inputs, **{"kernel": "se", "normalize": False, **same})
     assert found.units == expected.units == {"chl": "mg m-3", "time": "hours since 1970-01-01"}
     assert found.notes == expected.notes
     assert sorted(found.observations) == sorted(np.concatenate([y for _, y in expected.shards]))
@@ -235,7 +247,9 @@ def test_a_table_in_netcdf_follows_the_rules_of_tables(tmp_path: Path) -> None:
 def test_agents_are_asked_by_their_names_and_scores_have_them() -> None:
     rows = np.arange(12.0)
     table = pd.DataFrame({"x": rows, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
-    fleet = fg.Fleet.from_frame(table, inputs=["x"], target="t", agent="boat", theta=[2.0, 1.0, 0.1])
+    fleet = fg.Fleet.from_frame(
+        table, inputs=["x"], target="t", agent="boat", theta=[2.0, 1.0, 0.1], kernel="se", normalize=False
+    )
     places = [[1.5], [2.5]]
     asked = fleet.predict(places, "dec-rbcm", agent="v")
     assert asked.asked == 1
@@ -258,7 +272,9 @@ def test_suggestions_and_gradients_are_data_frames_with_the_names_of_the_data() 
     rows = np.arange(12)
     days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rows, unit="D")
     data = pd.DataFrame({"x": rows % 5 / 2, "day": days, "t": np.sin(rows), "boat": ["u", "v", "w"] * 4})
-    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", agent="boat", theta=[2.0, 2.0, 1.0, 0.1])
+    fleet = fg.Fleet.from_frame(
+        data, inputs=["x", "day"], target="t", agent="boat", theta=[2.0, 2.0, 1.0, 0.1], kernel="se", normalize=False
+    )
     places = data.loc[3:6, ["x", "day"]]
     found = fleet.suggest("w", places, 2, method="dec-rbcm")
     frame = found.to_frame()
@@ -281,7 +297,9 @@ def test_suggestions_and_gradients_are_data_frames_with_the_names_of_the_data() 
 @pytest.mark.parametrize("day", ["2021-01-05", pd.Timestamp("2021-01-05"), np.datetime64("2021-01-05")])
 def test_dates_in_an_array_are_told_that_they_need_a_data_frame(day: object) -> None:
     data = pd.DataFrame({"x": [1.0, 2.0], "day": pd.to_datetime(["2021-01-01", "2021-01-09"]), "t": [0.0, 1.0]})
-    fleet = fg.Fleet.from_frame(data, inputs=["x", "day"], target="t", theta=[2.0, 9.0, 1.0, 0.1])
+    fleet = fg.Fleet.from_frame(
+        data, inputs=["x", "day"], target="t", theta=[2.0, 9.0, 1.0, 0.1], kernel="se", normalize=False
+    )
     wanted = "'day' is a time: dates need a data frame, with a column 'day'"
     with pytest.raises(InputError, match=wanted):
         fleet.predict([[1.5, day]])
@@ -289,3 +307,19 @@ def test_dates_in_an_array_are_told_that_they_need_a_data_frame(day: object) -> 
         fleet.observe(0, [[1.5, day]], [0.5])
     asked = pd.DataFrame({"x": [1.5], "day": [day]})
     assert fleet.predict(asked).mean.tolist() == fleet.predict([[1.5, 18632.0]]).mean.tolist()
+
+
+@pytest.mark.parametrize("name", ["sst", "air"])
+def test_kelvin_stay_kelvin_unless_degrees_celsius_are_asked_for(name: str) -> None:
+    """In memory and from a file, whatever the variable is called; the unit is in `units` and in a note."""
+    values = np.array([[290.0, 291.5], [292.25, 289.0]])
+    sea = xr.DataArray(values, {"lat": [40.0, 41.0], "lon": [1.0, 2.0]}, ("lat", "lon"), name, {"units": "kelvin"})
+    model: dict[str, Any] = {"theta": [1.0, 1.0, 1.0, 0.1], "kernel": "se", "normalize": True}
+    plain, celsius = (fg.Fleet.from_dataset(sea, celsius=wanted, **model) for wanted in (False, True))
+    np.testing.assert_array_equal(np.sort(plain.shards[0][1]), np.sort(values.ravel()))
+    np.testing.assert_allclose(celsius.shards[0][1], plain.shards[0][1] - 273.15, rtol=1e-14)
+    assert (plain.units[name], celsius.units[name]) == ("kelvin", "degC")
+    assert plain.notes == (f"{name} is in kelvin, as in the data: celsius=True (--celsius) converts it",)
+    assert celsius.notes == ("temperatures converted from K to degrees Celsius",)
+    frame = fg.Fleet.from_frame(sea.to_dataframe(), inputs=["lon", "lat"], target=name, **model)
+    np.testing.assert_array_equal(frame.shards[0][1], plain.shards[0][1])

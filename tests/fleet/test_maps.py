@@ -24,7 +24,9 @@ def fleet(**units: str) -> fg.Fleet:
     rng = np.random.default_rng(5)
     x = np.column_stack([rng.uniform(-3, 0, 90), rng.uniform(18628, 18658, 90), rng.uniform(40, 42, 90)])
     y = np.sin(x[:, 0]) + 0.05 * (x[:, 1] - 18640) + 0.1 * rng.standard_normal(90)
-    found = fg.Fleet(fg.partition(x, y, agents=3), theta=THETA, inputs=["lon", "day", "lat"])
+    found = fg.Fleet(
+        fg.partition(x, y, agents=3), theta=THETA, inputs=["lon", "day", "lat"], kernel="se", normalize=False
+    )
     found.call(("Ada", "Bo", "Cy"), "sst", {"day": "days since 1970-01-01", "sst": "degC", **units})
     return found
 
@@ -116,7 +118,7 @@ def test_names_that_clash_and_axes_that_are_times() -> None:
     found.call(("Ada", "Bo", "Cy"), "lon", {})
     with pytest.raises(InputError, match="would be called 'lon'"):
         found.map((3, 3), at={"day": 1})
-    unfit = fg.Fleet(found.seen)
+    unfit = fg.Fleet(found.seen, kernel="se", normalize=False)
     with pytest.raises(InputError, match="no hyperparameters"):
         unfit.map((3, 3), at={"x2": 18640})
 

@@ -66,7 +66,7 @@ def test_a_failure_tells_the_theta_that_was_given(method: str, options: dict[str
     [([1e-3, 1e-3, 4.0, 1.0], "more moments than can be sent"), ([1.2, 0.3, 4.0, 1e-9], "not precise enough")],
 )
 def test_moments_that_are_not_enough_tell_it_too(theta: list[float], why: str) -> None:
-    fleet = fg.Fleet(warm_sea(), normalize=True, inputs=["lon", "lat"])
+    fleet = fg.Fleet(warm_sea(), normalize=True, inputs=["lon", "lat"], kernel="se")
     told = f"l_lon = {theta[0]:g}, l_lat = {theta[1]:g}, sigma_f = 4, sigma_eps = {theta[3]:g}"
     with pytest.raises(NumericalError) as caught:
         fleet.predict([[1.0, 1.0]], "dec-full-gp", theta=theta)
@@ -77,7 +77,7 @@ def test_a_training_that_moments_do_not_follow_tells_where_it_came_to() -> None:
     """sigma_eps falls for ever: the message's is in kelvin, and a floor is what helps."""
     x = np.random.default_rng(2).uniform(0, 2, (90, 2))
     data = fg.partition(x, 290.0 + 4.0 * np.sin(x[:, 0] + x[:, 1]), agents=3)
-    fleet = fg.Fleet(data, normalize=True, inputs=["lon", "lat"])
+    fleet = fg.Fleet(data, normalize=True, inputs=["lon", "lat"], kernel="se")
     start = [1.0, 1.0, 4.0, 1e-8]
     with pytest.raises(NumericalError) as caught:
         fleet.train("dec-full-gp", theta0=start, noise_floor=0.0)

@@ -23,7 +23,7 @@ def shards(offset: float = 0.0, n: int = 120) -> list[Any]:
 
 
 def test_a_fit_has_its_values_by_name_also_from_disk(tmp_path: Path) -> None:
-    fleet = fg.Fleet(shards(), inputs=["lon", "lat"], kernel="matern32(lon) * se(lat)")
+    fleet = fg.Fleet(shards(), inputs=["lon", "lat"], kernel="matern32(lon) * se(lat)", normalize=False)
     fit = fleet.train("dec-fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], rounds=3)
     assert fit.names == fleet.names
     assert fit.named == dict(zip(fleet.names, fit.theta.tolist(), strict=True))
@@ -37,11 +37,15 @@ def test_a_fit_has_its_values_by_name_also_from_disk(tmp_path: Path) -> None:
 
 def test_names_are_of_the_kernel_that_was_chosen() -> None:
     parts = shards(n=60)
-    fit = fg.Fleet(parts, kernel="se + linear(1)").train("dec-apx-gp", theta0=[1.0, 0.5, 1.0, 1.0, 0.3], rounds=1)
-    choosing = fg.Fleet(parts, kernel=["se", "se + linear(1)"])
+    fit = fg.Fleet(parts, kernel="se + linear(1)", normalize=False).train(
+        "dec-apx-gp", theta0=[1.0, 0.5, 1.0, 1.0, 0.3], rounds=1
+    )
+    choosing = fg.Fleet(parts, kernel=["se", "se + linear(1)"], normalize=False)
     assert choosing.adopt(replace(fit, names=())).names == ("l_1", "l_2", "sigma_f1", "sigma_f2", "sigma_eps")
     assert choosing.names == fit.names
-    both = fg.Outputs([(x, np.column_stack([y, -y])) for x, y in parts], targets=["s", "t"])
+    both = fg.Outputs(
+        [(x, np.column_stack([y, -y])) for x, y in parts], targets=["s", "t"], kernel="se", normalize=False
+    )
     fits = both.train("dec-apx-gp", theta0=[1.0, 0.5, 1.0, 0.3, 1.0, 0.3], rounds=1)
     assert list(fits["t"].named) == ["l_1", "l_2", "sigma_f", "sigma_eps"]
     assert fits["t"] is both.fleets["t"].fit
@@ -70,12 +74,14 @@ def test_length_scales_beside_those_of_scikit_learn_are_as_the_docstring_says(
 def test_a_theta_of_a_normalized_fleet_is_warned_of() -> None:
     theta = [1.2, 0.3, 1.3, 0.1]
     with pytest.warns(FleetGPWarning, match=r"the observations lie about 279.*normalize=True") as told:
-        fg.Fleet(shards(280.0), theta=theta)
+        fg.Fleet(shards(280.0), theta=theta, kernel="se", normalize=False)
     assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fg.Fleet(shards(280.0), theta=theta, normalize=True)
-        fg.Fleet(shards(280.0), theta=theta, mean="constant")
-        fg.Fleet(shards(2.0), theta=theta)
-        fg.Fleet(shards(280.0), theta=[1.2, 0.3, 270.0, 0.1])  # as it comes out of a training without normalize
-        fg.Fleet(shards(280.0))
+        fg.Fleet(shards(280.0), theta=theta, normalize=True, kernel="se")
+        fg.Fleet(shards(280.0), theta=theta, mean="constant", kernel="se", normalize=False)
+        fg.Fleet(shards(2.0), theta=theta, kernel="se", normalize=False)
+        fg.Fleet(
+            shards(280.0), theta=[1.2, 0.3, 270.0, 0.1], kernel="se", normalize=False
+        )  # as it comes out of a training without normalize
+        fg.Fleet(shards(280.0), kernel="se", normalize=False)

@@ -43,7 +43,7 @@ NOISE = S**2 + np.where(np.arange(80) < 40, 0.1, 0.4) ** 2
 
 
 def fleet(**how: Any) -> fg.Fleet:
-    return fg.Fleet(SHARDS, "path", theta=THETA, noise="agents", **how)
+    return fg.Fleet(SHARDS, "path", theta=THETA, noise="agents", **{"kernel": "se", "normalize": False, **how})
 
 
 def test_a_fleet_is_as_wide_as_its_inputs() -> None:
@@ -55,7 +55,7 @@ def test_a_fleet_is_as_wide_as_its_inputs() -> None:
     with pytest.raises(InputError, match=r"queries: expected shape \(T, 2\), got \(6, 4\)"):
         found.predict(found.shards[0][0][:6])
     quarters = fg.partition(X, Y, agents=4)
-    shared = fg.Fleet(quarters, noise=["good", "cheap", "good", "cheap"])
+    shared = fg.Fleet(quarters, noise=["good", "cheap", "good", "cheap"], kernel="se", normalize=False)
     assert shared.names[-2:] == ("sigma_eps_good", "sigma_eps_cheap")
     shared.kernel = "matern12"
     assert shared.names[-2:] == ("sigma_eps_good", "sigma_eps_cheap")
@@ -69,7 +69,9 @@ def test_the_exact_gp_is_that_of_numpy() -> None:
         np.testing.assert_allclose(found.mean, mean, atol=1e-9)
         np.testing.assert_allclose(found.variance, variance, atol=1e-9)
     for engine in ("dense", "vecchia"):
-        alone = fg.Fleet(SHARDS[:1], theta=[*THETA[:3], 0.1]).predict(QUERIES, "dec-poe", engine=engine)
+        alone = fg.Fleet(SHARDS[:1], theta=[*THETA[:3], 0.1], kernel="se", normalize=False).predict(
+            QUERIES, "dec-poe", engine=engine
+        )
         np.testing.assert_allclose(alone.mean, exact(X[:40], Y[:40], NOISE[:40], QUERIES)[0], atol=1e-8)
 
 
@@ -86,13 +88,13 @@ def test_a_new_observation_has_the_noise_of_whoever_makes_it() -> None:
 def test_every_predictor_takes_it(method: str) -> None:
     """One agent with all data is exact, whatever the method; the deviations matter."""
     shards = [(X, Y, S)]
-    found = fg.Fleet(shards, theta=[*THETA[:3], 0.3], normalize=False).predict(QUERIES, method)
+    found = fg.Fleet(shards, theta=[*THETA[:3], 0.3], normalize=False, kernel="se").predict(QUERIES, method)
     mean, _ = exact(X, Y, S**2 + 0.09, QUERIES)
     if method != "dec-nearest":
         np.testing.assert_allclose(
             found.mean, mean, atol=2e-2 if "rbcm" in method else 1e-6
         )  # which mixes in the prior
-    other = fg.Fleet([(X, Y)], theta=[*THETA[:3], 0.3]).predict(QUERIES, method)
+    other = fg.Fleet([(X, Y)], theta=[*THETA[:3], 0.3], kernel="se", normalize=False).predict(QUERIES, method)
     assert np.abs(other.mean - found.mean).max() > 1e-2
     several = fleet(robust=True).predict(QUERIES, method)
     assert np.isfinite(several.means).all()
@@ -102,8 +104,12 @@ def test_every_predictor_takes_it(method: str) -> None:
 def test_units_do_not_matter() -> None:
     """Observations and deviations in other units, inputs elsewhere: theta in these, and the same predictions."""
     start, settings = [*THETA[:3], 0.2, 0.2], {"normalize": True, "mean": "linear", "coordinates": "scaled"}
-    one = fg.Fleet(SHARDS, noise="agents", **settings)  # type: ignore[arg-type]
-    other = fg.Fleet([(10.0 * x + 50.0, 7.0 * y - 3.0, 7.0 * s) for x, y, s in SHARDS], noise="agents", **settings)  # type: ignore[arg-type]
+    one = fg.Fleet(SHARDS, noise="agents", **{"kernel": "se", "normalize": False, **settings})  # type: ignore[arg-type]
+    other = fg.Fleet(
+        [(10.0 * x + 50.0, 7.0 * y - 3.0, 7.0 * s) for x, y, s in SHARDS],
+        noise="agents",
+        **{"kernel": "se", "normalize": False, **settings},
+    )  # type: ignore[arg-type]
     units = np.array([10.0, 10.0, 7.0, 7.0, 7.0])
     first, second = one.train(theta0=start, tol=1e-8), other.train(theta0=start * units, tol=1e-8)
     np.testing.assert_allclose(second.theta, first.theta * units, rtol=1e-5)
@@ -116,7 +122,12 @@ def test_units_do_not_matter() -> None:
 def test_observe_is_as_if_it_had_been_there(robust: bool) -> None:
     whole = fleet(robust=robust)
     grown = fg.Fleet(
-        [tuple(part[:30] for part in shard) for shard in SHARDS], theta=THETA, noise="agents", robust=robust
+        [tuple(part[:30] for part in shard) for shard in SHARDS],
+        theta=THETA,
+        noise="agents",
+        robust=robust,
+        kernel="se",
+        normalize=False,
     )
     before = grown.predict(QUERIES, "dec-rbcm").mean
     for agent, (x, y, s) in enumerate(SHARDS):
@@ -129,7 +140,7 @@ def test_observe_is_as_if_it_had_been_there(robust: bool) -> None:
     with pytest.raises(InputError, match="agent 0: expected known deviations s, as before, got none"):
         grown.observe(0, X[:1], Y[:1])
     with pytest.raises(InputError, match="agent 0: expected no known deviations s, got some"):
-        fg.Fleet([(X, Y)], robust=True).observe(0, X[:1] + 0.1, Y[:1], S[:1])
+        fg.Fleet([(X, Y)], robust=True, kernel="se", normalize=False).observe(0, X[:1] + 0.1, Y[:1], S[:1])
 
 
 def test_outliers_have_little_to_say_in_a_prediction() -> None:
@@ -137,8 +148,13 @@ def test_outliers_have_little_to_say_in_a_prediction() -> None:
     y[5] += 30.0
     shards = [(X[:40], y[:40]), (X[40:], y[40:])]
     here = X[5:6]
-    plain, robust = (fg.Fleet(shards, theta=THETA[:4], robust=how).predict(here, "dec-rbcm") for how in (False, True))
-    clean = fg.Fleet([(X[:40], Y[:40]), (X[40:], Y[40:])], theta=THETA[:4]).predict(here, "dec-rbcm")
+    plain, robust = (
+        fg.Fleet(shards, theta=THETA[:4], robust=how, kernel="se", normalize=False).predict(here, "dec-rbcm")
+        for how in (False, True)
+    )
+    clean = fg.Fleet([(X[:40], Y[:40]), (X[40:], Y[40:])], theta=THETA[:4], kernel="se", normalize=False).predict(
+        here, "dec-rbcm"
+    )
     assert abs(plain.mean[0] - clean.mean[0]) > 3.0
     assert abs(robust.mean[0] - clean.mean[0]) < 0.5
 
@@ -150,9 +166,9 @@ def test_calibration_knows_the_known_deviations() -> None:
     s = rng.choice([0.0, 2.0], 400)
     f = np.linalg.cholesky(np.exp(-((x - x.T) ** 2)) + 1e-9 * np.eye(400)) @ rng.standard_normal(400)
     y = f + np.sqrt(0.01 + s**2) * rng.standard_normal(400)
-    found = fg.Fleet(fg.partition(x, y, s, agents=2, by="random"), theta=[1.0, 1.0, 0.1]).calibrate(
-        "dec-rbcm", hold="rows"
-    )
+    found = fg.Fleet(
+        fg.partition(x, y, s, agents=2, by="random"), theta=[1.0, 1.0, 0.1], kernel="se", normalize=False
+    ).calibrate("dec-rbcm", hold="rows")
     assert found.knots[0].factor == pytest.approx(1.0, abs=0.12)
     assert found.knots[0].before == pytest.approx(0.95, abs=0.03)
 
@@ -180,7 +196,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("shards", "how", "match"), BAD)
 def test_what_is_wrong_is_said(shards: Any, how: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        fg.Fleet(shards, **how)
+        fg.Fleet(shards, **{"kernel": "se", "normalize": False, **how})
 
 
 def test_a_trainer_goes_in_no_turns() -> None:
@@ -190,7 +206,7 @@ def test_a_trainer_goes_in_no_turns() -> None:
 
 def test_data_frames_keep_their_columns() -> None:
     frames = [(pd.DataFrame(x, columns=["lon", "lat"]), pd.Series(y), pd.Series(s)) for x, y, s in SHARDS]
-    found = fg.Fleet(frames, theta=THETA, noise="agents")
+    found = fg.Fleet(frames, theta=THETA, noise="agents", kernel="se", normalize=False)
     assert found.names[:2] == ("l_lon", "l_lat")
     np.testing.assert_array_equal(found.predict(QUERIES).mean, fleet().predict(QUERIES).mean)
 
@@ -212,7 +228,10 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
     facts = json.loads((folder / "model.json").read_text())
     assert facts["version"] == 3
     # A folder from before knows nothing of noise.
-    plain = save_model(Model(fg.Fleet([(X, Y)], theta=THETA[:4]), ("a",), ("lon", "lat"), "sst"), tmp_path / "old")
+    plain = save_model(
+        Model(fg.Fleet([(X, Y)], theta=THETA[:4], kernel="se", normalize=False), ("a",), ("lon", "lat"), "sst"),
+        tmp_path / "old",
+    )
     facts = json.loads((plain / "model.json").read_text())
     assert facts["version"] == 1
     for name in ("noise", "robust", "deviations"):

@@ -39,7 +39,7 @@ def test_in_any_batches_and_any_order_it_is_as_if_all_had_been_there(engine: str
     whole, rows = paper_shards(900, 3), st.integers(260, 299)
     batches = [parts(shard, sorted({data.draw(rows), data.draw(rows)})) for shard in whole]
     options = {"theta": THETA, "kernel": kernel}
-    fleet = fg.Fleet([own.pop(0) for own in batches], **options)  # type: ignore[arg-type]
+    fleet = fg.Fleet([own.pop(0) for own in batches], **{"kernel": "se", "normalize": False, **options})  # type: ignore[arg-type]
     turns = data.draw(st.permutations([agent for agent, own in enumerate(batches) for _ in own]))
     asked = data.draw(st.sampled_from(["dec-rbcm", "dec-nn-grbcm", "npae", "dec-nearest"]))
     how = prediction_method(asked).those_of(engine=engine)
@@ -50,24 +50,31 @@ def test_in_any_batches_and_any_order_it_is_as_if_all_had_been_there(engine: str
         if data.draw(st.booleans()):
             fleet.predict(POINTS, asked, **how)
     found = fleet.predict(POINTS, asked, **how)
-    same(found, fg.Fleet(fleet.shards, **options).predict(POINTS, asked, **how), exactly=engine == "vecchia")  # type: ignore[arg-type]
+    same(
+        found,
+        fg.Fleet(fleet.shards, **{"kernel": "se", "normalize": False, **options}).predict(POINTS, asked, **how),
+        exactly=engine == "vecchia",
+    )  # type: ignore[arg-type]
     if asked != "dec-nn-grbcm":  # whose samples are drawn by the number of a row
-        same(found, fg.Fleet(whole, **options).predict(POINTS, asked, **how))  # type: ignore[arg-type]
+        same(found, fg.Fleet(whole, **{"kernel": "se", "normalize": False, **options}).predict(POINTS, asked, **how))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_every_method_sees_new_observations_at_once(method: str) -> None:
     whole = paper_shards(150, 3)
-    fleet = fg.Fleet([(x[:40], y[:40]) for x, y in whole], theta=THETA)
+    fleet = fg.Fleet([(x[:40], y[:40]) for x, y in whole], theta=THETA, kernel="se", normalize=False)
     fleet.predict(POINTS, method)
     for agent, (x, y) in enumerate(whole):
         fleet.observe(agent, x[40:], y[40:])
-    same(fleet.predict(POINTS, method), fg.Fleet(whole, theta=THETA).predict(POINTS, method))
+    same(
+        fleet.predict(POINTS, method),
+        fg.Fleet(whole, theta=THETA, kernel="se", normalize=False).predict(POINTS, method),
+    )
 
 
 def test_no_posterior_of_another_agent_is_computed_again(conditionings: list[int]) -> None:
     whole = paper_shards(90, 3)
-    fleet = fg.Fleet(whole, theta=THETA)
+    fleet = fg.Fleet(whole, theta=THETA, kernel="se", normalize=False)
     fleet.predict(POINTS, "dec-rbcm")
     conditionings.clear()
     fleet.observe(1, [[0.5, 0.5]], [1.0])
@@ -76,7 +83,7 @@ def test_no_posterior_of_another_agent_is_computed_again(conditionings: list[int
 
 
 def test_a_conditioned_fleet_and_the_fit_stay_as_they_were() -> None:
-    fleet = fg.Fleet(paper_shards(90, 3), normalize=True)
+    fleet = fg.Fleet(paper_shards(90, 3), normalize=True, kernel="se")
     fit = fleet.train("dec-fact-gp", theta0=THETA)
     conditioned, before = fleet.condition(), fleet.predict(POINTS, "dec-rbcm")
     fleet.observe(0, [[0.5, 0.5]], [3.0])
@@ -96,21 +103,21 @@ def test_a_conditioned_fleet_and_the_fit_stay_as_they_were() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(agent: int, x: Any, y: Any, said: str) -> None:
-    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA)
+    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, kernel="se", normalize=False)
     with pytest.raises(fg.InputError, match=said):
         fleet.observe(agent, x, y)
     assert [len(rows) for _, rows in fleet.shards] == [30, 30, 30]
 
 
 def test_data_frames_are_taken_by_name() -> None:
-    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, inputs=["lon", "lat"])
+    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, inputs=["lon", "lat"], kernel="se", normalize=False)
     fleet.observe(2, pd.DataFrame({"lat": [0.5], "lon": [0.25]}), [1.0])
     assert fleet.shards[2][0][-1].tolist() == [0.25, 0.5]
     assert not fleet.shards[2][0].flags.writeable
 
 
 def test_a_fill_value_among_new_rows_is_warned_of() -> None:
-    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA)
+    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, kernel="se", normalize=False)
     with pytest.warns(fg.FleetGPWarning, match="agent 1: y has the value -9999 once") as said:
         fleet.observe(1, [[0.5, 0.5]], [-9999.0])
     assert said[0].filename == __file__

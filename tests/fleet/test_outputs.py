@@ -28,14 +28,14 @@ def shards() -> list[tuple[Any, Any]]:
 
 def sea(**options: Any) -> fg.Outputs:
     how: dict[str, Any] = {"targets": ["t", "s"], "normalize": True, "kernel": "matern32", **options}
-    return fg.Outputs(shards(), **how)
+    return fg.Outputs(shards(), **{"kernel": "se", "normalize": False, **how})
 
 
 def test_one_target_is_a_fleet_to_the_last_bit() -> None:
     given = [(x, y[:, :1]) for x, y in shards()]
     model: dict[str, Any] = {"normalize": True, "coordinates": "scaled", "mean": "constant", "graph": "places"}
-    outputs = fg.Outputs(given, targets=["t"], **model)
-    fleet = fg.Fleet([(x, y[:, 0]) for x, y in given], **model)
+    outputs = fg.Outputs(given, targets=["t"], **{"kernel": "se", "normalize": False, **model})
+    fleet = fg.Fleet([(x, y[:, 0]) for x, y in given], **{"kernel": "se", "normalize": False, **model})
     how: dict[str, Any] = {"bounds": {"length": (0.05, 3.0)}, "priors": {"noise": (0.2, 3)}}
     (fit,), alone = outputs.train("dec-fact-gp", **how).values(), fleet.train("dec-fact-gp", **how)
     assert np.array_equal(fit.history, alone.history)
@@ -108,7 +108,7 @@ def test_data_frames_by_the_names_of_their_columns() -> None:
         for (x, y), (same_x, same_y) in zip(outputs.fleets[target].shards, plain.fleets[target].shards, strict=True):
             assert np.array_equal(x, same_x)
             assert np.array_equal(y, same_y)
-    assert fg.Outputs(frames).targets == ("s", "t")
+    assert fg.Outputs(frames, kernel="se", normalize=False).targets == ("s", "t")
     assert outputs.names[:2] == ("l_lon", "l_lat")
 
 
@@ -131,7 +131,10 @@ def test_data_frames_by_the_names_of_their_columns() -> None:
 )
 def test_one_clear_error(change: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises(fg.InputError, match=re.escape(told)):
-        fg.Outputs([change(x, y) for x, y in shards()], **{"targets": ["t", "s"], **options})
+        fg.Outputs(
+            [change(x, y) for x, y in shards()],
+            **{"kernel": "se", "normalize": False, "targets": ["t", "s"], **options},
+        )
 
 
 def test_moments_are_of_one_output() -> None:

@@ -27,7 +27,7 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
     scale = 100.0 if options.get("normalize") else 1.0
     shards = [(x, 290.0 * (scale > 1) + scale * y) for x, y in paper_shards(90, 3)]
     theta = (*THETA[:2], scale * THETA[2], scale * THETA[3])
-    fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")))
+    fleet = fg.Fleet(shards, "complete", theta=theta, normalize=bool(options.get("normalize")), kernel="se")
     asked = {key: value for key, value in options.items() if key != "normalize"}
     few = prediction_method(method).those_of(consensus="average", rounds=400)
     with pytest.warns(
@@ -45,14 +45,14 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
 def test_the_warning_says_where_the_data_are_and_knows_both_kinds_of_longitude() -> None:
     x, y = (np.concatenate(parts) for parts in zip(*paper_shards(60, 2), strict=True))
     west = np.column_stack([x[:, 0] - 74.0, x[:, 1] + 36.0])
-    fleet = fg.Fleet([(west, y)], theta=THETA, inputs=["lon", "lat"])
+    fleet = fg.Fleet([(west, y)], theta=THETA, inputs=["lon", "lat"], kernel="se", normalize=False)
     with pytest.warns(
         FleetGPWarning, match=r"the data cover lon -7\S* to -72\S*, lat 36\S* to 37\S*\. Are these"
     ) as told:
         fleet.predict(west + np.array([360.0, 0.0]))
     assert "longitudes from 0 to 360? Then subtract 360 from lon" in str(told[0].message)
     assert told[0].filename == __file__, "the caller's line, not one of ours"
-    east = fg.Fleet([(west + np.array([360.0, 0.0]), y)], theta=THETA)
+    east = fg.Fleet([(west + np.array([360.0, 0.0]), y)], theta=THETA, kernel="se", normalize=False)
     with pytest.warns(FleetGPWarning, match=r"longitudes from -180 to 180\? Then add 360 to input 1"):
         east.predict(west)
     with pytest.warns(FleetGPWarning) as told:
@@ -62,7 +62,7 @@ def test_the_warning_says_where_the_data_are_and_knows_both_kinds_of_longitude()
 
 def test_an_answer_that_did_not_converge_is_not_blamed_on_the_points() -> None:
     """Capped NPAE falls back to the prior among the data too."""
-    fleet = fg.Fleet(paper_shards(200, 10), theta=THETA)
+    fleet = fg.Fleet(paper_shards(200, 10), theta=THETA, kernel="se", normalize=False)
     points = np.random.default_rng(0).uniform(0, 2, (10, 2))
     with pytest.warns(FleetGPWarning, match=r"dec-npae ended by round limit: that may be why"):
         out = fleet.predict(points, "dec-npae", consensus="average", rounds=2)
@@ -71,7 +71,7 @@ def test_an_answer_that_did_not_converge_is_not_blamed_on_the_points() -> None:
 
 
 def test_nothing_is_said_of_points_among_the_data() -> None:
-    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA)
+    fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, kernel="se", normalize=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not fleet.predict(np.random.default_rng(0).uniform(0, 2, (40, 2))).uninformed.any()

@@ -62,7 +62,10 @@ def test_any_schedule_ends_with_the_answers_of_all_rows_at_once(engine: str, ker
     how = {method: prediction_method(method).those_of(engine=engine) for method in methods}
     had = [data.draw(st.integers(1, 25)) for _ in whole]
     options: dict[str, Any] = {"theta": THETA, "kernel": kernel}
-    fleet = fg.Fleet([(x[:n], y[:n]) for (x, y), n in zip(whole, had, strict=True)], **options)
+    fleet = fg.Fleet(
+        [(x[:n], y[:n]) for (x, y), n in zip(whole, had, strict=True)],
+        **{"kernel": "se", "normalize": False, **options},
+    )
     while min(had) < 30:
         agent = data.draw(st.sampled_from([i for i, n in enumerate(had) if n < 30]))
         end = data.draw(st.integers(had[agent] + 1, 30))
@@ -71,7 +74,7 @@ def test_any_schedule_ends_with_the_answers_of_all_rows_at_once(engine: str, ker
         x, y = whole[agent]
         fleet.observe(agent, x[had[agent] : end], y[had[agent] : end])
         had[agent] = end
-    fresh = fg.Fleet(paper_shards(90, 3), **options)
+    fresh = fg.Fleet(paper_shards(90, 3), **{"kernel": "se", "normalize": False, **options})
     for method in methods:
         same(fleet.predict(POINTS, method, **how[method]), fresh.predict(POINTS, method, **how[method]))
 
@@ -80,13 +83,13 @@ def test_any_schedule_ends_with_the_answers_of_all_rows_at_once(engine: str, ker
 def test_every_method_after_every_batch_of_a_trained_fleet(method: str) -> None:
     """Single rows, and batches that make the box of the data larger: the moments of the training are added to."""
     whole, ends = turned(paper_shards(120, 3), 1), (10, 11, 25, 40)
-    fleet = fg.Fleet([(x[:10], y[:10]) for x, y in whole], normalize=True)
+    fleet = fg.Fleet([(x[:10], y[:10]) for x, y in whole], normalize=True, kernel="se")
     fit = fleet.train("dec-full-gp", theta0=THETA)
     for start, end in pairwise(ends):
         for agent, (x, y) in enumerate(whole):
             fleet.observe(agent, x[start:end], y[start:end])
         found = fleet.predict(POINTS, method)
-    fresh = fg.Fleet(paper_shards(120, 3), normalize=True)
+    fresh = fg.Fleet(paper_shards(120, 3), normalize=True, kernel="se")
     fresh.adopt(replace(fit, moments=None))  # which are of fewer rows
     same(found, fresh.predict(POINTS, method))
 
@@ -106,11 +109,13 @@ def test_a_factor_that_is_extended_is_that_of_all_points(seed: int, old: int, ne
 def test_where_rounding_is_larger_than_the_noise_all_is_factorized_again_with_the_jitter_that_it_needs() -> None:
     x, y = paper_shards(60, 2)[0]
     options: dict[str, Any] = {"theta": (0.5, 0.4, 1.3, 1e-12)}
-    fleet = fg.Fleet([(x, y), (x + 2.0, y)], **options)
+    fleet = fg.Fleet([(x, y), (x + 2.0, y)], **{"kernel": "se", "normalize": False, **options})
     fleet.predict(POINTS, "dec-rbcm", engine="dense")
     fleet.observe(0, x[:3] + 1e-13, y[:3])
     found = fleet.predict(POINTS, "dec-rbcm", engine="dense")
-    fresh = fg.Fleet(fleet.shards, **options).predict(POINTS, "dec-rbcm", engine="dense")
+    fresh = fg.Fleet(fleet.shards, **{"kernel": "se", "normalize": False, **options}).predict(
+        POINTS, "dec-rbcm", engine="dense"
+    )
     assert found.jitter == fresh.jitter > 0.0
     assert np.array_equal(found.means, fresh.means)
 
@@ -145,7 +150,9 @@ def kept(fleet: fg.Fleet) -> int:
 
 @pytest.mark.parametrize(("method", "count"), [("dec-rbcm", 1000), ("dec-grbcm", 150)])
 def test_of_a_thousand_batches_each_costs_what_is_new_in_it(method: str, count: int, factorized: list[int]) -> None:
-    fleet = fg.Fleet([(x[:40], y[:40]) for x, y in paper_shards(200, 2)], theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(
+        [(x[:40], y[:40]) for x, y in paper_shards(200, 2)], theta=THETA, kernel="matern32", normalize=False
+    )
     fleet.predict(POINTS[:1], method)
     anew = 0
     for agent, x, y in batches(count, 1):
@@ -157,7 +164,7 @@ def test_of_a_thousand_batches_each_costs_what_is_new_in_it(method: str, count: 
             "the samples, and the rest of each"
         )
     assert anew <= 0.8 * count, "where a row enters the samples or another one leaves them: some half, of two agents"
-    fresh = fg.Fleet(fleet.shards, theta=THETA, kernel="matern32")
+    fresh = fg.Fleet(fleet.shards, theta=THETA, kernel="matern32", normalize=False)
     same(fleet.predict(POINTS, method), fresh.predict(POINTS, method))
     assert kept(fleet) < 1.5 * kept(fresh)
 
@@ -196,7 +203,7 @@ def test_moments_of_new_rows_are_all_that_dec_full_gp_takes_and_sends(monkeypatc
         return moments_on(box, sizes, inputs, observations)
 
     monkeypatch.setattr(fleet_moments, "moments_on", counted)
-    fleet = fg.Fleet(paper_shards(150, 5), fg.Graph.path(5))
+    fleet = fg.Fleet(paper_shards(150, 5), fg.Graph.path(5), kernel="se", normalize=False)
     fleet.train("dec-full-gp", theta0=THETA)
     assert fleet.predict(POINTS, "dec-full-gp").ledger.rounds == 0
     for agent, x, y in batches(20, 2):
@@ -208,7 +215,7 @@ def test_moments_of_new_rows_are_all_that_dec_full_gp_takes_and_sends(monkeypatc
         sent = {edge: found.ledger.total(kind="moments", sender=edge[0], receiver=edge[1]).scalars for edge in EDGES}
         up = {(i, i + 1) for i in range(agent, 2)}
         assert {edge for edge, count in sent.items() if count} == up | {(2, 1), (1, 0), (2, 3), (3, 4)}
-    fresh = fg.Fleet(fleet.shards, fg.Graph.path(5), theta=fleet.theta)
+    fresh = fg.Fleet(fleet.shards, fg.Graph.path(5), theta=fleet.theta, kernel="se", normalize=False)
     same(found, fresh.predict(POINTS, "dec-full-gp"))
 
 
@@ -216,7 +223,7 @@ EDGES = [(i, j) for i in range(5) for j in (i - 1, i + 1) if 0 <= j < 5]
 
 
 def test_only_new_rows_go_to_a_server_and_only_other_samples_to_anybody() -> None:
-    fleet = fg.Fleet(paper_shards(300, 5), fg.Graph.path(5), theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(paper_shards(300, 5), fg.Graph.path(5), theta=THETA, kernel="matern32", normalize=False)
     for method in ("full-gp", "grbcm", "dec-grbcm"):
         fleet.predict(POINTS, method)
     drawn = 0

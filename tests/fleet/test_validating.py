@@ -26,7 +26,7 @@ THETA = fg.PAPER_THETA
 
 
 def small(agents: int = 3, n: int = 60, **settings: Any) -> fg.Fleet:
-    return fg.Fleet(paper_shards(n, agents), **{"theta": THETA, **settings})
+    return fg.Fleet(paper_shards(n, agents), **{"kernel": "se", "normalize": False, "theta": THETA, **settings})
 
 
 def covariance(x: Array) -> Array:
@@ -186,7 +186,7 @@ def test_hidden_rows_are_predicted_as_by_a_fleet_that_never_had_them(name: str) 
     found = fleet.cross_validate(3, method="dec-rbcm", train=False, seed=2)
     for number in range(3):
         rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.seen, found.fold_of, strict=True)]
-        other = fg.Fleet(rest, **settings)
+        other = fg.Fleet(rest, **{"kernel": "se", "normalize": False, **settings})
         for agent, (x, _) in enumerate(fleet.seen):
             mine = found.fold_of[agent] == number
             told = other.predict(x[mine], "dec-rbcm", noisy=True)
@@ -201,7 +201,9 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
     assert list(found.folds[0].theta)[-2:] == ["sigma_eps_cheap", "sigma_eps_good"]
     # Far from all others only the prior and the agent's own noise are left.
     shards = [(x + 100.0 * (agent == 0), y) for agent, (x, y) in enumerate(fleet.seen)]
-    away = fg.Fleet(shards, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4))
+    away = fg.Fleet(
+        shards, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4), kernel="se", normalize=False
+    )
     first = away.cross_validate(by="agent", method="dec-rbcm", train=False)
     assert first.variances[0] == pytest.approx(np.full(15, 1.3**2 + 0.1**2), rel=1e-9)
     assert first.folds[0].uninformed == 15
@@ -209,11 +211,11 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
 
 def test_known_deviations_are_in_the_variances() -> None:
     shards = [(x, y, np.full(len(y), 0.5)) for x, y in paper_shards(60, 3)]
-    fleet = fg.Fleet(shards, theta=THETA)
+    fleet = fg.Fleet(shards, theta=THETA, kernel="se", normalize=False)
     found = fleet.cross_validate(3, method="dec-rbcm", train=False)
     rest = [tuple(part[own != 0] for part in shard) for shard, own in zip(shards, found.fold_of, strict=True)]
     mine = found.fold_of[1] == 0
-    told = fg.Fleet(rest, theta=THETA).predict(shards[1][0][mine], "dec-rbcm", noisy=True)
+    told = fg.Fleet(rest, theta=THETA, kernel="se", normalize=False).predict(shards[1][0][mine], "dec-rbcm", noisy=True)
     assert found.variances[1][mine] == pytest.approx(told.variance + 0.25, rel=1e-9)
 
 
@@ -225,7 +227,7 @@ def test_every_fold_is_trained_without_its_rows() -> None:
     assert fleet.fit is before
     for number, fold in enumerate(found.folds):
         rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.shards, found.fold_of, strict=True)]
-        fit = fg.Fleet(rest).train(**how)
+        fit = fg.Fleet(rest, kernel="se", normalize=False).train(**how)
         assert list(fold.theta.values()) == pytest.approx(fit.theta.tolist(), rel=1e-9)
         assert fold.training == fit.status
         assert fold.bytes > fit.ledger.bytes
@@ -280,7 +282,9 @@ def test_a_table_of_it() -> None:
 def test_rows_in_files_are_loaded(tmp_path: Path) -> None:
     for agent, (x, y) in enumerate(paper_shards(60, 3)):
         pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], "sst": y}).to_csv(tmp_path / f"{agent}.csv", index=False)
-    fleet = fg.Fleet.from_files(str(tmp_path / "*.csv"), inputs=["lon", "lat"], target="sst")
+    fleet = fg.Fleet.from_files(
+        str(tmp_path / "*.csv"), inputs=["lon", "lat"], target="sst", kernel="se", normalize=False
+    )
     fleet.theta = np.array(THETA)
     found = fleet.cross_validate(3, method="dec-rbcm", train=False)
     expected = small(inputs=["lon", "lat"]).cross_validate(3, method="dec-rbcm", train=False)

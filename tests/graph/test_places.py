@@ -50,7 +50,7 @@ def test_a_fleet_links_those_whose_data_are_neighbours() -> None:
     field = fg.synthetic_field(300, seed=1)
     shards = fg.partition(field.inputs, field.observations, agents=6, by="stripes", axis=0)
     order = [3, 0, 5, 1, 4, 2]
-    fleet = fg.Fleet([shards[i] for i in order], "places", theta=fg.PAPER_THETA)
+    fleet = fg.Fleet([shards[i] for i in order], "places", theta=fg.PAPER_THETA, kernel="se", normalize=False)
     linked = {tuple(sorted((order[a], order[b]))) for a, b in fleet.graph.union.edges.tolist()}
     assert linked >= {(i, i + 1) for i in range(5)}
     assert fleet.predict([[1.0, 1.0]], "dec-nn-rbcm").status == "converged"

@@ -196,7 +196,7 @@ def test_a_part_of_a_field_is_that_of_the_field_read_as_a_whole(
     path = packed(tmp_path / "f.nc", units=units, lon=lon, descending=east)
     whole = load_sst(path, date="2021-01-02", **part)
     expected = np.column_stack(whole.points())
-    columns = Columns(("lon", "lat"), "sst", reading=Reading(date="2021-01-02", **part))
+    columns = Columns(("lon", "lat"), "sst", reading=Reading(date="2021-01-02", celsius=True, **part))
     found, _, read = all_of(path, columns)
     if east and "box" not in part:
         found[:, 0] -= 360.0  # without a box they stay as they are
@@ -231,6 +231,6 @@ def test_a_part_of_a_zarr_field_and_what_is_not_in_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'sst' has 3 cells along b, which is no input: .*--at b="):
         all_of(tmp_path / "g.nc", Columns(("a",), "sst"))
     with pytest.raises(InputError, match="expected temperatures in K or degrees Celsius, got the units 'degF'"):
-        all_of(tmp_path / "g.nc", Columns(("a", "b"), "sst"))
+        all_of(tmp_path / "g.nc", Columns(("a", "b"), "sst", reading=Reading(celsius=True)))
     with pytest.raises(InputError, match=r"g\.nc: expected an axis lat or latitude"):
         all_of(tmp_path / "g.nc", Columns(("a", "b"), "sst", reading=Reading(stride=2)))

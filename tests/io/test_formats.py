@@ -48,7 +48,7 @@ def test_options_for_another_kind_of_file_are_refused(tmp_path: Path) -> None:
             read(csv, reading=Reading(**options))
     with pytest.raises(InputError, match=r"sep \(--sep\) is for files that end in \.csv"):
         read(field, reading=Reading(sep=";"))
-    found = read(field, reading=Reading(date="2021-01-02", stride=2))
+    found = read(field, reading=Reading(date="2021-01-02", stride=2, celsius=True))
     assert found.notes == (
         "temperatures converted from K to degrees Celsius",
         "1 cell holds nothing, and is no observation",

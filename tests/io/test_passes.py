@@ -52,7 +52,7 @@ def heard_of(seen: list[Progress]) -> dict[str, list[Progress]]:
 def test_every_pass_is_told(files: list[Path], tmp_path: Path) -> None:
     seen: list[Progress] = []
     given: dict[str, Any] = {**WHAT, "missing": "drop", "cache": tmp_path / "cache"}
-    fleet = fg.Fleet.from_files(files, **given, progress=seen.append)
+    fleet = fg.Fleet.from_files(files, **{"kernel": "se", "normalize": False, **given}, progress=seen.append)
     fleet.train("dec-full-gp", theta0=START, progress=seen.append)
     first, *moments = heard_of(seen).values()
     assert first[0].task == "first pass"
@@ -65,14 +65,14 @@ def test_every_pass_is_told(files: list[Path], tmp_path: Path) -> None:
         assert (told[0].task[:8], told[0].rounds, told[-1].round) == ("moments ", 399, 399)
 
     seen.clear()
-    again = fg.Fleet.from_files(files, **given, progress=seen.append)
+    again = fg.Fleet.from_files(files, **{"kernel": "se", "normalize": False, **given}, progress=seen.append)
     assert heard_of(seen)["first pass"][-1].round == 0, "nothing was read"
     again.train("dec-fact-gp", theta0=START, rounds=1, progress=seen.append)
     assert heard_of(seen)["loading"][-1].round == 399
 
 
 def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) -> None:
-    fleet = fg.Fleet.from_files(files[1:], **WHAT, cache=tmp_path / "cache")
+    fleet = fg.Fleet.from_files(files[1:], **{"kernel": "se", "normalize": False, **WHAT}, cache=tmp_path / "cache")
     source = fleet.shards.source  # type: ignore[union-attr]
     box = Box(np.ones(2), 2.0 * np.ones(2))
     seen: list[Progress] = []

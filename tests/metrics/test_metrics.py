@@ -168,7 +168,9 @@ def test_bad_input_is_one_clear_error(name: str) -> None:
 
 def test_a_prediction_is_scored_as_it_is() -> None:
     field = fg.synthetic_field(60, seed=1)
-    fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=2), theta=fg.PAPER_THETA)
+    fleet = fg.Fleet(
+        fg.partition(field.inputs, field.observations, agents=2), theta=fg.PAPER_THETA, kernel="se", normalize=False
+    )
     found, trivial = fleet.predict(field.inputs[:5], "dec-rbcm"), Trivial(0.0, 1.0)
     noise = fg.PAPER_THETA[-1] ** 2
     observed = score((found.mean, found.variance + noise), field.truth[:5], trained=trivial)

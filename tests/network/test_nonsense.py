@@ -318,7 +318,7 @@ def test_replayed_frames_and_hellos_change_nothing(tmp_path: Path, monkeypatch: 
         assert dropped["late"] > 0
         assert agents[0].views == 1
         theta = [agent.node.theta for agent in agents]
-    expected = fg.Fleet(shards, "path", normalize=True)
+    expected = fg.Fleet(shards, "path", normalize=True, kernel="se")
     fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
     np.testing.assert_array_equal(np.exp(theta), fit.thetas)
     np.testing.assert_array_equal(answer["mean"], expected.predict(QUERIES, "dec-rbcm", agent=1).mean)

@@ -39,7 +39,7 @@ def in_process(shards: Any, members: list[int], edges: Any) -> fg.Fleet:
     """The simulated fleet of exactly these agents."""
     position = {agent: k for k, agent in enumerate(members)}
     kept = [(position[a], position[b]) for a, b in edges if a in position and b in position]
-    fleet = fg.Fleet([shards[agent] for agent in members], Graph(len(members), kept), normalize=True)
+    fleet = fg.Fleet([shards[agent] for agent in members], Graph(len(members), kept), normalize=True, kernel="se")
     assert fleet.train("dec-apx-gp", theta0=START, tol=3e-8).status == "converged"
     return fleet
 
@@ -65,7 +65,7 @@ def test_processes_equal_the_simulator(agents: int, edges: list[tuple[int, int]]
     """Every dec- trainer and predictor, to 1e-9, at every agent that is asked."""
     shards = paper_shards(20 * agents, agents)
     options = {**SMALL, "training_options": f"theta0 = {START}", "round": 30}
-    simulated = fg.Fleet(shards, Graph(agents, edges), normalize=True)
+    simulated = fg.Fleet(shards, Graph(agents, edges), normalize=True, kernel="se")
     with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
         fleet.wait_trained(fleet.names, 120.0)
@@ -88,7 +88,7 @@ def test_processes_equal_the_simulator_by_the_papers_recursions(tmp_path: Path) 
     shards, edges = paper_shards(100, 5), [*CYCLE, (0, 2)]
     cut = 'consensus = "average"\nrounds = 25\ntol = 1e-2\n'
     options = {**SMALL, "training_options": f"theta0 = {START}", "prediction_options": cut, "round": 30}
-    simulated = fg.Fleet(shards, Graph(5, edges), normalize=True)
+    simulated = fg.Fleet(shards, Graph(5, edges), normalize=True, kernel="se")
     simulated.train("dec-apx-gp", theta0=START)
     with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
@@ -177,7 +177,9 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
         assert answer["trained"]["by"] == fleet.names  # the model was not trained anew before the answer
         position = {agent: k for k, agent in enumerate((0, 1, 2, 4))}
         edges = [(position[a], position[b]) for a, b in CYCLE if a in position and b in position]
-        rest = fg.Fleet([shards[k] for k in position], Graph(4, edges), theta=answer["theta"], normalize=False)
+        rest = fg.Fleet(
+            [shards[k] for k in position], Graph(4, edges), theta=answer["theta"], normalize=False, kernel="se"
+        )
         whole = in_process(shards, [0, 1, 2, 3, 4], CYCLE)
         assert whole.fit is not None
         rest.fit = None
@@ -186,6 +188,8 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
             scaling.apply(rest.shards, rest.kernel),
             Graph(4, edges),
             theta=np.array(answer["theta"]) / np.array([1.0, 1.0, scaling.scale, scaling.scale]),
+            kernel="se",
+            normalize=False,
         )
         expected = scaled.predict(QUERIES, "dec-npae", consensus="average", rounds=400, tol=1e-300)
         np.testing.assert_allclose(answer["mean"], scaling.offset + scaling.scale * expected.mean, rtol=1e-5)

@@ -39,7 +39,7 @@ def test_the_demo_learns_is_mapped_and_answers(browser: Any) -> None:
             page.locator("#questions", has_text="agent1 was asked for 1 point here").wait_for()
     finally:
         fleet.close()
-    same = fg.Fleet(fleet.shards, fleet.fleet.graph)
+    same = fg.Fleet(fleet.shards, fleet.fleet.graph, kernel="se", normalize=False)
     fit = same.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
     told = fleet.picture()[1]
     np.testing.assert_allclose(list(told["model"]["theta"].values()), fit.thetas[0], rtol=1e-9)

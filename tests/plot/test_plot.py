@@ -28,7 +28,10 @@ THETA = fg.PAPER_THETA
 
 
 def small(**settings: Any) -> fg.Fleet:
-    fleet = fg.Fleet(paper_shards(120, 3), **{"theta": THETA, "inputs": ["lon", "lat"], **settings})
+    fleet = fg.Fleet(
+        paper_shards(120, 3),
+        **{"kernel": "se", "normalize": False, "theta": THETA, "inputs": ["lon", "lat"], **settings},
+    )
     fleet.call(["Ada", "Bo", "Cy"], "sst", {"sst": "degC"})
     return fleet
 
@@ -65,7 +68,7 @@ def test_the_field_shows_every_observation_and_every_link() -> None:
 
 def test_the_field_of_many_and_of_graphs_that_vary() -> None:
     shards = [(x, y) for x, y in paper_shards(12_000, 6)]
-    fleet = fg.Fleet(shards, alternating_path(6), theta=THETA)
+    fleet = fg.Fleet(shards, alternating_path(6), theta=THETA, kernel="se", normalize=False)
     ax = fg.plot.field(fleet, along=(1, 0), names=False)
     *dots, links, _ = ax.collections
     assert sum(len(one.get_offsets()) for one in dots) <= 5000
@@ -181,7 +184,10 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ax": (lambda f: fg.plot.field(f, ax=3), "ax: expected the axes of a matplotlib figure, got int"),
     "axes": (lambda f: fg.plot.map(f, axes=[1], grid=(3, 3)), "axes: expected 2 axes of a matplotlib figure, got 1"),
     "along": (lambda f: fg.plot.field(f, along=(0, 2)), r"along: expected the numbers of two inputs, from 0 to 1"),
-    "one input": (lambda _: fg.plot.field(fg.Fleet([([[0.0], [1.0]], [0.0, 1.0])])), "two inputs or more, got one"),
+    "one input": (
+        lambda _: fg.plot.field(fg.Fleet([([[0.0], [1.0]], [0.0, 1.0])], kernel="se", normalize=False)),
+        "two inputs or more, got one",
+    ),
     "std": (lambda f: fg.plot.map(f, std="sigma"), "unknown std 'sigma': choose one of std, std_observed"),
     "no map": (lambda _: fg.plot.map(np.zeros((3, 3))), "expected a fleet, a prediction on a grid, or a map"),
     "options": (lambda f: fg.plot.map(f.predict([[0.0, 0.0]]), grid=(3, 3)), "grid: expected options of a map"),

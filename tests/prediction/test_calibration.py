@@ -40,7 +40,13 @@ def field(n: int, *theta: float) -> tuple[Any, Any]:
 
 def fleet_of(rows: int, agents: int) -> fg.Fleet:
     inputs, observations = field(300, *THETA)
-    return fg.Fleet(fg.partition(inputs[:rows], observations[:rows], agents=agents), "path", theta=THETA)
+    return fg.Fleet(
+        fg.partition(inputs[:rows], observations[:rows], agents=agents),
+        "path",
+        theta=THETA,
+        kernel="se",
+        normalize=False,
+    )
 
 
 def by_hand(fleet: fg.Fleet, method: str, hold: str, cells: int = 100) -> tuple[Any, Any]:
@@ -54,7 +60,7 @@ def by_hand(fleet: fg.Fleet, method: str, hold: str, cells: int = 100) -> tuple[
     for fold in range(FOLDS):
         masks = [hidden(own, fold) for own in pieces]
         rest = [(x[~mask], y[~mask]) for (x, y), mask in zip(fleet.shards, masks, strict=True)]
-        found = fg.Fleet(rest, fleet.graph, theta=THETA)
+        found = fg.Fleet(rest, fleet.graph, theta=THETA, kernel="se", normalize=False)
         for (x, y), mask in zip(fleet.shards, masks, strict=True):
             answer = found.predict(x[mask], method, noisy=True)
             needed.append(np.abs(y[mask] - answer.mean) / np.sqrt(answer.variance) / DEVIATIONS)
@@ -115,7 +121,7 @@ def test_an_overconfident_method_covers_what_it_promises() -> None:
     """PoE of many agents in the same place, on rows that nobody has seen; two factors, and one between them."""
     inputs, observations = field(900, *ROUGH)
     parts = fg.partition(inputs[:500], observations[:500], agents=10, by="random")
-    fleet = fg.Fleet(parts, "path", theta=ROUGH)
+    fleet = fg.Fleet(parts, "path", theta=ROUGH, kernel="se", normalize=False)
     queries, seen = inputs[500:], observations[500:]
 
     def covered() -> float:

@@ -32,7 +32,7 @@ def queries(count: int = 9) -> Array:
 
 
 def fleet(kernel: str = "se") -> fg.Fleet:
-    return fg.Fleet(shards(), "path", theta=THETA, kernel=kernel)
+    return fg.Fleet(shards(), "path", theta=THETA, kernel=kernel, normalize=False)
 
 
 def expected(points: Array, kernel: str = "se") -> BoolArray:
@@ -56,7 +56,13 @@ def test_who_tells_half_as_much_as_the_best_takes_part(method: str, kernel: str)
 def test_the_answer_is_that_of_the_fleet_of_those_alone() -> None:
     out = fleet().predict(queries(), "dec-nn-rbcm", eta="auto")
     for t, point in enumerate(queries()):
-        some = fg.Fleet([shards()[i] for i in np.flatnonzero(out.participants[:, t])], "complete", theta=THETA)
+        some = fg.Fleet(
+            [shards()[i] for i in np.flatnonzero(out.participants[:, t])],
+            "complete",
+            theta=THETA,
+            kernel="se",
+            normalize=False,
+        )
         reference = some.predict(point[None], "rbcm")
         assert np.abs(out.means[:, t] - reference.mean).max() < 1e-9
         assert np.abs(out.variances[:, t] - reference.variance).max() < 1e-9
@@ -67,7 +73,7 @@ def test_bounds_spare_work_and_change_nothing(method: str, monkeypatch: pytest.M
     rng = np.random.default_rng(1)
     parts = [(rng.uniform(3 * i, 3 * i + 1, (30, 1)), rng.standard_normal(30)) for i in range(6)]
     points = np.array([[0.5], [0.9], [1.3], [3.4]])
-    f = fg.Fleet(parts, theta=(0.4, 1.0, 0.1))
+    f = fg.Fleet(parts, theta=(0.4, 1.0, 0.1), kernel="se", normalize=False)
     quick = f.condition().predict(points, method, eta="auto")
 
     def useless(self: Reach, points: Array) -> tuple[Array, Array]:
@@ -83,7 +89,7 @@ def test_bounds_spare_work_and_change_nothing(method: str, monkeypatch: pytest.M
 def test_long_length_scales_do_not_keep_everyone_in() -> None:
     field = fg.synthetic_field(1200, (3.0, 1.0, 1.3, 0.1), seed=2)
     parts = fg.partition(field.inputs, field.observations, agents=40, by="grid")
-    f = fg.Fleet(parts, "grid", theta=(3.0, 1.0, 1.3, 0.1))
+    f = fg.Fleet(parts, "grid", theta=(3.0, 1.0, 1.3, 0.1), kernel="se", normalize=False)
     everyone, few = (f.predict(queries(), "dec-nn-rbcm", eta=eta) for eta in (1e-3, "auto"))
     assert everyone.participants.all()
     assert few.participants.mean() < 0.5

@@ -161,7 +161,7 @@ def test_a_conditioner_gives_the_same_until_something_changes() -> None:
 def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every query stops by itself: blocks change an answer within the tolerance, and every query is sent for."""
     row = prediction_method(method)
-    fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA)
+    fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA, kernel="se", normalize=False)
     options = row.those_of(consensus="average", rounds=40 if row.rule == "npae" else 400)
     whole = fleet.condition().predict(queries(7), method, **options)
     monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
@@ -201,7 +201,9 @@ def test_readings_that_repeat_leave_grbcm_between_them(kernel: str, noise: float
     x = rng.uniform(0, 2, (60, 2))
     y = np.sin(3 * x[:, 0])
     shards = [(np.concatenate([x[i::4]] * 2), np.concatenate([y[i::4], y[i::4] + 0.5])) for i in range(4)]
-    found = fg.Fleet(shards, theta=[0.5, 0.5, 1.0, noise], kernel=kernel).predict(x, "grbcm", engine="dense")
+    found = fg.Fleet(shards, theta=[0.5, 0.5, 1.0, noise], kernel=kernel, normalize=False).predict(
+        x, "grbcm", engine="dense"
+    )
     assert np.abs(found.mean - (y + 0.25)).max() < 0.3
     assert (found.variance > 0.0).all()
     assert (found.jitter > 0.0) == (noise < 1e-8), "where rounding is larger than the noise, it says so"
@@ -209,7 +211,7 @@ def test_readings_that_repeat_leave_grbcm_between_them(kernel: str, noise: float
 
 @pytest.mark.parametrize("method", ["grbcm", "dec-nn-grbcm", "rbcm", "dec-npae"])
 def test_an_engine_that_the_kernel_does_not_have_is_refused_by_every_method(method: str) -> None:
-    fleet = fg.Fleet(paper_shards(60, 3), theta=THETA, kernel="matern32")
+    fleet = fg.Fleet(paper_shards(60, 3), theta=THETA, kernel="matern32", normalize=False)
     with pytest.raises(fg.InputError, match="needs the squared exponential, got the kernel 'matern32'"):
         fleet.predict(queries(), method, engine="moments")
 

@@ -20,7 +20,7 @@ QUERIES = np.array([[0.3, 0.4], [1.5, 1.1], [0.9, 1.9]])
 def fleet(**options: Any) -> fg.Fleet:
     field = fg.synthetic_field(150, seed=2)
     shards = fg.partition(field.inputs, field.observations, agents=3)
-    return fg.Fleet(shards, **{"theta": [1.2, 0.3, 1.3, 0.1], **options})
+    return fg.Fleet(shards, **{"kernel": "se", "normalize": False, "theta": [1.2, 0.3, 1.3, 0.1], **options})
 
 
 @pytest.mark.parametrize("noisy", [False, True])

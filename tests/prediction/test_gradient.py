@@ -45,7 +45,9 @@ def options_of(method: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", ALL)
 def test_gradients_are_limits_of_differences_by_every_method(method: str) -> None:
-    f = fg.Fleet(shards(), "cycle", theta=THETA, kernel="se" if method == "dec-full-gp" else "matern32")
+    f = fg.Fleet(
+        shards(), "cycle", theta=THETA, kernel="se" if method == "dec-full-gp" else "matern32", normalize=False
+    )
     found = f.gradient(queries(), method, **options_of(method))
     expected = differences(f, queries(), method, **options_of(method))
     np.testing.assert_allclose(found.gradient, expected, atol=1e-6 if method != "dec-full-gp" else 1e-4)
@@ -63,9 +65,9 @@ def test_gradients_are_limits_of_differences_by_every_method(method: str) -> Non
 )
 def test_gradients_are_limits_of_differences_with_every_kernel(kernel: str, method: str) -> None:
     """With linear kernels the prior variance has a slope, too."""
-    names = fg.Fleet(shards(), kernel=kernel).names
+    names = fg.Fleet(shards(), kernel=kernel, normalize=False).names
     theta = [*np.linspace(0.6, 1.3, len(names) - 1), 0.2]
-    f = fg.Fleet(shards(), "star", theta=theta, kernel=kernel)
+    f = fg.Fleet(shards(), "star", theta=theta, kernel=kernel, normalize=False)
     found = f.gradient(queries(), method)
     np.testing.assert_allclose(found.gradient, differences(f, queries(), method), atol=2e-5)
     assert not found.kinks.any()
@@ -73,7 +75,7 @@ def test_gradients_are_limits_of_differences_with_every_kernel(kernel: str, meth
 
 @pytest.mark.parametrize("engine", ["dense", "moments", "vecchia"])
 def test_gradients_are_limits_of_differences_with_every_engine(engine: str) -> None:
-    f = fg.Fleet(shards(200, 2), theta=(1.0, 0.8, 1.3, 0.3))
+    f = fg.Fleet(shards(200, 2), theta=(1.0, 0.8, 1.3, 0.3), kernel="se", normalize=False)
     for method in ("dec-rbcm", "dec-grbcm"):
         found = f.gradient(queries(), method, engine=engine, neighbours=6)
         np.testing.assert_allclose(
@@ -117,7 +119,7 @@ def test_gradients_are_by_the_inputs_and_in_the_units_that_were_given(coordinate
 
 def test_noises_that_differ_change_nothing_about_the_inputs() -> None:
     parts = [(x, y, np.full(len(y), 0.1 * (i + 1))) for i, (x, y) in enumerate(shards())]
-    f = fg.Fleet(parts, theta=(0.6, 0.5, 1.3, 0.1, 0.2, 0.3, 0.4), noise="agents", kernel="matern32")
+    f = fg.Fleet(parts, theta=(0.6, 0.5, 1.3, 0.1, 0.2, 0.3, 0.4), noise="agents", kernel="matern32", normalize=False)
     for method in ("dec-rbcm", "dec-nearest"):
         found = f.gradient(queries(), method)
         assert found.gradient.shape == (5, 2)
@@ -125,7 +127,7 @@ def test_noises_that_differ_change_nothing_about_the_inputs() -> None:
 
 
 def test_at_a_kink_it_is_the_mean_of_both_sides_and_says_so() -> None:
-    f = fg.Fleet(shards(), theta=THETA, kernel="matern12")
+    f = fg.Fleet(shards(), theta=THETA, kernel="matern12", normalize=False)
     points = np.concatenate([shards()[2][0][:1], queries(1)])
     for method in ("dec-rbcm", "dec-grbcm", "dec-nearest", "full-gp"):
         found = f.gradient(points, method)
@@ -134,7 +136,9 @@ def test_at_a_kink_it_is_the_mean_of_both_sides_and_says_so() -> None:
         np.testing.assert_allclose(found.gradient, differences(f, points, method), atol=1e-3)
         sides = f.predict(points[0] + STEP * np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]), method).mean
         assert abs(sides[0] - 2.0 * sides[1] + sides[2]) / STEP > 0.05, "there is a kink"
-    one = fg.Fleet(shards(), theta=(0.6, 0.5, 1.3, 0.2), kernel="matern12(1) * se(2)").gradient(points, "dec-poe")
+    one = fg.Fleet(shards(), theta=(0.6, 0.5, 1.3, 0.2), kernel="matern12(1) * se(2)", normalize=False).gradient(
+        points, "dec-poe"
+    )
     assert one.kinks.tolist() == [[True, False], [False, False]]
 
 
@@ -171,13 +175,13 @@ def test_only_who_asks_is_told() -> None:
 
 def test_sums_go_once_with_their_slopes() -> None:
     """rBCM has three sums; with two inputs nine numbers and two marks of kinks go up, the gradient and these down."""
-    found = fg.Fleet(shards(), theta=THETA).gradient(queries(), "dec-rbcm")
+    found = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False).gradient(queries(), "dec-rbcm")
     sent = found.ledger.total(phase="aggregate", kind="predictions").scalars
     assert sent == (AGENTS - 1) * len(queries()) * (3 * 3 + 2 + 4)
 
 
 def test_more_queries_than_a_block_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    f = fg.Fleet(shards(), theta=THETA)
+    f = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False)
     whole = f.gradient(queries(7), "dec-rbcm")
     monkeypatch.setattr(gradients, "block_size", lambda *_: 3)
     parts = f.gradient(queries(7), "dec-rbcm")
@@ -187,15 +191,15 @@ def test_more_queries_than_a_block_are_answered_in_blocks(monkeypatch: pytest.Mo
 
 
 def test_what_has_no_gradient_is_refused() -> None:
-    f = fg.Fleet(shards(), theta=THETA)
+    f = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False)
     with pytest.raises(fg.InputError, match=r"dec-npae has no gradients: .*: use dec-nn-grbcm or dec-nearest"):
         f.gradient(queries(), "dec-npae")
     with pytest.raises(fg.InputError, match="expected shape"):
         f.gradient([[1.0]])
-    one = fg.Fleet(shards(40, 1), theta=THETA)
+    one = fg.Fleet(shards(40, 1), theta=THETA, kernel="se", normalize=False)
     np.testing.assert_allclose(
         one.gradient(queries(), "dec-npae").gradient, one.gradient(queries(), "full-gp").gradient
     )
-    elsewhere = fg.Fleet(shards(), theta=THETA, backend="ray", workers=2)
+    elsewhere = fg.Fleet(shards(), theta=THETA, backend="ray", workers=2, kernel="se", normalize=False)
     with pytest.raises(fg.InputError, match="a gradient needs all agents in this process"):
         elsewhere.gradient(queries())

@@ -34,7 +34,7 @@ def shards(n: int = 100, agents: int = AGENTS) -> tuple[tuple[Array, Array], ...
 
 
 def fleet(graph: object = "path", kernel: str = KERNEL) -> fg.Fleet:
-    return fg.Fleet(shards(), graph, theta=THETA, kernel=kernel)
+    return fg.Fleet(shards(), graph, theta=THETA, kernel=kernel, normalize=False)
 
 
 def kernel_for(method: str) -> str:
@@ -123,7 +123,9 @@ def test_of_independent_queries_it_is_the_prediction(method: str) -> None:
     x = islands + rng.uniform(0, 2, islands.shape)
     y = rng.standard_normal(90)
     owner = (np.arange(90) // 30 + np.arange(90) % 2) % 3
-    f = fg.Fleet([(x[owner == i], y[owner == i]) for i in range(3)], theta=THETA, kernel=kernel_for(method))
+    f = fg.Fleet(
+        [(x[owner == i], y[owner == i]) for i in range(3)], theta=THETA, kernel=kernel_for(method), normalize=False
+    )
     points = np.array([[1.0, 1.0], [61.0, 0.5], [1.2, 61.0]])
     options: dict[str, Any] = {"eta": 0.05} if "-nn-" in method else {}
     one, found = f.predict(points, method, **options), f.joint(points, method, **options)
@@ -158,7 +160,7 @@ def test_nearest_is_the_posterior_of_the_rows_that_are_near_any_query() -> None:
 def test_one_agent_has_the_exact_posterior(method: str) -> None:
     x, y = (np.concatenate(parts) for parts in zip(*shards(), strict=True))
     mean, covariance = posterior(x, y, queries())
-    found = fg.Fleet([(x, y)], theta=THETA, kernel=KERNEL).joint(queries(), method)
+    found = fg.Fleet([(x, y)], theta=THETA, kernel=KERNEL, normalize=False).joint(queries(), method)
     np.testing.assert_allclose(found.mean, mean, atol=1e-9)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-9)
 
@@ -186,7 +188,7 @@ def test_covariances_are_positive_and_hang_on_no_order(method: str, kernel: str,
     points[0] = points[-1]
     points[: count // 2, 1] = points[0, 1] + 0.02 * np.arange(count // 2)
     theta = (*THETA,) if kernel in KERNELS else (0.6, 1.0, 1.5, 1.0, 0.7, 0.2)
-    f = fg.Fleet(shards(60, 3), theta=theta, kernel=kernel)
+    f = fg.Fleet(shards(60, 3), theta=theta, kernel=kernel, normalize=False)
     found = f.joint(points, method)
     scale = float(found.variance.max())
     assert (found.covariance == found.covariance.T).all()
@@ -215,7 +217,9 @@ def test_bayesian_committees_come_closer_to_the_full_gp_by_what_is_asked_togethe
     gaps = np.zeros((2, 2))
     for seed in range(5):
         field = fg.synthetic_field(200, THETA, seed=seed)
-        f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=5), theta=THETA)
+        f = fg.Fleet(
+            fg.partition(field.inputs, field.observations, agents=5), theta=THETA, kernel="se", normalize=False
+        )
         full = f.joint(line, "full-gp").mean
         for row, method in zip(gaps, ("dec-bcm", "dec-rbcm"), strict=True):
             row += [np.abs(found.mean - full).mean() for found in (f.joint(line, method), f.predict(line, method))]
@@ -320,6 +324,6 @@ def test_bad_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None
         f.joint(points, "dec-nearest", neighbours=15)
     with pytest.warns(fg.FleetGPWarning, match="1 of 2 points are no better known than the prior"):
         f.joint([[1.0, 1.0], [90.0, 90.0]], "dec-rbcm")
-    elsewhere = fg.Fleet(shards(), theta=THETA, backend="ray", workers=2)
+    elsewhere = fg.Fleet(shards(), theta=THETA, backend="ray", workers=2, kernel="se", normalize=False)
     with pytest.raises(fg.InputError, match="a joint posterior needs all agents in this process"):
         elsewhere.joint(points)

@@ -56,7 +56,9 @@ def reference(x: Array, y: Array, points: Array, count: int, kernel: str, theta:
 @pytest.mark.parametrize("graph", every_graph(AGENTS))
 def test_it_is_the_gp_of_the_nearest_of_all_data(graph: str) -> None:
     x, y, owner = pooled(shards())
-    out = fg.Fleet(shards(), every_graph(AGENTS)[graph], theta=THETA).predict(queries(), "dec-nearest", neighbours=15)
+    out = fg.Fleet(shards(), every_graph(AGENTS)[graph], theta=THETA, kernel="se", normalize=False).predict(
+        queries(), "dec-nearest", neighbours=15
+    )
     mean, variance = reference(x, y, queries(), 15, "se", np.array(THETA))
     assert out.status == "converged"
     assert (out.means == out.means[0]).all()
@@ -84,7 +86,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
 
 @pytest.mark.parametrize("neighbours", [200, 201, 10**6])
 def test_with_all_neighbours_it_is_the_exact_gp(neighbours: int) -> None:
-    f = fg.Fleet(shards(), "path", theta=THETA, kernel="matern32")
+    f = fg.Fleet(shards(), "path", theta=THETA, kernel="matern32", normalize=False)
     out, exact = f.predict(queries(), "dec-nearest", neighbours=neighbours), f.predict(queries(), "full-gp")
     assert np.abs(out.mean - exact.mean).max() < 1e-10
     assert np.abs(out.variance - exact.variance).max() < 1e-10
@@ -94,7 +96,9 @@ def test_with_all_neighbours_it_is_the_exact_gp(neighbours: int) -> None:
 def test_of_all_but_one_neighbours_each_query_leaves_out_the_farthest() -> None:
     """The last step before the exact GP goes the other way: a small GP for each query."""
     x, y, _ = pooled(shards())
-    out = fg.Fleet(shards(), theta=THETA).predict(queries(3), "dec-nearest", neighbours=199)
+    out = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False).predict(
+        queries(3), "dec-nearest", neighbours=199
+    )
     mean, variance = reference(x, y, queries(3), 199, "se", np.array(THETA))
     assert np.abs(out.mean - mean).max() < 1e-9
     assert np.abs(out.variance - variance).max() < 1e-9
@@ -104,7 +108,7 @@ def test_of_all_but_one_neighbours_each_query_leaves_out_the_farthest() -> None:
 def test_agents_with_fewer_than_that(agents: int) -> None:
     """One alone, and forty of five each."""
     x, y, _ = pooled(shards())
-    out = fg.Fleet(shards(200, agents), theta=THETA).predict(queries(), "dec-nearest")
+    out = fg.Fleet(shards(200, agents), theta=THETA, kernel="se", normalize=False).predict(queries(), "dec-nearest")
     mean, _ = reference(x, y, queries(), 30, "se", np.array(THETA))
     assert np.abs(out.mean - mean).max() < 1e-10
 
@@ -118,7 +122,7 @@ def test_of_equally_near_ones_the_first_count_however_the_data_are_shared() -> N
         mean, variance = reference(x, y, points, count, "matern12", theta)
         for agents in (1, 2, 7):
             parts = list(zip(np.array_split(x, agents), np.array_split(y, agents), strict=True))
-            f = fg.Fleet(parts, theta=theta, kernel="matern12")
+            f = fg.Fleet(parts, theta=theta, kernel="matern12", normalize=False)
             out = f.predict(points, "dec-nearest", neighbours=count)
             assert np.abs(out.mean - mean).max() < 1e-12
             assert np.abs(out.variance - variance).max() < 1e-12
@@ -127,7 +131,9 @@ def test_of_equally_near_ones_the_first_count_however_the_data_are_shared() -> N
 def test_what_is_needed_travels_once_and_little_else() -> None:
     x, _, owner = pooled(shards())
     graph, points = fg.Graph.path(AGENTS), queries(20)
-    out = fg.Fleet(shards(), graph, theta=THETA).predict(points, "dec-nearest", neighbours=15)
+    out = fg.Fleet(shards(), graph, theta=THETA, kernel="se", normalize=False).predict(
+        points, "dec-nearest", neighbours=15
+    )
     depths = Tree.of(graph).depths
     needed = np.unique(nearest_rows(x, points, 15, np.array(THETA[:2])))
     sent = out.ledger.total(kind="observations").scalars
@@ -138,7 +144,9 @@ def test_what_is_needed_travels_once_and_little_else() -> None:
 
 def test_who_is_far_away_sends_no_observations() -> None:
     points = np.array([[0.05, 1.0], [0.1, 0.5]])  # at the left end of five stripes
-    out = fg.Fleet(shards(), "path", theta=THETA).predict(points, "dec-nearest", neighbours=5)
+    out = fg.Fleet(shards(), "path", theta=THETA, kernel="se", normalize=False).predict(
+        points, "dec-nearest", neighbours=5
+    )
     assert out.participants[0].all()
     assert not out.participants[2:].any()
     sent = out.ledger.sent_by(4)
@@ -150,7 +158,7 @@ def test_who_is_far_away_sends_no_observations() -> None:
 def test_many_agents_with_one_observation_each() -> None:
     """Nobody alone is sure of enough; and more agents than one number names."""
     x, y, owner = pooled(shards(200, 100))
-    f = fg.Fleet(shards(200, 100), "grid", theta=THETA)
+    f = fg.Fleet(shards(200, 100), "grid", theta=THETA, kernel="se", normalize=False)
     out = f.predict(queries(), "dec-nearest", neighbours=12)
     mean, _ = reference(x, y, queries(), 12, "se", np.array(THETA))
     assert np.abs(out.mean - mean).max() < 1e-10
@@ -159,7 +167,7 @@ def test_many_agents_with_one_observation_each() -> None:
 
 
 def test_one_asker_gets_the_same_bits_and_nobody_else_is_told() -> None:
-    f = fg.Fleet(shards(), "path", theta=THETA)
+    f = fg.Fleet(shards(), "path", theta=THETA, kernel="se", normalize=False)
     everyone, one = (f.predict(queries(), "dec-nearest", agent=agent) for agent in (None, 4))
     assert np.array_equal(one.mean, everyone.mean)
     assert np.array_equal(one.variance, everyone.variance)
@@ -171,7 +179,9 @@ def test_one_asker_gets_the_same_bits_and_nobody_else_is_told() -> None:
 def test_jitter_is_told() -> None:
     x = np.repeat(np.random.default_rng(0).uniform(0, 1, (10, 2)), 4, axis=0)
     parts = [(x[::2], x[::2, 0]), (x[1::2], x[1::2, 0])]
-    out = fg.Fleet(parts, theta=(1.0, 1.0, 1.0, 1e-12)).predict([[0.5, 0.5]], "dec-nearest", neighbours=12)
+    out = fg.Fleet(parts, theta=(1.0, 1.0, 1.0, 1e-12), kernel="se", normalize=False).predict(
+        [[0.5, 0.5]], "dec-nearest", neighbours=12
+    )
     assert out.jitter > 0.0
     assert (out.variances > 0.0).all()
     assert out.engine == ("dense", "dense")

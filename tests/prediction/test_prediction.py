@@ -37,7 +37,7 @@ def shards(n: int = 150, agents: int = AGENTS, seed: int = 0) -> tuple[tuple[Arr
 
 
 def fleet(graph: object = "path", n: int = 150, agents: int = AGENTS) -> fg.Fleet:
-    return fg.Fleet(shards(n, agents), graph, theta=THETA)
+    return fg.Fleet(shards(n, agents), graph, theta=THETA, kernel="se", normalize=False)
 
 
 def queries(count: int = 7) -> Array:
@@ -203,7 +203,9 @@ def test_only_the_correlated_agents_have_a_say(rule: str, name: str) -> None:
     for t in range(len(points)):
         chosen = np.flatnonzero(out.participants[:, t])
         dropped += AGENTS - len(chosen)
-        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA).predict(points[t : t + 1], rule)
+        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA, kernel="se", normalize=False).predict(
+            points[t : t + 1], rule
+        )
         assert np.allclose(out.means[:, t], some.mean, atol=1e-4)
         assert np.allclose(out.variances[:, t], some.variance, rtol=1e-4)
     assert dropped > 0
@@ -216,10 +218,12 @@ def test_a_selection_that_falls_apart_is_bridged() -> None:
     left = field.inputs[:, 0] < 1.0
     near, far = (field.inputs[left], field.observations[left]), (field.inputs[~left] + 100.0, field.observations[~left])
     parts = [near, far, far, far, (near[0] + 0.01, near[1])]
-    f = fg.Fleet(parts, "path", theta=THETA)
+    f = fg.Fleet(parts, "path", theta=THETA, kernel="se", normalize=False)
     out = f.predict([[0.5, 1.0]], "dec-nn-rbcm", consensus="average")
     assert out.participants[:, 0].tolist() == [True, False, False, False, True]
-    both = fg.Fleet([parts[0], parts[4]], "path", theta=THETA).predict([[0.5, 1.0]], "rbcm")
+    both = fg.Fleet([parts[0], parts[4]], "path", theta=THETA, kernel="se", normalize=False).predict(
+        [[0.5, 1.0]], "rbcm"
+    )
     assert np.allclose(out.means[:, 0], both.mean[0], atol=1e-5)
     assert bridged(fg.Graph.cycle(6), np.array([0, 2])).tolist() == [0, 1, 2]
 
@@ -232,7 +236,7 @@ def test_where_nobody_is_correlated_the_most_correlated_answers_alone(method: st
     assert out.participants.sum(axis=0).tolist() == [1, 1]
     assert out.participants[AGENTS - 1, 0]
     if not method.endswith(("grbcm", "npae")):
-        alone = fg.Fleet([shards()[-1]], theta=THETA).predict([[2.6, 1.0]], twin(method))
+        alone = fg.Fleet([shards()[-1]], theta=THETA, kernel="se", normalize=False).predict([[2.6, 1.0]], twin(method))
         assert np.allclose(out.means[:, 0], alone.mean[0], atol=1e-6)
 
 
@@ -243,7 +247,9 @@ def test_the_default_threshold_drops_a_third_and_keeps_the_accuracy(agents: int)
     field = fg.synthetic_field(2500, theta, seed=0)
     points = np.random.default_rng(1).uniform(0, 2, (100, 2))
     truth = fg.synthetic_field(theta=theta, seed=0, inputs=points).truth
-    f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), theta=theta)
+    f = fg.Fleet(
+        fg.partition(field.inputs, field.observations, agents=agents), theta=theta, kernel="se", normalize=False
+    )
     for rule in ("bcm", "rbcm", "grbcm"):
         nearest, everyone = f.predict(points, f"dec-nn-{rule}"), f.predict(points, rule)
         assert nearest.participants.mean() < 2 / 3
@@ -289,7 +295,7 @@ def test_variances_shrink_with_the_fleet_except_gpoes() -> None:
     one = shards(40, 1)[0]
     spread = {}
     for m in (1, 4, 16):
-        f = fg.Fleet([one] * m, "complete", theta=THETA)
+        f = fg.Fleet([one] * m, "complete", theta=THETA, kernel="se", normalize=False)
         spread[m] = {rule: f.predict(queries(3), rule).variance for rule in ("poe", "gpoe", "bcm", "rbcm")}
     for rule in ("poe", "bcm", "rbcm"):
         assert (spread[16][rule] < 0.5 * spread[4][rule]).all()
@@ -300,7 +306,12 @@ def test_grbcm_and_npae_approach_the_full_gp_as_data_grow() -> None:
     errors: dict[str, list[float]] = {"grbcm": [], "npae": [], "poe": []}
     for n in (60, 240, 960):
         field = fg.synthetic_field(n, THETA, seed=5)
-        f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4, by="random"), theta=THETA)
+        f = fg.Fleet(
+            fg.partition(field.inputs, field.observations, agents=4, by="random"),
+            theta=THETA,
+            kernel="se",
+            normalize=False,
+        )
         full = f.predict(queries(40), "full-gp")
         for rule, history in errors.items():
             history.append(float(np.abs(f.predict(queries(40), rule).mean - full.mean).mean()))
@@ -378,7 +389,7 @@ def test_queries_that_have_converged_stop_costing() -> None:
 @pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_edges_of_use(method: str, given: dict[str, Any]) -> None:
     parts = [*shards(), (np.array([[1.0, 1.0]]), np.array([0.3]))]  # an agent with one point
-    f = fg.Fleet(parts, "cycle", theta=THETA)
+    f = fg.Fleet(parts, "cycle", theta=THETA, kernel="se", normalize=False)
     assert f.predict(np.empty((0, 2)), method).mean.shape == (0,)
     out = f.predict([[1.0, 0.9], [400.0, -300.0]], method, **prediction_method(method).those_of(**given))
     assert out.means.shape == out.variances.shape == (6, 2)
@@ -408,11 +419,13 @@ def test_noisy_adds_the_noise_and_agents_can_be_asked() -> None:
 
 def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> None:
     kelvin = [(x, 290.0 + 3.0 * y) for x, y in shards()]
-    f = fg.Fleet(kelvin, normalize=True)
+    f = fg.Fleet(kelvin, normalize=True, kernel="se")
     f.train("dec-apx-gp", theta0=[0.5, 0.5, 3.0, 1.0])
     out = f.predict(queries(), "dec-rbcm")
     pooled = np.concatenate([y for _, y in kelvin])
-    centred = fg.Fleet([(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None)
+    centred = fg.Fleet(
+        [(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None, kernel="se", normalize=False
+    )
     reference = centred.predict(queries(), "rbcm")
     assert np.allclose(out.mean, pooled.mean() + reference.mean, atol=1e-3)
     assert np.allclose(out.variance, reference.variance, rtol=1e-3)
@@ -421,7 +434,9 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
 @pytest.mark.parametrize("method", [m for m in fg.PREDICTION_METHODS if m != "dec-full-gp"])  # it refuses
 def test_without_noise_no_variance_is_zero_and_all_agents_agree(method: str) -> None:
     parts = [([[0.0, 0.0], [1.0, 1.0]], [1.0, 2.0]), ([[0.5, 0.5]], [1.5])]
-    out = fg.Fleet(parts, "path", theta=(1, 1, 1, 1e-9)).predict([[0.0, 0.0], [0.5, 0.5]], method)
+    out = fg.Fleet(parts, "path", theta=(1, 1, 1, 1e-9), kernel="se", normalize=False).predict(
+        [[0.0, 0.0], [0.5, 0.5]], method
+    )
     assert (out.variances > 0.0).all()
     if out.status == "converged":
         assert np.allclose(out.variances, out.variance, rtol=1e-2, atol=1e-6)
@@ -429,7 +444,7 @@ def test_without_noise_no_variance_is_zero_and_all_agents_agree(method: str) -> 
 
 @pytest.mark.parametrize("method", AVERAGED)
 def test_agents_answer_alike_after_a_training_that_did_not_finish(method: str) -> None:
-    f = fg.Fleet(shards())
+    f = fg.Fleet(shards(), kernel="se", normalize=False)
     fit = f.train("dec-apx-gp", theta0=[2, 0.5, 1, 1], rounds=3)
     assert fit.disagreement > 0.1
     out = f.predict(queries(), method)
@@ -441,7 +456,7 @@ def test_agents_answer_alike_after_a_training_that_did_not_finish(method: str) -
 @pytest.mark.filterwarnings("ignore:.*no better known than the prior:fleetgp.errors.FleetGPWarning")
 def test_a_fleet_with_given_theta_normalizes_too(method: str) -> None:
     kelvin = [(x, 290.0 + y) for x, y in shards()]
-    out = fg.Fleet(kelvin, theta=THETA, normalize=True).predict([[50.0, 50.0]], method)
+    out = fg.Fleet(kelvin, theta=THETA, normalize=True, kernel="se").predict([[50.0, 50.0]], method)
     assert out.mean == pytest.approx(np.concatenate([y for _, y in kelvin]).mean())
     assert out.variance == pytest.approx(THETA[2] ** 2)
 
@@ -452,8 +467,8 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
     field = fg.synthetic_field(25, THETA, seed=0, inputs="grid")
     one = (field.inputs, field.truth)
     quiet = (*THETA[:3], 1e-6)
-    out = fg.Fleet([one] * 5, "complete", theta=quiet).predict(queries(), "npae")
-    single = fg.Fleet([one], theta=quiet).predict(queries(), "full-gp")
+    out = fg.Fleet([one] * 5, "complete", theta=quiet, kernel="se", normalize=False).predict(queries(), "npae")
+    single = fg.Fleet([one], theta=quiet, kernel="se", normalize=False).predict(queries(), "full-gp")
     assert single.jitter == 0.0
     assert out.jitter > 0.0
     assert np.allclose(out.mean, single.mean, rtol=1e-3, atol=1e-5)
@@ -495,7 +510,7 @@ def test_bad_requests(arguments: dict[str, object], message: str) -> None:
 
 def test_a_fleet_without_hyperparameters_says_what_to_do() -> None:
     with pytest.raises(InputError, match="call train first, or give theta"):
-        fg.Fleet(shards()).predict(queries())
+        fg.Fleet(shards(), kernel="se", normalize=False).predict(queries())
 
 
 @pytest.mark.parametrize(("consensus", "to"), [("tree", None), ("tree", 4), ("average", None)])
@@ -528,7 +543,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
 
 
 def test_an_answer_without_a_positive_variance_can_still_be_printed() -> None:
-    f = fg.Fleet([(x[:20], y[:20]) for x, y in shards()[:2]], theta=[1.2, 0.3, 1.3, 0.1])
+    f = fg.Fleet([(x[:20], y[:20]) for x, y in shards()[:2]], theta=[1.2, 0.3, 1.3, 0.1], kernel="se", normalize=False)
     out = f.predict([[0.5, 0.5], [1.0, 1.0]], "poe")
     wrong = replace(out, field_variances=-out.field_variances)
     assert wrong.disagreement == 0.0

@@ -26,7 +26,7 @@ def shards() -> tuple[tuple[Array, Array], ...]:
 
 
 def fleet(graph: object = "path") -> fg.Fleet:
-    return fg.Fleet(shards(), graph, theta=THETA, kernel="matern32")
+    return fg.Fleet(shards(), graph, theta=THETA, kernel="matern32", normalize=False)
 
 
 def grid(side: int = 5, low: float = 0.0, high: float = 2.0) -> Array:
@@ -106,7 +106,9 @@ def test_greedy_choices_are_nearly_as_good_as_the_best_of_all(seed: int, n: int,
 
 def test_mutual_information_keeps_away_from_the_edge() -> None:
     """Without data near: variance is the same everywhere but in the corners of what is chosen, which it likes."""
-    f = fg.Fleet([(np.array([[50.0, 50.0]]), np.array([0.0]))], theta=(1.0, 1.0, 1.0, 0.3), kernel="matern32")
+    f = fg.Fleet(
+        [(np.array([[50.0, 50.0]]), np.array([0.0]))], theta=(1.0, 1.0, 1.0, 0.3), kernel="matern32", normalize=False
+    )
     places = grid(7, 0.0, 3.0)
     (first,) = f.suggest(0, places, by="mutual-information", method="full-gp").places
     np.testing.assert_allclose(first, [1.5, 1.5])
@@ -165,7 +167,7 @@ def test_lists_of_candidates_are_each_agents_own() -> None:
 
 
 def test_of_equals_the_first_is_taken_and_copies_count_once() -> None:
-    f = fg.Fleet([(np.array([[0.0]]), np.array([0.0]))], theta=(1.0, 1.0, 0.1))
+    f = fg.Fleet([(np.array([[0.0]]), np.array([0.0]))], theta=(1.0, 1.0, 0.1), kernel="se", normalize=False)
     places = np.array([[-2.0], [2.0], [2.0], [0.5], [-2.0]])
     found = f.suggest(0, places, n=3, method="full-gp")
     assert found.indices.tolist() == [0, 1, 3]

@@ -26,7 +26,7 @@ def shards(n: int = 150, agents: int = AGENTS) -> tuple[tuple[Array, Array], ...
 
 
 def fleet(graph: object = "path", n: int = 150, agents: int = AGENTS) -> fg.Fleet:
-    return fg.Fleet(shards(n, agents), graph, theta=THETA)
+    return fg.Fleet(shards(n, agents), graph, theta=THETA, kernel="se", normalize=False)
 
 
 def queries(count: int = 7) -> Array:
@@ -55,7 +55,9 @@ def test_the_correlated_agents_are_the_central_fleet_of_them_alone(rule: str, na
     assert (~out.participants).sum() > 0
     for t in range(len(points)):
         chosen = np.flatnonzero(out.participants[:, t])
-        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA).predict(points[t : t + 1], rule)
+        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA, kernel="se", normalize=False).predict(
+            points[t : t + 1], rule
+        )
         assert np.abs(out.means[:, t] - some.mean).max() < 1e-9
         assert np.abs(out.variances[:, t] - some.variance).max() < 1e-9
 
@@ -74,12 +76,12 @@ def test_grbcm_of_the_correlated_agents_is_the_limit_of_the_paper_s_averages() -
 @pytest.mark.parametrize("kernel", ["se", "matern32"])
 @pytest.mark.parametrize("method", NPAE)
 def test_npae_equals_the_central_one_of_the_participants(method: str, kernel: str) -> None:
-    f = fg.Fleet(shards(), "cycle", theta=THETA, kernel=kernel)
+    f = fg.Fleet(shards(), "cycle", theta=THETA, kernel=kernel, normalize=False)
     out = f.predict(queries(), method)
     assert out.status == "converged"
     for t in range(len(queries())):
         chosen = np.flatnonzero(out.participants[:, t])
-        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA, kernel=kernel)
+        some = fg.Fleet([shards()[i] for i in chosen], "complete", theta=THETA, kernel=kernel, normalize=False)
         reference = some.predict(queries()[t : t + 1], "npae")
         assert np.abs(out.means[:, t] - reference.mean).max() < 1e-7
         assert np.abs(out.variances[:, t] - reference.variance).max() < 1e-7

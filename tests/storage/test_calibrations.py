@@ -22,7 +22,7 @@ QUERIES = np.random.default_rng(0).uniform(0.0, 2.0, (7, 2))
 
 
 def saved(folder: Path) -> tuple[fg.Fleet, Path]:
-    fleet = fg.Fleet(list(paper_shards(120, 2)), "path", kernel=["matern32", "se"])
+    fleet = fg.Fleet(list(paper_shards(120, 2)), "path", kernel=["matern32", "se"], normalize=False)
     fleet.train(tol=1e-2, rounds=5)
     fleet.calibrate("dec-rbcm")
     return fleet, save_model(Model(fleet, ("a", "b"), ("x", "y"), "z"), folder / "model")

@@ -23,7 +23,7 @@ from tests.conftest import paper_shards
 @cache
 def trained(mean: Any = "linear", coordinates: Any = "kilometres") -> Model:
     shards = [(0.5 * x + [10.0, 40.0], y + 20.0 + x[:, 0]) for x, y in paper_shards(60, 2)]
-    fleet = fg.Fleet(shards, inputs=["lon", "lat"], mean=mean, coordinates=coordinates, normalize=True)
+    fleet = fg.Fleet(shards, inputs=["lon", "lat"], mean=mean, coordinates=coordinates, normalize=True, kernel="se")
     fleet.train(theta0=[60, 20, 1, 0.3] if coordinates == "kilometres" else [0.6, 0.2, 1, 0.3])
     return Model(fleet, ("a", "b"), ("lon", "lat"), "sst")
 

@@ -58,7 +58,7 @@ def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, 
 
 def test_a_diverged_training_can_be_kept_with_the_theta_that_was_given(tmp_path: Path) -> None:
     """Estimates that are no numbers are no reason to lose the model."""
-    fleet = fg.Fleet(paper_shards(120, 3), theta=fg.PAPER_THETA)
+    fleet = fg.Fleet(paper_shards(120, 3), theta=fg.PAPER_THETA, kernel="se", normalize=False)
     with pytest.warns(fg.FleetGPWarning, match="diverged"):
         fit = fleet.train("apx-gp", theta0=fg.PAPER_THETA0, rounds=400, rho=0.01, lipschitz=0.01)
     assert fit.status == "diverged"
@@ -281,7 +281,7 @@ def saved() -> Model:
 
 def test_the_order_of_names_in_the_description_does_not_matter(tmp_path: Path) -> None:
     """Programs that sort keys put sigma_eps before sigma_f."""
-    fleet = fg.Fleet(paper_shards(60, 2), theta=fg.PAPER_THETA)
+    fleet = fg.Fleet(paper_shards(60, 2), theta=fg.PAPER_THETA, kernel="se", normalize=False)
     folder = save_model(Model(fleet, ("a", "b"), ("lon", "lat"), "sst"), tmp_path / "model")
     path = folder / "model.json"
     path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
@@ -316,11 +316,11 @@ def test_names_that_do_not_fit_are_refused_when_the_model_is_made(
     agents: Any, inputs: Any, target: Any, said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        Model(fg.Fleet(paper_shards(60, 2)), agents, inputs, target)
+        Model(fg.Fleet(paper_shards(60, 2), kernel="se", normalize=False), agents, inputs, target)
 
 
 def test_a_model_cannot_rename_the_inputs_of_a_fleet() -> None:
-    fleet = fg.Fleet(paper_shards(60, 2), inputs=["lon", "lat"])
+    fleet = fg.Fleet(paper_shards(60, 2), inputs=["lon", "lat"], kernel="se", normalize=False)
     with pytest.raises(InputError, match=r"expected lon, lat, as the fleet has them, got lat, lon"):
         Model(fleet, ("a", "b"), ("lat", "lon"), "sst")
 
@@ -375,7 +375,16 @@ def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> N
 def test_a_fleet_with_names_is_saved_as_it_is_called(tmp_path: Path) -> None:
     table = pd.DataFrame({"lon": [0.0, 1.0, 2.0, 3.0], "sst": [1.0, 2.0, 0.0, 1.0], "boat": ["bo", "ada"] * 2})
     units = {"sst": "degC"}
-    fleet = fg.Fleet.from_frame(table, inputs=["lon"], target="sst", agent="boat", units=units, theta=[1.0, 1.0, 0.1])
+    fleet = fg.Fleet.from_frame(
+        table,
+        inputs=["lon"],
+        target="sst",
+        agent="boat",
+        units=units,
+        theta=[1.0, 1.0, 0.1],
+        kernel="se",
+        normalize=False,
+    )
     again = fg.load_model(fg.save_model(fleet, tmp_path / "m"))
     assert (again.agents, again.inputs, again.target) == (("bo", "ada"), ("lon",), "sst")
     assert again.fleet.units == units
@@ -384,7 +393,7 @@ def test_a_fleet_with_names_is_saved_as_it_is_called(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inputs", [None, ["lon"]])
 def test_a_fleet_without_names_is_not_saved(tmp_path: Path, inputs: list[str] | None) -> None:
-    fleet = fg.Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1], inputs=inputs)
+    fleet = fg.Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1], inputs=inputs, kernel="se", normalize=False)
     with pytest.raises(fg.InputError, match=r"expected names of its agents.*fg\.Model\(fleet, agents, inputs, target"):
         fg.save_model(fleet, tmp_path / "m")
     assert not (tmp_path / "m").exists()

@@ -28,7 +28,7 @@ def made(trained: Any = START, **settings: Any) -> fg.Fleet:
     """Trained a little, from some theta; or with it as it is."""
     shards = settings.pop("shards", paper_shards(60, 3))
     given = settings.pop("theta", None)
-    fleet = fg.Fleet(shards, **{"inputs": INPUTS, "theta": given, **settings})
+    fleet = fg.Fleet(shards, **{"kernel": "se", "normalize": False, "inputs": INPUTS, "theta": given, **settings})
     if given is None:
         fleet.train("dec-fact-gp", theta0=trained, **QUICK)
     return fleet
@@ -47,7 +47,7 @@ def grown() -> fg.Fleet:
 
 
 def whole() -> fg.Fleet:
-    fleet = fg.Fleet(paper_shards(60, 3), inputs=INPUTS)
+    fleet = fg.Fleet(paper_shards(60, 3), inputs=INPUTS, kernel="se", normalize=False)
     fleet.train("dec-full-gp", theta0=START, **QUICK)
     return fleet
 
@@ -124,7 +124,7 @@ def test_moments_of_fewer_rows_are_not_taken_for_those_of_all(tmp_path: Path) ->
 
 def test_outputs_too(tmp_path: Path) -> None:
     shards = [(x, np.column_stack([y, 2.0 * y])) for x, y in paper_shards(40, 2)]
-    sea = fg.Outputs(shards, targets=["Temperatur °C", "salinity"], inputs=INPUTS)
+    sea = fg.Outputs(shards, targets=["Temperatur °C", "salinity"], inputs=INPUTS, kernel="se", normalize=False)
     sea.train("dec-fact-gp", theta0=(1.2, 0.3, 1.3, 0.2, 2.6, 0.4), **QUICK)
     models = [Model(fleet, ("a", "b"), INPUTS, target) for target, fleet in sea.fleets.items()]
     folder = save_models(models, tmp_path / "sea")
@@ -143,7 +143,7 @@ def test_hyperparameters_in_words() -> None:
     assert told["sigma_f"] == "sst varies by some 1.3 degC about its mean"
     assert list(told.values())[-1] == "an observation of Cy ü is off by some 0.3 degC"
     times = fg.Fleet([(np.array([[0.0, 18628.0], [1.0, 18629.0]]), np.zeros(2))], inputs=["depth", "day"],
-                     kernel="se(depth) * periodic(day)", theta=(5.0, 1.0, 7.0, 1.0, 0.1))  # fmt: skip
+                     kernel="se(depth) * periodic(day)", theta=(5.0, 1.0, 7.0, 1.0, 0.1), normalize=False)  # fmt: skip
     times.units = {"day": "days since 1970-01-01", "depth": "m"}
     words = in_words(Model(times, ("Ada",), ("depth", "day"), "chl"))
     assert words["l_depth"] == "the field changes over some 5 m along depth"

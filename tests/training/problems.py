@@ -32,7 +32,7 @@ RHO, STIFF = 40.0, 300.0
 
 
 def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: object) -> fg.Fleet:
-    return fg.Fleet(paper_shards(n, agents), graph, **options)  # type: ignore[arg-type]
+    return fg.Fleet(paper_shards(n, agents), graph, **{"kernel": "se", "normalize": False, **options})  # type: ignore[arg-type]
 
 
 def experts(agents: int, n: int = 90) -> list[DenseEngine]:

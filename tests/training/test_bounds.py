@@ -101,7 +101,7 @@ def expected(method: str, case: str) -> Array:
 )
 def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, case: str) -> None:
     given, ends = CASES[case]
-    fleet = fg.Fleet(noisy_shards())
+    fleet = fg.Fleet(noisy_shards(), kernel="se", normalize=False)
     if ends:
         with pytest.warns(fg.FleetGPWarning, match=f"{ends[0]} stands at its .* bound"):
             fit = fleet.train(method, theta0=START, **given)
@@ -121,7 +121,10 @@ def test_bounds_that_nobody_reaches_change_nothing(method: str) -> None:
     """And they say so: nothing is at a bound, and no agent sends more."""
     wide = {"length": (1e-3, 1e3), "signal": (1e-3, 1e3), "noise": (1e-3, 1e3)}
     free, boxed = (
-        fg.Fleet(noisy_shards()).train(method, theta0=START, bounds=bounds, noise_floor=0.0) for bounds in (None, wide)
+        fg.Fleet(noisy_shards(), kernel="se", normalize=False).train(
+            method, theta0=START, bounds=bounds, noise_floor=0.0
+        )
+        for bounds in (None, wide)
     )
     assert (boxed.status, boxed.at_bounds) == ("converged", ())
     np.testing.assert_allclose(np.log(boxed.thetas), np.log(free.thetas), atol=1e-3)
@@ -141,7 +144,9 @@ def test_what_is_given_is_in_the_units_of_the_data(method: str) -> None:
             "priors": {"sigma_eps": (0.6 * scale, 1.1)},
         }
         with pytest.warns(fg.FleetGPWarning, match="sigma_f stands at its upper bound"):
-            fits.append(fg.Fleet(shards, normalize=True).train(method, theta0=[1, 1, scale, 0.3 * scale], **given))
+            fits.append(
+                fg.Fleet(shards, normalize=True, kernel="se").train(method, theta0=[1, 1, scale, 0.3 * scale], **given)
+            )
         assert fits[-1].theta[2] == pytest.approx(0.7 * scale, rel=1e-3)
         assert fits[-1].at_bounds == fits[0].at_bounds
     np.testing.assert_allclose(fits[1].theta, fits[0].theta * [1, 1, 50, 50], rtol=2e-3)
@@ -152,14 +157,14 @@ def test_what_is_given_is_in_the_units_of_the_data(method: str) -> None:
 def test_the_likelihood_is_told_without_the_penalty_which_is_told_apart() -> None:
     given: dict[str, Any] = {"priors": {"noise": (0.6, 1.15), "l_2": (3.0, 2.0)}}
     for method in ("full-gp", "dec-full-gp", "fact-gp", "dec-fact-gp", "dec-apx-gp"):
-        fit = fg.Fleet(noisy_shards()).train(method, theta0=START, tol=1e-6, **given)
+        fit = fg.Fleet(noisy_shards(), kernel="se", normalize=False).train(method, theta0=START, tol=1e-6, **given)
         x = np.log(fit.theta)
         penalty = 0.5 * ((x[3] - np.log(0.6)) / np.log(1.15)) ** 2 + 0.5 * ((x[1] - np.log(3.0)) / np.log(2.0)) ** 2
         assert fit.penalty == pytest.approx(penalty, rel=1e-9)
         experts = [Expert(*part, KERNELS["se"], 0, "dense") for part in parts_of(noisy_shards(), CONVERGED_TO[method])]
         assert fit.nll == pytest.approx(float(Objective(experts)(np.tile(x, (len(experts), 1))).nll.sum()), rel=1e-4)
         assert fit.starts[0].nll == fit.nll
-    assert fg.Fleet(noisy_shards()).train("fact-gp", theta0=START).penalty == 0.0
+    assert fg.Fleet(noisy_shards(), kernel="se", normalize=False).train("fact-gp", theta0=START).penalty == 0.0
 
 
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-g-fact-gp", "dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
@@ -190,10 +195,12 @@ def test_the_length_scale_of_an_input_without_influence_ends_at_its_bound(method
     x = rng.uniform(0, 2, (60, 2))
     shards = fg.partition(x, 100.0 * (x[:, 0] > 1.0) + np.sin(9 * x[:, 0]), agents=3)
     with pytest.warns(fg.FleetGPWarning, match="l_2 stands at its upper bound, 40"):
-        fit = fg.Fleet(shards).train(method, theta0=[1, 1, 50, 5], bounds={"l_2": (None, 40.0)})
+        fit = fg.Fleet(shards, kernel="se", normalize=False).train(
+            method, theta0=[1, 1, 50, 5], bounds={"l_2": (None, 40.0)}
+        )
     assert (fit.status, fit.at_bounds) == ("converged", ("l_2",))
     if method == "dec-fact-gp":
-        assert fg.Fleet(shards).train(method, theta0=[1, 1, 50, 5]).theta[1] > 100.0
+        assert fg.Fleet(shards, kernel="se", normalize=False).train(method, theta0=[1, 1, 50, 5]).theta[1] > 100.0
 
 
 def test_a_bound_farther_away_than_a_minimum_is_sought_is_no_divergence() -> None:
@@ -219,13 +226,13 @@ def test_a_bound_farther_away_than_a_minimum_is_sought_is_no_divergence() -> Non
 def test_all_fixed_is_a_training_too() -> None:
     fixed = {"l_1": 1.0, "l_2": 0.7, "signal": 1.2, "noise": 0.3}
     for method in fg.TRAINING_METHODS:
-        fit = fg.Fleet(noisy_shards(), normalize=True).train(method, fixed=fixed)
+        fit = fg.Fleet(noisy_shards(), normalize=True, kernel="se").train(method, fixed=fixed)
         assert (fit.status, fit.at_bounds, len(fit.starts)) == ("converged", (), 1), method
         np.testing.assert_allclose(fit.thetas, np.tile(list(fixed.values()), (3, 1)), rtol=1e-12)
 
 
 def test_starts_beyond_a_bound_begin_at_it() -> None:
-    fleet = fg.Fleet(noisy_shards())
+    fleet = fg.Fleet(noisy_shards(), kernel="se", normalize=False)
     given: dict[str, Any] = {"bounds": {"l_1": (0.5, 2.0)}, "fixed": {"noise": 0.25}}
     theta0 = np.array([[9.0, 1, 1, 1], [0.1, 1, 1, 1], [1.0, 1, 1, 1]])
     fit = fleet.train("fact-gp", theta0=theta0, **given)
@@ -241,7 +248,9 @@ def test_starts_beyond_a_bound_begin_at_it() -> None:
 
 def test_own_bounds_of_the_noise_take_the_place_of_its_floor() -> None:
     def trained(**given: Any) -> fg.Fit:
-        return fg.Fleet(noisy_shards()).train("dec-fact-gp", theta0=START, rounds=1, tol=0, **given)
+        return fg.Fleet(noisy_shards(), kernel="se", normalize=False).train(
+            "dec-fact-gp", theta0=START, rounds=1, tol=0, **given
+        )
 
     floor = trained().noise_floor
     assert floor > 0.0
@@ -258,7 +267,7 @@ def test_own_bounds_of_the_noise_take_the_place_of_its_floor() -> None:
 
 
 def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> None:
-    fleet = fg.Fleet(noisy_shards())
+    fleet = fg.Fleet(noisy_shards(), kernel="se", normalize=False)
     with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its lower bound, 2.5, sigma_f stands at its upper"):
         fit = fleet.train("dec-fact-gp", theta0=START, **CASES["two"][0], priors={"noise": (0.3, 2.0)})
     folder = save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model")
@@ -342,7 +351,7 @@ def test_a_penalty_has_its_own_gradient_and_each_agent_its_share() -> None:
 )
 def test_what_does_not_fit_is_one_clear_error(given: dict[str, Any], said: str) -> None:
     with pytest.raises(fg.InputError, match=said):
-        fg.Fleet(noisy_shards()).train("dec-fact-gp", **given)
+        fg.Fleet(noisy_shards(), kernel="se", normalize=False).train("dec-fact-gp", **given)
 
 
 def test_a_name_of_its_own_goes_before_a_word() -> None:

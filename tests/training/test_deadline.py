@@ -19,7 +19,7 @@ OVER, FOREVER = 1e-9, 1e9
 @pytest.mark.parametrize("method", TRAINING_METHODS)
 def test_time_is_up_at_once(method: str) -> None:
     shards = list(paper_shards(90, 3))
-    fit = fg.Fleet(shards).train(method, seconds=OVER)
+    fit = fg.Fleet(shards, kernel="se", normalize=False).train(method, seconds=OVER)
     assert fit.status == "time limit"
     assert len(fit.starts) == 1, "the other starts had no time"
     assert np.isfinite(fit.thetas).all()
@@ -31,7 +31,10 @@ def test_time_is_up_at_once(method: str) -> None:
 def test_enough_time_changes_nothing(method: str) -> None:
     shards = list(paper_shards(90, 3))
     given: dict[str, Any] = {"theta0": fg.PAPER_THETA0, "rounds": 40}
-    with_limit, without = (fg.Fleet(shards).train(method, **given, seconds=seconds) for seconds in (FOREVER, None))
+    with_limit, without = (
+        fg.Fleet(shards, kernel="se", normalize=False).train(method, **given, seconds=seconds)
+        for seconds in (FOREVER, None)
+    )
     assert with_limit.status == without.status != "time limit"
     assert np.array_equal(with_limit.history, without.history)
 
@@ -40,7 +43,7 @@ def test_enough_time_changes_nothing(method: str) -> None:
 def test_what_is_kept_is_the_best_of_what_was_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter(range(1000))
     monkeypatch.setattr("fleetgp.network.clock.time.monotonic", lambda: float(next(looks)))
-    fleet = fg.Fleet(list(paper_shards(90, 3)))
+    fleet = fg.Fleet(list(paper_shards(90, 3)), kernel="se", normalize=False)
     fit = fleet.train(method, theta0=fg.PAPER_THETA0, seconds=3.5)  # on a clock that ticks when it is looked at
     assert fit.status == "time limit"
     at_start = fleet.train(method, theta0=fg.PAPER_THETA0, rounds=1)
@@ -69,4 +72,4 @@ def test_one_late_agent_ends_it_for_all_in_one_round(method: str, tol: float) ->
 @pytest.mark.parametrize("seconds", [0, -1.0, np.nan, "soon", True])
 def test_seconds_are_checked(seconds: object) -> None:
     with pytest.raises(fg.InputError, match="seconds"):
-        fg.Fleet(list(paper_shards(60, 2))).train(seconds=seconds)  # type: ignore[arg-type]
+        fg.Fleet(list(paper_shards(60, 2)), kernel="se", normalize=False).train(seconds=seconds)  # type: ignore[arg-type]

@@ -63,14 +63,14 @@ def test_dec_apx_gp_is_the_papers_iteration(name: str) -> None:
     graph = {"path": nx.path_graph(5), "star": nx.star_graph(4), "complete": nx.complete_graph(5)}.get(
         name, nx.cycle_graph(5)
     )
-    fleet = fg.Fleet(paper_shards(90, 5), graph=graph)
+    fleet = fg.Fleet(paper_shards(90, 5), graph=graph, kernel="se", normalize=False)
     fit = fleet.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=12, tol=0, rho=RHO, kappa=STIFF)
     assert np.allclose(fit.thetas, paper_edges(experts(5), graph, 12, exact=False), rtol=1e-10)
     assert fit.history.shape == (13, 5, 4)
 
 
 def test_dec_c_gp_is_the_papers_iteration() -> None:
-    fleet = fg.Fleet(paper_shards(60, 3), graph="path")
+    fleet = fg.Fleet(paper_shards(60, 3), graph="path", kernel="se", normalize=False)
     fit = fleet.train("dec-c-gp", theta0=fg.PAPER_THETA0, rounds=2, tol=0, rho=RHO)
     expected = paper_edges(experts(3, 60), nx.path_graph(3), 2, exact=True)
     assert np.allclose(fit.thetas, expected, rtol=2e-4)

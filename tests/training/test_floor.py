@@ -72,7 +72,7 @@ def bounded_optimum(method: str, kernel: str, lowest: float) -> Array:
 @pytest.mark.parametrize("kernel", ["se", "matern32"])
 def test_without_noise_fact_gp_ends_at_the_bounded_optimum(kernel: str) -> None:
     shards = smooth_shards()
-    fit = trained(fg.Fleet(shards, kernel=kernel), "fact-gp")
+    fit = trained(fg.Fleet(shards, kernel=kernel, normalize=False), "fact-gp")
     assert fit.status == "converged"
     assert fit.theta[-1] == pytest.approx(fit.noise_floor, rel=1e-12)
     np.testing.assert_allclose(np.log(fit.theta), reference(shards, kernel, fit.noise_floor), atol=1e-3)
@@ -81,7 +81,10 @@ def test_without_noise_fact_gp_ends_at_the_bounded_optimum(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", ["se", "matern32"])
 def test_with_noise_the_floor_changes_nothing(kernel: str) -> None:
     shards = smooth_shards(noise=0.1)
-    fits = [fg.Fleet(shards, kernel=kernel).train("fact-gp", theta0=START, noise_floor=f) for f in (1e-3, 0.0)]
+    fits = [
+        fg.Fleet(shards, kernel=kernel, normalize=False).train("fact-gp", theta0=START, noise_floor=f)
+        for f in (1e-3, 0.0)
+    ]
     for fit in fits:
         assert fit.status == "converged"
         assert not fit.at_floor.any()
@@ -100,7 +103,7 @@ METHODS_AND_KERNELS = [
 
 @pytest.mark.parametrize(("method", "kernel"), METHODS_AND_KERNELS)
 def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, kernel: str) -> None:
-    f = fg.Fleet(smooth_shards(), "path", kernel=kernel)
+    f = fg.Fleet(smooth_shards(), "path", kernel=kernel, normalize=False)
     fit = trained(f, method)
     assert fit.status == "converged"
     assert fit.at_floor.all()
@@ -111,7 +114,7 @@ def test_every_method_ends_at_the_bounded_optimum_and_says_so(method: str, kerne
 
 @pytest.mark.parametrize("graph", ["complete", alternating_path(3)])
 def test_on_other_graphs(graph: object) -> None:
-    f = fg.Fleet(smooth_shards(), graph)
+    f = fg.Fleet(smooth_shards(), graph, kernel="se", normalize=False)
     fit = trained(f, "dec-apx-gp")
     assert fit.status == "converged"
     np.testing.assert_allclose(np.log(fit.theta), np.log(trained(f, "fact-gp", tol=1e-6).theta), atol=3e-3)
@@ -149,7 +152,7 @@ PAPER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("method", PAPER)
 def test_an_inactive_floor_leaves_the_papers_trajectories_as_they_are(method: str) -> None:
-    f = fg.Fleet(paper_shards(90, 3))
+    f = fg.Fleet(paper_shards(90, 3), kernel="se", normalize=False)
     one, two = (
         f.train(method, theta0=fg.PAPER_THETA0, rounds=8, tol=0, noise_floor=floor, **PAPER[method])
         for floor in (1e-3, 0.0)
@@ -164,7 +167,7 @@ def test_the_papers_steps_are_projected(method: str) -> None:
     options |= {"lipschitz": 200.0} if method == "apx-gp" else {}
     options |= {"kappa": 200.0} if method == "dec-apx-gp" else {}
     options |= {"step": 2e-3, "nested_iterations": 1} if "nested" in options else {}
-    f = fg.Fleet(smooth_shards(), normalize=True)
+    f = fg.Fleet(smooth_shards(), normalize=True, kernel="se")
     free = f.train(method, rounds=1, noise_floor=0, **options)
     held = trained(f, method, rounds=1, noise_floor=0.114, **options)
     assert (free.thetas[:, -1] < held.noise_floor).all()
@@ -180,23 +183,27 @@ def test_it_is_in_units_of_the_observations_deviation(method: str) -> None:
     shards = [(x, 290.0 + 3.0 * y) for x, y in paper_shards(90, 3)]
     pooled = np.concatenate([y for _, y in shards])
     start = [2.0, 0.5, 3.0, 3.0]
-    scaled = fg.Fleet(shards, normalize=True).train(method, theta0=start, rounds=1, noise_floor=1e-4)
+    scaled = fg.Fleet(shards, normalize=True, kernel="se").train(method, theta0=start, rounds=1, noise_floor=1e-4)
     assert scaled.noise_floor == pytest.approx(1e-4 * pooled.std(), rel=1e-12)
-    plain = fg.Fleet(shards).train(method, theta0=start, rounds=1, noise_floor=1e-4)
+    plain = fg.Fleet(shards, kernel="se", normalize=False).train(method, theta0=start, rounds=1, noise_floor=1e-4)
     own = pooled.std() if method == "full-gp" else max(y.std() for _, y in shards)
     assert plain.noise_floor == pytest.approx(1e-4 * 2.0 ** np.ceil(np.log2(own)), rel=1e-12)
 
 
 def test_where_no_agents_observations_vary_their_size_counts() -> None:
     one_each = [(np.array([[float(i)]]), np.array([5.0 + i])) for i in range(3)]
-    assert fg.Fleet(one_each).train("dec-apx-gp", theta0=[1, 1, 1], rounds=1).noise_floor == pytest.approx(8e-3)
+    assert fg.Fleet(one_each, kernel="se", normalize=False).train(
+        "dec-apx-gp", theta0=[1, 1, 1], rounds=1
+    ).noise_floor == pytest.approx(8e-3)
     zeros = [(x, 0.0 * y) for x, y in one_each]
-    assert fg.Fleet(zeros).train("dec-apx-gp", theta0=[1, 1, 1], rounds=1).noise_floor == pytest.approx(1e-3)
+    assert fg.Fleet(zeros, kernel="se", normalize=False).train(
+        "dec-apx-gp", theta0=[1, 1, 1], rounds=1
+    ).noise_floor == pytest.approx(1e-3)
 
 
 def test_what_is_sent_for_it() -> None:
     def sent(normalize: bool, theta0: object, floor: float) -> dict[str, int]:
-        f = fg.Fleet(paper_shards(60, 3), normalize=normalize)
+        f = fg.Fleet(paper_shards(60, 3), normalize=normalize, kernel="se")
         fit = f.train("dec-apx-gp", theta0=theta0, rounds=1, tol=0, noise_floor=floor)  # type: ignore[arg-type]
         return {phase: traffic.scalars for phase, traffic in fit.ledger.by_phase().items()}
 
@@ -209,7 +216,13 @@ def test_what_is_sent_for_it() -> None:
 
 
 def test_a_start_below_begins_at_the_floor() -> None:
-    fit = trained(fg.Fleet(smooth_shards()), "dec-apx-gp", theta0=[1.0, 1.0, 1.0, 1e-9], rounds=3, tol=0)
+    fit = trained(
+        fg.Fleet(smooth_shards(), kernel="se", normalize=False),
+        "dec-apx-gp",
+        theta0=[1.0, 1.0, 1.0, 1e-9],
+        rounds=3,
+        tol=0,
+    )
     assert fit.history[0, :, -1] == pytest.approx(fit.noise_floor)
     assert fit.starts[0].theta0[-1] == pytest.approx(fit.noise_floor)
 
@@ -217,14 +230,14 @@ def test_a_start_below_begins_at_the_floor() -> None:
 @pytest.mark.parametrize("wrong", [-1e-3, 1.0, 5, np.nan, np.inf, "1e-3", None, True, [1e-3]])
 def test_a_wrong_floor_is_one_clear_error(wrong: object) -> None:
     with pytest.raises(fg.InputError, match="noise_floor: expected a number of at least 0 and below 1, got"):
-        fg.Fleet(paper_shards(60, 3)).train("dec-apx-gp", noise_floor=wrong)  # type: ignore[arg-type]
+        fg.Fleet(paper_shards(60, 3), kernel="se", normalize=False).train("dec-apx-gp", noise_floor=wrong)  # type: ignore[arg-type]
 
 
 # ---- where it is told -----------------------------------------------------------------------------------
 
 
 def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> None:
-    fleet = fg.Fleet(smooth_shards())
+    fleet = fg.Fleet(smooth_shards(), kernel="se", normalize=False)
     fit = trained(fleet, "dec-apx-gp", rounds=30)
     folder = save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model")
     again = load_model(folder).fleet.fit
@@ -263,7 +276,7 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_diverged_training_does_not_speak_of_the_floor() -> None:
-    f = fg.Fleet(paper_shards(200, 4))
+    f = fg.Fleet(paper_shards(200, 4), kernel="se", normalize=False)
     with pytest.warns(fg.FleetGPWarning) as said:
         fit = f.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=400, rho=0.01, kappa=0.01)
     assert not any("floor" in str(each.message) for each in said)

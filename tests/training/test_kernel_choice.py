@@ -41,7 +41,7 @@ def drawn(kernel: str, rows: int, agents: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kernel", ["se", "matern12"])
 def test_the_kernel_of_the_data_is_chosen(kernel: str) -> None:
-    fleet = fg.Fleet(drawn(kernel, 240, 3), "path", kernel="auto")
+    fleet = fg.Fleet(drawn(kernel, 240, 3), "path", kernel="auto", normalize=False)
     fit = fleet.train("dec-fact-gp", tol=1e-3)
     assert fit.kernel == fleet.kernel.name == kernel
     assert [one.kernel for one in fit.compared] == list(CANDIDATES)
@@ -50,7 +50,7 @@ def test_the_kernel_of_the_data_is_chosen(kernel: str) -> None:
     # Nothing but sums: no input and no observation of anybody.
     assert set(fit.ledger.kinds) == {"statistics"}
     # What is trained in the end is the same as with this kernel alone.
-    alone = fg.Fleet(drawn(kernel, 240, 3), "path", kernel=kernel).train("dec-fact-gp", tol=1e-3)
+    alone = fg.Fleet(drawn(kernel, 240, 3), "path", kernel=kernel, normalize=False).train("dec-fact-gp", tol=1e-3)
     assert np.array_equal(alone.thetas, fit.thetas)
     assert fleet.predict([[0.5, 0.5]], "dec-rbcm").mean.shape == (1,)
 
@@ -96,34 +96,36 @@ def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -
 
 @pytest.mark.parametrize("method", mostly_long(("full-gp", "g-fact-gp", "apx-gp", "dec-gapx-gp"), "full-gp", "apx-gp"))
 def test_every_kind_of_trainer_compares(method: str) -> None:
-    fit = fg.Fleet(drawn("matern12", 90, 3), "path", kernel=["se", "matern12"]).train(method, tol=1e-2, rounds=5)
+    fit = fg.Fleet(drawn("matern12", 90, 3), "path", kernel=["se", "matern12"], normalize=False).train(
+        method, tol=1e-2, rounds=5
+    )
     assert fit.kernel in ("se", "matern12")
     assert all(np.isfinite(one.density) for one in fit.compared)
 
 
 def test_without_a_choice_nothing_is_compared() -> None:
-    fit = fg.Fleet(drawn("matern12", 90, 3), "path", kernel="matern12").train(rounds=1)
+    fit = fg.Fleet(drawn("matern12", 90, 3), "path", kernel="matern12", normalize=False).train(rounds=1)
     assert (fit.kernel, fit.compared) == ("matern12", ())
 
 
 def test_what_cannot_be_is_refused() -> None:
     shards = drawn("matern12", 90, 3)
     with pytest.raises(InputError, match="theta belongs to one kernel"):
-        fg.Fleet(shards, kernel="auto", theta=[1.0, 1.0, 1.0, 0.1])
+        fg.Fleet(shards, kernel="auto", theta=[1.0, 1.0, 1.0, 0.1], normalize=False)
     with pytest.raises(InputError, match='dec-full-gp is for the kernel "se" alone'):
-        fg.Fleet(shards, kernel="auto").train("dec-full-gp")
+        fg.Fleet(shards, kernel="auto", normalize=False).train("dec-full-gp")
     with pytest.raises(InputError, match="yet to choose its kernel: call train first"):
-        _ = fg.Fleet(shards, kernel="auto").kernel
+        _ = fg.Fleet(shards, kernel="auto", normalize=False).kernel
     with pytest.raises(InputError, match="expected agents with at least 20 rows"):
-        fg.Fleet([(x[:10], y[:10]) for x, y in shards], kernel=["se", "matern12"]).train(rounds=2)
+        fg.Fleet([(x[:10], y[:10]) for x, y in shards], kernel=["se", "matern12"], normalize=False).train(rounds=2)
     for kernel, match in ((["se", "se"], "different kernels"), ([], "a list of kernels"), (3, "a list of kernels")):
         with pytest.raises(InputError, match=match):
-            fg.Fleet(shards, kernel=kernel)  # type: ignore[arg-type]
+            fg.Fleet(shards, kernel=kernel, normalize=False)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="unknown kernel 'rough'"):
-        fg.Fleet(shards, kernel=["se", "rough"])
+        fg.Fleet(shards, kernel=["se", "rough"], normalize=False)
 
 
 def test_a_kernel_that_is_set_is_the_only_one() -> None:
-    fleet = fg.Fleet(drawn("matern12", 90, 3), kernel="se")
+    fleet = fg.Fleet(drawn("matern12", 90, 3), kernel="se", normalize=False)
     fleet.kernel = KERNELS["matern12"]
     assert [kernel.name for kernel in fleet.kernels] == ["matern12"]

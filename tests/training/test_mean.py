@@ -71,7 +71,7 @@ def test_it_is_the_optimum_of_coefficients_and_theta_together(method: str, mean:
     """Against a minimization of the profile likelihood, which knows no turns."""
     shards = [(X, Y)] if "full" in method else SHARDS
     linear = mean == "linear"
-    fleet = fg.Fleet(SHARDS, mean=mean, normalize=linear)
+    fleet = fg.Fleet(SHARDS, mean=mean, normalize=linear, kernel="se")
     fit = fleet.train(method, theta0=THETA, tol=1e-7)
     best = minimize(
         lambda x: reference(shards, linear, np.exp(x))[0], np.log(fit.theta) + 0.05, method="BFGS", tol=1e-9
@@ -93,7 +93,7 @@ def test_a_trend_is_found_within_its_errors() -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (80, 2))
     y = 5.0 - 7.0 * x[:, 0] + 2.0 * x[:, 1] + 0.05 * rng.standard_normal(80) + 0.02 * np.sin(9 * x[:, 0])
-    found = fg.Fleet(fg.partition(x, y, agents=2), mean="linear").train().mean
+    found = fg.Fleet(fg.partition(x, y, agents=2), mean="linear", kernel="se", normalize=False).train().mean
     assert found is not None
     assert (np.abs(np.array(found.slopes) - [-7.0, 2.0]) < 4.0 * np.array(found.errors[1:])).all()
     assert list(found.named(["a", "b"])) == ["constant", "per a", "per b"]
@@ -109,13 +109,13 @@ def test_predictions_are_those_of_a_gp_on_the_residuals() -> None:
     queries = np.random.default_rng(1).uniform(0, 2, (20, 2)) + PLACE
     mean, deviation = gp.predict(queries, return_std=True)
     for method in ("full-gp", "dec-full-gp"):
-        found = fg.Fleet([(X, Y)], mean="linear", theta=THETA).predict(queries, method)
+        found = fg.Fleet([(X, Y)], mean="linear", theta=THETA, kernel="se", normalize=False).predict(queries, method)
         np.testing.assert_allclose(found.mean, mean + beta[0] + (queries - CENTRE) @ beta[1:], rtol=1e-7)
         np.testing.assert_allclose(np.sqrt(found.variance), deviation, rtol=1e-6)
 
 
 def test_far_from_all_data_an_answer_is_the_mean_function() -> None:
-    fleet = fg.Fleet(SHARDS, mean="linear", normalize=True)
+    fleet = fg.Fleet(SHARDS, mean="linear", normalize=True, kernel="se")
     found = fleet.train().mean
     assert found is not None
     far = np.array([[300.0, 10.0], [-200.0, 0.0]])
@@ -128,7 +128,7 @@ def test_far_from_all_data_an_answer_is_the_mean_function() -> None:
 
 def test_without_correlation_a_constant_is_the_fleets_mean() -> None:
     """Generalized least squares is then what centring is."""
-    fleet = fg.Fleet(SHARDS, mean="constant", theta=[1e-4, 1e-4, 1.0, 0.5])
+    fleet = fg.Fleet(SHARDS, mean="constant", theta=[1e-4, 1e-4, 1.0, 0.5], kernel="se", normalize=False)
     with pytest.warns(FleetGPWarning):
         assert fleet.predict([[0.0, 0.0]]).mean[0] == pytest.approx(Y.mean(), rel=1e-12)
 
@@ -159,8 +159,14 @@ def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:
     for number, (x, y) in enumerate(SHARDS):
         pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_parquet(tmp_path / f"{number}.parquet")
     model: dict[str, Any] = {"mean": "linear", "normalize": True}
-    files = fg.Fleet.from_files(str(tmp_path / "*.parquet"), inputs=["a", "b"], target="y", rows=11, **model)
-    memory = fg.Fleet(SHARDS, **model)
+    files = fg.Fleet.from_files(
+        str(tmp_path / "*.parquet"),
+        inputs=["a", "b"],
+        target="y",
+        rows=11,
+        **{"kernel": "se", "normalize": False, **model},
+    )
+    memory = fg.Fleet(SHARDS, **{"kernel": "se", "normalize": False, **model})
     one, other = (fleet.train("dec-full-gp", theta0=THETA) for fleet in (files, memory))
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-4)
     np.testing.assert_allclose(one.scaling.slope, other.scaling.slope, rtol=1e-6)
@@ -194,17 +200,17 @@ def test_the_same_bits_however_the_agents_are_hosted(method: str) -> None:
 
 
 def test_what_has_not_settled_says_so() -> None:
-    fleet = fg.Fleet(SHARDS, mean="linear")
+    fleet = fg.Fleet(SHARDS, mean="linear", kernel="se", normalize=False)
     with pytest.warns(FleetGPWarning, match="the mean function has not settled: theta was trained once"):
         fit = fleet.train("dec-apx-gp", theta0=[0.2, 0.2, 1.0, 1.0], rounds=3, tol=0)
     assert fit.mean is not None
     assert (fit.mean.settled, fit.mean.turns, fit.rounds, fit.status) == (False, 1, 3, "round limit")
-    assert fg.Fleet(SHARDS).train(theta0=THETA, rounds=3).mean is None
+    assert fg.Fleet(SHARDS, kernel="se", normalize=False).train(theta0=THETA, rounds=3).mean is None
 
 
 def test_one_clear_error() -> None:
     with pytest.raises(InputError, match="mean"):
-        fg.Fleet(SHARDS, mean="cubic")  # type: ignore[arg-type]
+        fg.Fleet(SHARDS, mean="cubic", kernel="se", normalize=False)  # type: ignore[arg-type]
     twice = [(np.column_stack([x[:, 0], 2 * x[:, 0]]), y) for x, y in SHARDS]
     with pytest.raises(InputError, match="vary independently"):
-        fg.Fleet(twice, mean="linear").train()
+        fg.Fleet(twice, mean="linear", kernel="se", normalize=False).train()

@@ -80,7 +80,7 @@ def test_every_trainer_finds_the_same_optimum(data: str) -> None:
     """An agent's likelihood says nothing of the noises of others, whom it trusts."""
     names = [name for name in TRAINING_METHODS if by_optimum(name) == data]
     assert len(names) == {"own": 6, "augmented": 4}[data]
-    fleet = fg.Fleet(SHARDS, "complete", kernel="matern32", noise="agents")
+    fleet = fg.Fleet(SHARDS, "complete", kernel="matern32", noise="agents", normalize=False)
     found = {}
     for name in names:
         fit = fleet.train(name, theta0=START, tol=1e-5)
@@ -93,7 +93,7 @@ def test_every_trainer_finds_the_same_optimum(data: str) -> None:
 
 def test_moments_know_of_one_noise_only() -> None:
     for how in ({"noise": "agents"}, {"robust": True}):
-        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **how)
+        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **{"kernel": "se", "normalize": False, **how})
         with pytest.raises(InputError, match="dec-full-gp needs one noise for all observations, and here it differs"):
             fleet.train("dec-full-gp")
         with pytest.raises(InputError, match="the moments engine needs one noise for all observations"):
@@ -137,7 +137,7 @@ def test_the_noise_of_somebody_who_is_away_stays_as_it_was(method: str) -> None:
     fit = train(training_method(method), shards, fg.InProcess(fg.Graph.path(2)), kernel, options)
     assert fit.status == "converged"
     assert fit.theta[-1] == pytest.approx(START[-1], rel=1e-6)
-    alone = fg.Fleet([shard[:2] for shard in SHARDS[:2]], kernel="matern32", noise="agents")
+    alone = fg.Fleet([shard[:2] for shard in SHARDS[:2]], kernel="matern32", noise="agents", normalize=False)
     np.testing.assert_allclose(fit.theta[:4], alone.train("fact-gp", theta0=START[:4], tol=1e-7).theta, rtol=2e-3)
 
 
@@ -146,7 +146,7 @@ def test_the_floor_is_under_all_noises_but_those_with_a_bound() -> None:
     x = np.sort(rng.uniform(0.0, 3.0, (60, 1)), axis=0)
     y = np.sin(2.0 * x[:, 0])  # no noise at all
     shards = [(x[k::3], y[k::3]) for k in range(3)]
-    fleet = fg.Fleet(shards, kernel="se", noise=["a", "b", "c"])
+    fleet = fg.Fleet(shards, kernel="se", noise=["a", "b", "c"], normalize=False)
     with pytest.warns(fg.FleetGPWarning, match="sigma_eps_a, sigma_eps_b stands at its floor"):
         fit = fleet.train("fact-gp", theta0=[1, 1, 0.1, 0.1, 0.1], bounds={"sigma_eps_c": (1e-2, None)})
     assert fit.floored == ("sigma_eps_a", "sigma_eps_b")
@@ -173,7 +173,7 @@ def test_a_few_outliers_do_not_spoil_the_noise() -> None:
     shards = fg.partition(x, y, agents=3)
     found = {}
     for robust in (False, True):
-        fleet = fg.Fleet(shards, kernel="matern32", robust=robust)
+        fleet = fg.Fleet(shards, kernel="matern32", robust=robust, normalize=False)
         fit = fleet.train()
         assert fit.status == "converged"
         error = np.sqrt(np.mean((fleet.predict(x, "dec-rbcm").mean - f) ** 2))
@@ -189,7 +189,7 @@ def test_a_few_outliers_do_not_spoil_the_noise() -> None:
 def test_without_outliers_next_to_nothing_changes() -> None:
     x, f, rng = field(seed=1)
     shards = fg.partition(x, f + 0.1 * rng.standard_normal(len(f)), agents=3)
-    plain, robust = (fg.Fleet(shards, kernel="matern32", robust=how).train() for how in (False, True))
+    plain, robust = (fg.Fleet(shards, kernel="matern32", robust=how, normalize=False).train() for how in (False, True))
     assert robust.theta[-1] == pytest.approx(plain.theta[-1], rel=0.05)
     np.testing.assert_allclose(robust.theta, plain.theta, rtol=0.1)
 
@@ -200,7 +200,9 @@ def test_one_stuck_sensor_is_no_matter_for_other_trainers(method: str, mean: Any
     y = f + 0.1 * rng.standard_normal(len(f))
     shards = fg.partition(x, y, agents=3, by="random")
     shards[1][1][::10] = 6.0  # stuck, now and then
-    plain, robust = (fg.Fleet(shards, kernel="matern32", robust=how, mean=mean) for how in (False, True))
+    plain, robust = (
+        fg.Fleet(shards, kernel="matern32", robust=how, mean=mean, normalize=False) for how in (False, True)
+    )
     fit = robust.train(method)
     assert fit.status == "converged"
     assert fit.outliers[1] >= 5
@@ -213,7 +215,8 @@ def test_a_training_that_did_not_converge_has_no_turns() -> None:
     shards = fg.partition(x, f + 0.1 * rng.standard_normal(60), agents=2)
     start = [1.0, 1.0, 1.0, 0.1]
     plain, robust = (
-        fg.Fleet(shards, robust=how).train("dec-apx-gp", theta0=start, rounds=3, tol=0.0) for how in (False, True)
+        fg.Fleet(shards, robust=how, kernel="se", normalize=False).train("dec-apx-gp", theta0=start, rounds=3, tol=0.0)
+        for how in (False, True)
     )
     assert (robust.status, robust.rounds) == ("round limit", 3)
     np.testing.assert_allclose(robust.theta, plain.theta, rtol=1e-9)
@@ -232,7 +235,7 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
     shards = [(x[seen & (group == i)], y[seen & (group == i)]) for i in range(2)]
     scores = {}
     for noise in (None, "agents"):
-        fleet = fg.Fleet(shards, kernel="matern32", noise=noise)
+        fleet = fg.Fleet(shards, kernel="matern32", noise=noise, normalize=False)
         fit = fleet.train()
         scores[noise] = 0.0
         for i in range(2):

@@ -79,8 +79,8 @@ def test_an_interrupt_keeps_the_start_that_was_chosen(method: str) -> None:
     x = np.sort(rng.uniform(0, 10, 45))[:, None]
     y = np.sin(3.0 * x[:, 0]) + 0.1 * rng.standard_normal(45)
     signal, noise = [0.7, 1.0, 0.1], [30.0, 0.3, 1.0]
-    f = fg.Fleet(fg.partition(x, y, agents=3))
-    whole = fg.Fleet(f.shards).train(method, theta0=np.array([signal, noise]))
+    f = fg.Fleet(fg.partition(x, y, agents=3), kernel="se", normalize=False)
+    whole = fg.Fleet(f.shards, kernel="se", normalize=False).train(method, theta0=np.array([signal, noise]))
     assert whole.nll == pytest.approx(whole.starts[0].nll, abs=0.1)
     _, seen = interrupted(f, lambda p: p.chosen, method, theta0=np.array([signal, noise]))
     assert seen[-1].task.endswith("#1")

@@ -27,7 +27,7 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("method", MINIMIZERS)
 def test_the_end_is_the_optimum_of_all_data(method: str) -> None:
-    fleet = fg.Fleet(list(paper_shards(360, 2)), normalize=True)
+    fleet = fg.Fleet(list(paper_shards(360, 2)), normalize=True, kernel="se")
     fit = fleet.train(method)
     assert fit.status == "converged"
     assert fit.sample.tolist() == [40, 40]
@@ -39,7 +39,7 @@ def test_the_end_is_the_optimum_of_all_data(method: str) -> None:
 
 
 def test_trainers_over_edges_begin_with_samples_too() -> None:
-    fleet = fg.Fleet(list(paper_shards(240, 3)), normalize=True)
+    fleet = fg.Fleet(list(paper_shards(240, 3)), normalize=True, kernel="se")
     fit = fleet.train("dec-apx-gp", tol=1e-4)
     assert fit.status == "converged"
     assert fit.sample.tolist() == [40, 40, 40]
@@ -50,7 +50,7 @@ def test_trainers_over_edges_begin_with_samples_too() -> None:
 
 def test_one_large_agent_is_enough_and_the_others_take_all_they_have() -> None:
     x, y = (np.concatenate(parts) for parts in zip(*paper_shards(200, 2), strict=True))
-    fleet = fg.Fleet([(x[:30], y[:30]), (x[30:], y[30:])])
+    fleet = fg.Fleet([(x[:30], y[:30]), (x[30:], y[30:])], kernel="se", normalize=False)
     fit = fleet.train("dec-fact-gp")
     assert fit.sample.tolist() == [30, 40]
     assert fit.used.tolist() == [30, 170]
@@ -59,14 +59,14 @@ def test_one_large_agent_is_enough_and_the_others_take_all_they_have() -> None:
 
 @pytest.mark.parametrize("given", [{"tol": 0, "rounds": 3}, {"theta0": fg.PAPER_THETA0}])
 def test_no_sample_where_rounds_or_starts_are_given(given: dict[str, object]) -> None:
-    fit = fg.Fleet(list(paper_shards(200, 2))).train("dec-fact-gp", **given)  # type: ignore[arg-type]
+    fit = fg.Fleet(list(paper_shards(200, 2)), kernel="se", normalize=False).train("dec-fact-gp", **given)  # type: ignore[arg-type]
     assert not len(fit.sample)
     assert fit.used.tolist() == [100, 100]
     assert about_sample(fit) == ""
 
 
 def test_time_up_on_a_sample_says_so() -> None:
-    fit = fg.Fleet(list(paper_shards(360, 2))).train("dec-fact-gp", seconds=1e-9)
+    fit = fg.Fleet(list(paper_shards(360, 2)), kernel="se", normalize=False).train("dec-fact-gp", seconds=1e-9)
     assert fit.used.tolist() == [40, 40]
     assert about_sample(fit).endswith("and had come to 80 when the time was up.")
 
@@ -102,7 +102,7 @@ def test_an_agent_settles_on_one_engine() -> None:
 
 def test_the_last_word_on_the_chosen_start_is_how_the_training_ended() -> None:
     heard: dict[str, Progress] = {}
-    fit = fg.Fleet(list(paper_shards(360, 2))).train(
+    fit = fg.Fleet(list(paper_shards(360, 2)), kernel="se", normalize=False).train(
         "dec-fact-gp", rounds=14, tol=1e-12, progress=lambda p: heard.update({p.task: p})
     )
     assert fit.status == "round limit"

@@ -25,7 +25,7 @@ def test_apx_gp_is_the_papers_iteration() -> None:
         gradients = np.array([e.evaluate(z).gradient for e in local])
         theta = z - (gradients + psi) / (RHO + STIFF)
         psi = psi + RHO * (theta - z)
-    fleet = fg.Fleet(paper_shards(90, 4))
+    fleet = fg.Fleet(paper_shards(90, 4), kernel="se", normalize=False)
     fit = fleet.train("apx-gp", theta0=fg.PAPER_THETA0, rounds=15, tol=0, rho=RHO, lipschitz=STIFF)
     assert np.allclose(fit.thetas, np.exp(theta), rtol=1e-10)
     assert fit.residual == pytest.approx(np.sqrt(((theta - z) ** 2).sum(axis=1)).max(), rel=1e-8)
@@ -41,7 +41,7 @@ def test_c_gp_with_the_papers_gradient_descent() -> None:
                 gradient = local[i].evaluate(theta[i]).gradient + psi[i] + RHO * (theta[i] - z)
                 theta[i] = theta[i] - step * gradient
         psi = psi + RHO * (theta - z)
-    fit = fg.Fleet(paper_shards(90, 4)).train(
+    fit = fg.Fleet(paper_shards(90, 4), kernel="se", normalize=False).train(
         "c-gp",
         theta0=fg.PAPER_THETA0,
         rounds=6,

@@ -19,7 +19,7 @@ from tests.training.problems import (
 def test_every_method_scales_by_the_pooled_moments(method: str) -> None:
     kelvin = [(x, 290.0 + 3.0 * y) for x, y in paper_shards(90, 3)]
     pooled = np.concatenate([y for _, y in kelvin])
-    fit = fg.Fleet(kelvin, normalize=True).train(method, theta0=[2.0, 0.5, 3.0, 3.0], rounds=2)
+    fit = fg.Fleet(kelvin, normalize=True, kernel="se").train(method, theta0=[2.0, 0.5, 3.0, 3.0], rounds=2)
     assert fit.scaling.offset == pytest.approx(pooled.mean(), rel=1e-12)
     assert fit.scaling.scale == pytest.approx(pooled.std(), rel=1e-12)
 
@@ -29,12 +29,14 @@ def test_normalization_by_consensus() -> None:
     plain = paper_shards(300, 4)
     kelvin = [(x, 290.0 + 3.0 * y) for x, y in plain]
     pooled = np.concatenate([y for _, y in kelvin])
-    f = fg.Fleet(kelvin, normalize=True)
+    f = fg.Fleet(kelvin, normalize=True, kernel="se")
     fit = f.train("dec-apx-gp", theta0=[2.0, 0.5, 3.0, 3.0])
     assert fit.scaling.offset == pytest.approx(pooled.mean(), rel=1e-12)
     assert fit.scaling.scale == pytest.approx(pooled.std(), rel=1e-12)
     centred = [(x, y - pooled.mean()) for x, y in kelvin]
-    reference = fg.Fleet(centred).train("fact-gp", theta0=[2.0, 0.5, 3.0, 3.0], tol=1e-6).theta
+    reference = (
+        fg.Fleet(centred, kernel="se", normalize=False).train("fact-gp", theta0=[2.0, 0.5, 3.0, 3.0], tol=1e-6).theta
+    )
     assert relative_error(fit.thetas, reference) < 1e-3
     assert np.allclose(fit.starts[0].theta0, [2.0, 0.5, 3.0, 3.0])
     assert fit.ledger.by_phase()["normalize"].scalars > 0

@@ -31,7 +31,7 @@ def test_the_best_of_several_starts_wins(method: str) -> None:
     rng = np.random.default_rng(1)
     x = np.sort(rng.uniform(0, 10, 45))[:, None]
     y = np.sin(3.0 * x[:, 0]) + 0.1 * rng.standard_normal(45)
-    f = fg.Fleet(fg.partition(x, y, agents=3))
+    f = fg.Fleet(fg.partition(x, y, agents=3), kernel="se", normalize=False)
     noise, signal = [30.0, 0.3, 1.0], [0.7, 1.0, 0.1]
     alone = {name: f.train(method, theta0=t) for name, t in (("noise", noise), ("signal", signal))}
     assert alone["noise"].nll > alone["signal"].nll + 5.0, "the example must have two optima"
@@ -49,7 +49,7 @@ def wave(seed: int) -> fg.Fleet:
     n = int(rng.integers(24, 60))
     x, frequency = rng.uniform(0, 10, (n, 1)), rng.uniform(1, 4)
     y = np.sin(frequency * x[:, 0]) * rng.uniform(0.5, 2) + rng.uniform(0.1, 0.8) * rng.standard_normal(n)
-    return fg.Fleet(fg.partition(x, y, agents=3))
+    return fg.Fleet(fg.partition(x, y, agents=3), kernel="se", normalize=False)
 
 
 @pytest.mark.parametrize("seed", [4, 5, 6, 7])

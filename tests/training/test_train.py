@@ -64,7 +64,7 @@ def test_two_agents(method: str) -> None:
 def test_unequal_and_tiny_shards(method: str) -> None:
     field = fg.synthetic_field(200, seed=2)
     cuts = np.split(np.argsort(field.inputs[:, 0]), [1, 3, 20, 90])
-    f = fg.Fleet([(field.inputs[c], field.observations[c]) for c in cuts], graph="cycle")
+    f = fg.Fleet([(field.inputs[c], field.observations[c]) for c in cuts], graph="cycle", kernel="se", normalize=False)
     fit = f.train(method, theta0=THETA0)
     assert fit.status == "converged"
     assert relative_error(fit.thetas, destination(f, method)) < 2e-3
@@ -77,7 +77,7 @@ def test_unequal_and_tiny_shards(method: str) -> None:
 def test_any_dimension(method: str, dimension: int) -> None:
     theta = [*[1.0, 0.7, 0.5][:dimension], 1.2, 0.2]
     field = fg.synthetic_field(200, theta, seed=4)
-    f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3))
+    f = fg.Fleet(fg.partition(field.inputs, field.observations, agents=3), kernel="se", normalize=False)
     start = [1.5] * dimension + [1.0, 0.5]
     fit = f.train(method, theta0=start)
     assert fit.thetas.shape == (3, dimension + 2)
@@ -112,7 +112,7 @@ def test_fixed_rounds_are_exact(method: str) -> None:
 def test_jitter_is_reported() -> None:
     x = np.linspace(0, 1, 8)[:, None]
     shards = [(np.concatenate([x, x]), np.zeros(16) + i) for i in range(2)]
-    fit = fg.Fleet(shards).train(
+    fit = fg.Fleet(shards, kernel="se", normalize=False).train(
         "dec-apx-gp", theta0=[1.0, 1.0, 1e-11], rounds=1, tol=0, rho=1e6, kappa=1e14, noise_floor=0
     )
     assert (fit.jitter > 0).all()
@@ -139,7 +139,9 @@ def test_a_diverged_training_leaves_the_fleet_its_theta() -> None:
 
 
 def test_zero_tolerance_never_says_converged() -> None:
-    fit = fg.Fleet([([[0.5]], [1.0])]).train("dec-apx-gp", theta0=[1.0, 1.0, 1.0], rounds=50, tol=0)
+    fit = fg.Fleet([([[0.5]], [1.0])], kernel="se", normalize=False).train(
+        "dec-apx-gp", theta0=[1.0, 1.0, 1.0], rounds=50, tol=0
+    )
     assert (fit.rounds, fit.status) == (50, "round limit")
 
 

@@ -142,7 +142,7 @@ def test_all_agents_pause_after_the_same_evaluation(hosting: list[list[int]]) ->
         return fit, eager.played
 
     found = fg.Loopback(fg.Graph.path(3), hosting).run(work)
-    plain = fg.Fleet(shards).train("dec-fact-gp", theta0=THETA0, noise_floor=0.0)
+    plain = fg.Fleet(shards, kernel="se", normalize=False).train("dec-fact-gp", theta0=THETA0, noise_floor=0.0)
     for group, (fit, played) in zip(hosting, found, strict=True):
         assert played == [4], "after two evaluations of two rounds each"
         assert np.array_equal(fit.history, plain.history[:, group])

@@ -33,7 +33,7 @@ def apart(one: fg.Fit, other: fg.Fit) -> float:
 @pytest.mark.parametrize("normalize", [False, True])
 def test_it_is_full_gp_in_three_reductions_and_sends_no_row(theta0: Any, normalize: bool) -> None:
     shards = [(x, 5.0 + 2.0 * y if normalize else y) for x, y in paper_shards(600, 5)]
-    central, f = (fg.Fleet(shards, "path", normalize=normalize) for _ in range(2))
+    central, f = (fg.Fleet(shards, "path", normalize=normalize, kernel="se") for _ in range(2))
     full, fit = central.train("full-gp", theta0=theta0), f.train("dec-full-gp", theta0=theta0)
     assert (fit.status, fit.engine) == ("converged", ("moments",) * 5)
     assert apart(fit, full) < 1e-5
@@ -68,7 +68,7 @@ def test_predictions_are_those_of_the_dense_engine_on_pooled_data() -> None:
 
 
 def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
-    f = fg.Fleet(paper_shards(300, 4), "path", theta=fg.PAPER_THETA)
+    f = fg.Fleet(paper_shards(300, 4), "path", theta=fg.PAPER_THETA, kernel="se", normalize=False)
     first, second = (f.predict(QUERIES, "dec-full-gp") for _ in range(2))
     assert first.ledger.rounds_by_phase == {"box": 4, "moments": 4}
     assert second.ledger.rounds == 0
@@ -86,7 +86,7 @@ def test_moments_of_other_data_are_not_used() -> None:
     f.train("dec-full-gp", theta0=THETA0)
     assert isinstance(f.shards, list)
     x, y = f.shards[0]
-    f.shards[0] = fg.Fleet([(x, y + 1.0)]).shards[0]
+    f.shards[0] = fg.Fleet([(x, y + 1.0)], kernel="se", normalize=False).shards[0]
     found = f.predict(QUERIES, "dec-full-gp")
     assert found.ledger.rounds_by_phase == {"box": 2, "moments": 2}
     np.testing.assert_allclose(found.mean, f.predict(QUERIES, "full-gp", engine="dense").mean, atol=1e-6)
@@ -142,7 +142,7 @@ def wave(length: float = 0.02, rows: int = 150) -> list[Shard]:
 
 def test_a_finer_grid_is_agreed_where_somebody_needs_it() -> None:
     """Two more reductions, and the end is that of full-gp."""
-    f = fg.Fleet(wave(), "path")
+    f = fg.Fleet(wave(), "path", kernel="se", normalize=False)
     fit, full = f.train("dec-full-gp"), f.train("full-gp")
     assert fit.ledger.rounds_by_phase == {"box": 2, "moments": 4, "model": 4}
     assert fit.status == "converged"
@@ -173,7 +173,9 @@ def test_agents_that_differ_in_their_last_bits_end_with_the_same_theta(monkeypat
 
 def many_dimensions() -> fg.Fleet:
     rng = np.random.default_rng(0)
-    return fg.Fleet([(rng.uniform(0, 1, (40, 6)), rng.standard_normal(40)) for _ in range(2)])
+    return fg.Fleet(
+        [(rng.uniform(0, 1, (40, 6)), rng.standard_normal(40)) for _ in range(2)], kernel="se", normalize=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +216,6 @@ def test_predictions_without_a_certificate_are_refused(options: dict[str, Any], 
 
 
 def test_a_round_limit_is_told_and_nothing_is_refined() -> None:
-    fit = fg.Fleet(wave(), "path").train("dec-full-gp", rounds=4)
+    fit = fg.Fleet(wave(), "path", kernel="se", normalize=False).train("dec-full-gp", rounds=4)
     assert (fit.status, fit.rounds) == ("round limit", 4)
     assert fit.ledger.rounds_by_phase == {"box": 2, "moments": 2, "model": 2}

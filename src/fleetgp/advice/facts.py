@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.streamed import counts_of
+from fleetgp.defaults import KERNEL, NORMALIZE
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
@@ -21,7 +22,7 @@ from fleetgp.gp.noise import Noise
 from fleetgp.graph import Topology, as_topology
 
 #: The kernel on paper of a fleet that has none yet: as many hyperparameters as all plain ones.
-UNKNOWN = KERNELS["matern32"]
+UNKNOWN = KERNELS[KERNEL]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Facts:
     dimension: int
     topology: Topology
     kernel: Kernel | None = None
-    normalize: bool = True
+    normalize: bool = NORMALIZE
     columns: int = 0
     compared: int = 1
     labels: tuple[str, ...] = ()
@@ -113,4 +114,4 @@ def facts_of(
     topology = as_topology("path" if graph is None else graph, len(sizes), places=places)
     own = None if kernel is None else as_kernel(kernel, width)
     count = len(CANDIDATES) if kernel is None else 1
-    return Facts(sizes, width, topology, own, True if normalize is None else normalize, compared=count)
+    return Facts(sizes, width, topology, own, NORMALIZE if normalize is None else normalize, compared=count)

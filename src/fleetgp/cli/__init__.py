@@ -53,12 +53,29 @@ def main() -> None:
         if isinstance(error, KeyboardInterrupt) or (INTERRUPTION.came and not _ended_well(error)):
             sys.stderr.write("error: interrupted\n")
             sys.exit(INTERRUPTED)
+        if _unread(error):
+            discard_output()
+            sys.exit(0)
         if not isinstance(error, ModuleNotFoundError):
             raise
         running = error.name in ("zenoh", "pydantic", "cryptography", "prometheus_client")
         sys.exit(f'error: this needs {error.name}: pip install "fleetgp[{"cli,fleet" if running else "cli"}]"')
     finally:
         INTERRUPTION.finish()
+
+
+def discard_output() -> None:
+    """Send what is still to be printed nowhere; else the interpreter complains about the broken pipe when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _unread(error: BaseException | None) -> bool:
+    """Whether a reader such as `head` closed the pipe, which is no error: rich and click exit with code 1 for it."""
+    while error is not None and not isinstance(error, BrokenPipeError):
+        error = error.__context__
+    return error is not None
 
 
 def _ended_well(error: BaseException) -> bool:

@@ -52,6 +52,8 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             code = _interrupted(ctx, str(error))
+        except BrokenPipeError:  # `main` ends it quietly
+            raise
         except (FleetGPError, OSError, MemoryError, ImportError) as error:
             if INTERRUPTION.came:  # inside an import, which made something else of it
                 code = _interrupted(ctx, "")

@@ -21,6 +21,7 @@ from fleetgp.cli.noises import Noisy
 from fleetgp.cli.reading import ObservedReading
 from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
 from fleetgp.data.partition import BY
+from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
 from fleetgp.graph import GRAPH_NAMES, Graph
@@ -43,7 +44,7 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
-    kernel: KERNEL = "matern32",
+    kernel: KERNEL = None,
     reading: ObservedReading,
     streaming: InFiles,
     seen: Seen,
@@ -70,6 +71,7 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
+    kernel = default_kernel(training) if kernel is None else kernel
     chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
     _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
     outputs = Several.of(target, kernel, inputs)

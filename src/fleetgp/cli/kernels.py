@@ -11,10 +11,11 @@ from fleetgp.cli.output import plain_table
 from fleetgp.training import Fit
 
 KERNEL = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
-        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.'
+        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best. '
+        "(default: matern32; se with --training dec-full-gp)"
     ),
 ]
 

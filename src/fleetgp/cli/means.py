@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from fleetgp import defaults
 from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
 from fleetgp.consensus.scaling import check_mean
@@ -33,9 +34,9 @@ COORDINATES = Annotated[
 class Seen:
     """How the model sees the data."""
 
-    normalize: options.NORMALIZE = True
-    mean: MEAN = "zero"
-    coordinates: COORDINATES = "as-given"
+    normalize: options.NORMALIZE = defaults.NORMALIZE
+    mean: MEAN = defaults.MEAN
+    coordinates: COORDINATES = defaults.COORDINATES
 
     def checked(self, inputs: Sequence[str], kernel: str) -> dict[str, Any]:
         """As a fleet takes them, or one clear error, before anything is read."""

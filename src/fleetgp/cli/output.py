@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,10 +12,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fleetgp.cli import discard_output
+
+
+class Terminal(Console):
+    """Standard output. Where nobody reads it any more, that is an error for the caller; rich would exit with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
 
 def console() -> Console:
     """The terminal; text is never cut into colours by chance."""
-    return Console(highlight=False)
+    return Terminal(highlight=False)
 
 
 def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
@@ -37,9 +44,7 @@ def _whoever_reads() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # or the interpreter complains when it ends
-        os.close(nowhere)
+        discard_output()
 
 
 def bold(path: object) -> str:

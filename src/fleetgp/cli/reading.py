@@ -21,6 +21,7 @@ AT = Annotated[
     list[str] | None,
     typer.Option(help="NetCDF, Zarr: the values of other axes, for example: --at depth=5 time=2021-01-05"),
 ]
+CELSIUS = Annotated[bool, typer.Option("--celsius", help="NetCDF, Zarr: convert targets in kelvin to degrees Celsius.")]
 TIME_UNIT = Annotated[
     str, typer.Option(help="What inputs that are times are counted in, since 1970: days, hours or seconds.")
 ]
@@ -68,6 +69,7 @@ class FileReading:
 class ObservedReading(FileReading):
     """The same of observations: what becomes of missing values, and what times are counted in."""
 
+    celsius: CELSIUS = False
     missing: MISSING = "refuse"
     fill: FILL = None
     time_unit: TIME_UNIT = "days"
@@ -75,7 +77,8 @@ class ObservedReading(FileReading):
     @property
     def what(self) -> dict[str, Any]:
         """What `read_observations` takes."""
-        reading = replace(self.reading, time_unit=one_of("--time-unit", self.time_unit, get_args(TimeUnit)))
+        unit = one_of("--time-unit", self.time_unit, get_args(TimeUnit))
+        reading = replace(self.reading, time_unit=unit, celsius=self.celsius)
         return {"missing": missing_of(self.missing), "fill": fills_of(self.fill), "reading": reading}
 
 

@@ -25,8 +25,10 @@ from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
 from fleetgp.io import read_observations
+from fleetgp.io.formats import FIELDS
 from fleetgp.io.kept import Kept
 from fleetgp.io.tables import Observations
+from fleetgp.io.temperature import is_celsius
 from fleetgp.metrics import LEVEL, Scores
 from fleetgp.storage.layout import DESCRIPTION
 from fleetgp.storage.model import Model
@@ -74,8 +76,9 @@ class Reading(FileReading):
     fill: FILL = None
 
     def observations(self, path: Path, model: Model) -> Observations:
-        """Times are counted as the model counts them."""
+        """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
         units = model.fleet.units
+        celsius = path.suffix.lower() in FIELDS and is_celsius(units.get(model.target, ""))
         found = read_observations(
             path,
             inputs=model.inputs,
@@ -84,7 +87,7 @@ class Reading(FileReading):
             deviation=self.deviation,
             missing=missing_of(self.missing),
             fill=fills_of(self.fill),
-            reading=replace(self.reading, time_unit=time_unit_among(units)),
+            reading=replace(self.reading, time_unit=time_unit_among(units), celsius=celsius),
         )
         for name in model.inputs:
             if time_unit_of(found.units.get(name)) and not time_unit_of(units.get(name)):

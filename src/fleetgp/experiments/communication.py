@@ -65,7 +65,7 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     """Run a method once and read its ledger."""
     field = fg.synthetic_field(task["observations"], seed=task["seed"])
     shards = fg.partition(field.inputs, field.observations, agents=task["agents"])
-    fleet = fg.Fleet(shards, task["graph"])
+    fleet = fg.Fleet(shards, task["graph"], kernel="se", normalize=False)
     method, agents = task["method"], task["agents"]
     degrees = int(as_topology(task["graph"], agents).union.degrees.sum())
     if task["kind"] == "training":

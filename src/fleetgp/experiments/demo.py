@@ -40,7 +40,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
         check_whole(name, value, least=least)
     field = fg.synthetic_field(points, seed=seed)
     shards = fg.partition(field.inputs, field.observations, agents=AGENTS)
-    fleet = fg.Fleet(shards, graph="path")
+    fleet = fg.Fleet(shards, graph="path", kernel="se", normalize=False)
     console.print(
         f"[bold]FleetGP[/bold]: {AGENTS} agents on a path share a field of {points:,} noisy observations.\n"
         f"Each holds a stripe of {len(shards[0][1])}. "

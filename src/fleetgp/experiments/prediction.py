@@ -117,7 +117,7 @@ def training_cell(plan: PredictionPlan) -> Cell:
 
 def train(task: dict[str, Any]) -> dict[str, Any]:
     inputs, observations, *_ = drawn(task, 0)
-    fleet = fg.Fleet(fg.partition(inputs, observations, agents=task["agents"]), "path", normalize=True)
+    fleet = fg.Fleet(fg.partition(inputs, observations, agents=task["agents"]), "path", normalize=True, kernel="se")
     began = time.process_time()
     fit = fleet.train("dec-gapx-gp", theta0=START, rounds=TRAINING_ROUNDS)
     return {
@@ -153,7 +153,10 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     """Every method once. One of ours that refuses says why in its row, and the others go on."""
     inputs, observations, queries, truth, noisy = drawn(task, task["replication"])
     shards = fg.partition(inputs, observations, agents=task["agents"])
-    fleets = {graph: fg.Fleet(shards, graph, theta=task["theta"], normalize=True) for graph in ("path", "complete")}
+    fleets = {
+        graph: fg.Fleet(shards, graph, theta=task["theta"], normalize=True, kernel="se")
+        for graph in ("path", "complete")
+    }
     fleets[TREE] = fleets["path"]
     rows: list[dict[str, Any]] = []
     central: dict[str, fg.Prediction] = {}

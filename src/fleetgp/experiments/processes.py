@@ -94,6 +94,6 @@ def prepare_worker() -> None:
 
     field = fg.synthetic_field(60, seed=0)
     for agents in (1, 3):
-        fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents)).train(
+        fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), kernel="se", normalize=False).train(
             "fact-gp", theta0=fg.PAPER_THETA0, rounds=2
         )

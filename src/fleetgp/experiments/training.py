@@ -125,7 +125,7 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     size, agents, method = task["size"], task["agents"], task["method"]
     field = _field(size, task["seed"])
     shards = fg.partition(field.inputs, field.observations, agents=agents)
-    fleet = fg.Fleet(shards, "path", seed=task["seed"])
+    fleet = fg.Fleet(shards, "path", seed=task["seed"], kernel="se", normalize=False)
     options = faithful(method, size, agents) if task["block"] == "paper" else {}
     began = time.process_time()
     try:

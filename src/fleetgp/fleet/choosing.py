@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.sphere import noisy_kernels, seen_by
+from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.kernels import Kernel
@@ -23,6 +24,7 @@ class Choosing:
     _seen: tuple[CoordinateRule, str] = (AS_THEY_ARE, "zero")
 
     noises: Noise = SAME
+    kernel_given: bool = False  # else the default one
 
     def choose_from(
         self,
@@ -32,12 +34,13 @@ class Choosing:
         rule: CoordinateRule = AS_THEY_ARE,
         mean: str = "zero",
     ) -> None:
-        """As a caller gives it. inputs: how many there are, or what they are called.
+        """As a caller gives it, None for the default. inputs: how many there are, or what they are called.
 
         theta: hyperparameters that were given with it.  rule, mean: how the model sees the data.
         """
         self._bound, self._seen = inputs, (rule, mean)
-        self.kernels = self._as_seen(kernel)
+        self.kernel_given = kernel is not None
+        self.kernels = self._as_seen(default_kernel() if kernel is None else kernel)
         if len(self.kernels) == 1:
             self._kernel = self.kernels[0]
         elif theta is not None:
@@ -74,6 +77,6 @@ class Choosing:
 
     @kernel.setter
     def kernel(self, kernel: str | Kernel) -> None:
-        (self._kernel,) = self._as_seen(kernel)
+        (self._kernel,), self.kernel_given = self._as_seen(kernel), True
         if self._kernel not in self.kernels:
             self.kernels = (self._kernel,)

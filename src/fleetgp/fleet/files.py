@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
@@ -52,10 +53,10 @@ def from_files(
     rows: int = ROWS,
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
-    normalize: bool = False,
-    mean: MeanName = "zero",
-    coordinates: CoordinatesName = "as-given",
-    kernel: str | Kernel | Sequence[str | Kernel] = "se",
+    normalize: bool = NORMALIZE,
+    mean: MeanName = MEAN,
+    coordinates: CoordinatesName = COORDINATES,
+    kernel: str | Kernel | Sequence[str | Kernel] | None = None,
     seed: int = 0,
     backend: BackendName = "in-process",
     workers: int | None = None,
@@ -71,8 +72,8 @@ def from_files(
     files: a pattern ("data/*.parquet"), a path, or a list of them.
     inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
         Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are also
-        what other names stand for, as in `fleetgp.io.load_sst`; a sea-surface temperature in Kelvin becomes degrees
-        Celsius, by the same rules. `fleet.shards.notes` tells what was done.
+        what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
+        `reading` has celsius=True. `fleet.shards.notes` has what was done.
     missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.shards.dropped` and `fleet.shards.empty` count what was left out.

@@ -14,6 +14,7 @@ from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.data.watched import Watched
+from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate
@@ -52,17 +53,18 @@ class Fleet(Closing, Choosing, Named):
         them, which repeats over the rounds (time-varying).
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
-        consensus. Off by default, for results that compare with the paper; on for data far from zero mean.
+        consensus. The paper does not: give False for results that compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
         `fit.mean`. Its own uncertainty is not in the variances of predictions.
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
         plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "se" (the paper's), "matern12", "matern32", "matern52", "rq", or an expression over the inputs' names (or
-        numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its hyperparameters. "auto",
-        or a list: the best of these, by how well each predicts blocks of rows that the agents hide from it, chosen by
-        `train` (`compared` of its result).
+    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over
+        the inputs' names (or numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its
+        hyperparameters. "auto", or a list: the best of these, by how well each predicts blocks of rows that the agents
+        hide from it, chosen by `train` (`compared` of its result).
+        If no kernel is given, `train("dec-full-gp")`, which needs "se", takes "se" and warns.
     noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
         each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
@@ -108,10 +110,10 @@ class Fleet(Closing, Choosing, Named):
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
-        normalize: bool = False,
-        mean: MeanName = "zero",
-        coordinates: CoordinatesName = "as-given",
-        kernel: str | Kernel | Sequence[str | Kernel] = "se",
+        normalize: bool = NORMALIZE,
+        mean: MeanName = MEAN,
+        coordinates: CoordinatesName = COORDINATES,
+        kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         noise: NoiseName = None,
         robust: bool = False,
         seed: int = 0,
@@ -182,7 +184,7 @@ class Fleet(Closing, Choosing, Named):
             "normalize": self.normalize,
             "mean": self.mean,
             "coordinates": self.coordinates.name,
-            "kernel": [kernel.name for kernel in self.kernels],
+            "kernel": [kernel.name for kernel in self.kernels] if self.kernel_given else None,
             "noise": self.noise,
             "robust": self.robust,
             "seed": self.seed,

@@ -89,6 +89,7 @@ def from_dataset(
     box: Sequence[float] | None = None,
     stride: int | None = None,
     at: Mapping[str, float | str] | None = None,
+    celsius: bool = False,
     missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     time_unit: TimeUnit = "days",
@@ -103,6 +104,8 @@ def from_dataset(
     date, box, stride: a day, west, south, east and north in degrees, and every so many-th row and column of a map.
     at: one value of other axes, {"depth": 5, "time": "2021-01-05"}: the nearest cell, within half a cell.
         Cells that hold nothing are no observations; `fleet.notes` tells how many, and what was chosen.
+    celsius: convert a target in kelvin to degrees Celsius. Without it the values stay as they are; `fleet.units` has
+        their unit.
     agent, agents, by, axis, deviation, missing, fill, time_unit, seed, graph, options: as in `from_frame`.
 
     >>> import xarray as xr
@@ -113,7 +116,7 @@ def from_dataset(
     >>> fleet.inputs, fleet.shards[0][1].tolist(), fleet.units["sst"]
     (('lon', 'lat'), [14.0, 15.0, 16.0], 'degC')
     """
-    reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=time_unit)
+    reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=time_unit, celsius=celsius)
     data, name = _dataset(data, target)
     chosen = _axes_of(data[name], at) if inputs is None else inputs
     what = Wanted(chosen, name, agent, deviation)

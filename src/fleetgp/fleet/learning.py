@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetgp.arrays import Array
+from fleetgp.defaults import default_kernel
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.gp.failure import retold
@@ -71,6 +72,7 @@ def train(
     the methods that have it. A training that diverged warns, and so does one that ends at a bound.
     """
     row = training_method(method)
+    _take_default_kernel(fleet, row)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
     given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
@@ -109,6 +111,20 @@ def trainer(
         raise InputError("trainer: expected a fleet without robust, whose trainings go in turns: use train")
     chosen = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **options)
     return Trainer(prepare(row, fleet.shards, InProcess(fleet.graph), fleet.kernel, chosen), chosen)
+
+
+def _take_default_kernel(fleet: Fleet, method: TrainingMethod) -> None:
+    """Give the fleet the kernel that the method needs, if none was chosen and no theta depends on it."""
+    needed = default_kernel(method.name)
+    if fleet.kernel_given or fleet.theta is not None or needed == fleet.kernel.name:
+        return
+    warnings.warn(
+        f'no kernel was chosen, and {method.name} needs kernel="{needed}" instead of the default '
+        f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet',
+        FleetGPWarning,
+        stacklevel=3,
+    )
+    fleet.kernel = needed
 
 
 def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progress: TrainingProgress) -> Fit:

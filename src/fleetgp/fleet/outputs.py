@@ -14,6 +14,7 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
+from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
@@ -61,10 +62,10 @@ class Outputs(Closing):
         graph: object = "path",
         *,
         targets: Sequence[str] | None = None,
-        normalize: bool = False,
-        mean: MeanName = "zero",
-        coordinates: CoordinatesName = "as-given",
-        kernel: str | Kernel = "se",
+        normalize: bool = NORMALIZE,
+        mean: MeanName = MEAN,
+        coordinates: CoordinatesName = COORDINATES,
+        kernel: str | Kernel = KERNEL,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",

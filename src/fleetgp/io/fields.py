@@ -19,7 +19,7 @@ from fleetgp.io.columns import Columns, Part
 from fleetgp.io.formats import Reading, Table, check_names, reading_errors
 from fleetgp.io.selection import LATITUDES, LONGITUDES, at_value, indexer, listed, moments_of, on_map, turned
 from fleetgp.io.sst import MOST_POINTS, xarray
-from fleetgp.io.temperature import VARIABLES, shift_to_celsius
+from fleetgp.io.temperature import VARIABLES, is_kelvin, shift_to_celsius
 
 #: Stored blocks of up to so many cells are read as they are stored: each is unpacked once.
 MOST_STORED = 1 << 22
@@ -28,7 +28,7 @@ TIME = "time"
 
 
 def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
-    """The cells of a date, of a box and of a stride that hold a value; temperatures of the sea in degrees Celsius."""
+    """The cells of a date, of a box and of a stride that hold a value."""
     with opened(file) as data:
         yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
 
@@ -95,7 +95,7 @@ def parts_of(
     _refuse_uncovered(data, [name for name in names if name not in targets], field, cells, where, repeated)
     if not repeated and prod(len(own) for own in cells) > MOST_POINTS:
         raise InputError(f"{where}: {field.size:,} cells are too many: give a box or a stride (--box, --stride)")
-    celsius = {name: Celsius(where, name, str(data[name].attrs.get("units", ""))) for name in targets}
+    celsius = {name: Celsius(where, name, str(data[name].attrs.get("units", "")), reading.celsius) for name in targets}
     units = {name: str(data[name].attrs.get("units", "")) for name in names}
     units |= {name: one.units for name, one in celsius.items()}
     stored = field.encoding.get("chunksizes") or field.encoding.get("chunks")
@@ -156,20 +156,24 @@ def _beside(data: Any, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class Celsius:
-    """What a file's temperatures of the sea become, by the rules for a field that is read as a whole; others stay.
+    """A target that is converted from kelvin to degrees Celsius if that is wanted; else a note has its unit.
 
-    Where there are no units the first values decide, for the whole file.
+    Where a sea-surface temperature has no units the first values decide, for the whole file.
     """
 
-    def __init__(self, where: object, target: str, units: str) -> None:
-        self._file, self._given, self._is_sst = where, units, target in VARIABLES
-        self.units = "degC" if self._is_sst else units
+    def __init__(self, where: object, target: str, units: str, wanted: bool) -> None:
+        self._file, self._target, self._given, self._wanted = where, target, units, wanted
+        self._is_temperature = target in VARIABLES or is_kelvin(units)
+        self.units = "degC" if wanted and self._is_temperature else units
         self._shift: tuple[float, str] | None = None
 
     def of(self, values: Any) -> tuple[Any, tuple[str, ...]]:
-        """The values, and what is said of them."""
-        if not self._is_sst or values.dtype.kind not in "fiu" or not np.isfinite(values).any():
+        """The values, and notes on them."""
+        if not self._is_temperature or values.dtype.kind not in "fiu" or not np.isfinite(values).any():
             return values, ()
+        if not self._wanted:
+            as_given = f"{self._target} is in {self._given}, as in the data: celsius=True (--celsius) converts it"
+            return values, (as_given,) if is_kelvin(self._given) else ()
         if self._shift is None:
             self._shift = shift_to_celsius(values, self._given, self._file)
         shift, said = self._shift

@@ -28,7 +28,7 @@ UNPACKED, RATIO = 1 << 30, 100
 LONGEST_HEADER = 1 << 16
 
 _TEXT = (".csv",)
-_OPTIONS: dict[str, tuple[str, ...]] = {"date": FIELDS, "box": FIELDS, "stride": FIELDS, "at": FIELDS}
+_OPTIONS: dict[str, tuple[str, ...]] = dict.fromkeys(("date", "box", "stride", "at", "celsius"), FIELDS)
 _OPTIONS |= {"sep": _TEXT, "decimal": _TEXT, "encoding": _TEXT}
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
@@ -41,6 +41,7 @@ Which = Callable[[str], bool]
 class Reading:
     """What a file does not say of itself. date, box, stride: of a field in NetCDF or Zarr, as in `load_sst`.
 
+    celsius: convert targets of such a file that are in kelvin to degrees Celsius; else they stay as they are.
     at: the values of other axes of such a field, {"depth": 5}: the nearest cell, if it is within half a cell.
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
@@ -60,6 +61,7 @@ class Reading:
     settable: bool = True
     at: Mapping[str, float | str] | None = None
     time_unit: TimeUnit = "days"
+    celsius: bool = False
 
     def __post_init__(self) -> None:
         for option in ("sep", "decimal", "encoding"):
@@ -70,11 +72,12 @@ class Reading:
             raise InputError(f'at: expected values by the names of axes, {{"depth": 5}}, got {shortened(self.at)}')
         check_time_unit(self.time_unit)
         as_flag(self.settable, "settable")
+        as_flag(self.celsius, "celsius")
 
     def check(self, file: Path) -> None:
         """One clear error for an option that is for other kinds of files."""
         for option, kinds in _OPTIONS.items():
-            if getattr(self, option) is not None and file.suffix.lower() not in kinds:
+            if getattr(self, option) not in (None, False) and file.suffix.lower() not in kinds:
                 told = " or ".join(kinds)
                 raise InputError(f"{file}: {option} (--{option}) is for files that end in {told}: leave it out")
 

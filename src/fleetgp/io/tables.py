@@ -77,7 +77,8 @@ def read_observations(
 
     path: CSV, Parquet or NPZ; or NetCDF or Zarr, any of whose variables may be the target, and any coordinates or
     variables over its axes the inputs: cells that hold nothing are no rows, and notes count them. lon, lat and sst are
-    also what other names stand for, and a sea-surface temperature in Kelvin becomes degrees Celsius, as in `load_sst`.
+    also what other names stand for, as in `load_sst`. A temperature in kelvin stays in kelvin, unless `reading` has
+    celsius=True.
     An input may be times, or dates as text, YYYY-MM-DD: they become days since 1970 (`Reading.time_unit`), as `units`
     of the result say.
 

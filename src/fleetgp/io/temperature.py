@@ -1,4 +1,4 @@
-"""Temperatures of the sea in degrees Celsius, whatever a file has them in."""
+"""Temperatures in kelvin and in degrees Celsius."""
 
 from __future__ import annotations
 
@@ -27,19 +27,40 @@ CELSIUS_UNITS = (
 )
 
 
+def is_kelvin(units: str) -> bool:
+    """Whether these are the units of a temperature in kelvin.
+
+    >>> is_kelvin("degrees_K"), is_kelvin("degC"), is_kelvin("")
+    (True, False, False)
+    """
+    return _plain(units) in KELVIN_UNITS
+
+
+def is_celsius(units: str) -> bool:
+    """Whether these are the units of a temperature in degrees Celsius.
+
+    >>> is_celsius("degrees C"), is_celsius("K")
+    (True, False)
+    """
+    return _plain(units) in CELSIUS_UNITS
+
+
+def _plain(units: str) -> str:
+    return re.sub(r"[\s_.]|(?<=degree)s", "", units.lower())
+
+
 def shift_to_celsius(values: Array, units: str, path: object) -> tuple[float, str]:
     """What to add to temperatures, and what is then said of it; empty for nothing.
 
     By the units, or, without any, by what the sea can be: no sea is at 100 degrees, no sea below 200 K.
     """
-    name = re.sub(r"[\s_.]|(?<=degree)s", "", units.lower())
-    if name in KELVIN_UNITS:
+    if is_kelvin(units):
         return -KELVIN, "temperatures converted from K to degrees Celsius"
-    if name and name not in CELSIUS_UNITS:
+    if units and not is_celsius(units):
         raise InputError(
             f"{path}: expected temperatures in K or degrees Celsius, got the units {units!r}: convert them"
         )
-    if not name and float(np.nanmedian(values)) > 100.0:
+    if not units and float(np.nanmedian(values)) > 100.0:
         said = "the file gives no units"
         return -KELVIN, f"temperatures converted from K to degrees Celsius ({said}, but no sea is that warm)"
     return 0.0, ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fleetgp.data import partition, synthetic_field
+from fleetgp.defaults import KERNEL, NORMALIZE
 from fleetgp.errors import InputError
 from fleetgp.files import check_folder, whole
 from fleetgp.io.tables import write_columns
@@ -18,6 +19,7 @@ HEAD = """\
 name = "{name}"
 inputs = ["x", "y"]
 target = "temperature"
+kernel = "{kernel}"
 normalize = {normalize}
 state = "state"             # folder for checkpoints, observed rows and logs
 
@@ -71,9 +73,9 @@ def write_example(file: Path, boats: int = 5) -> None:
     edges = [(number, (number + 1) % boats) for number in range(boats if boats > 2 else boats - 1)]
     with whole(file) as partial:
         endpoints = [f"tcp/127.0.0.1:{port}" for port in free_ports(boats)]
-        partial.write_text(
-            fleet_text("boats", names, endpoints, [f"data/{name}.csv" for name in names], edges), encoding="utf-8"
-        )
+        files = [f"data/{name}.csv" for name in names]
+        text = fleet_text("boats", names, endpoints, files, edges, kernel="se")  # as smooth as this field
+        partial.write_text(text, encoding="utf-8")
 
 
 def fleet_text(
@@ -87,7 +89,8 @@ def fleet_text(
     training_options: str = "",
     prediction: str = "dec-nn-grbcm",
     prediction_options: str = "",
-    normalize: bool = True,
+    kernel: str = KERNEL,
+    normalize: bool = NORMALIZE,
     connect: float = 30,
     round: float = 30,
     lease: float = 5,
@@ -96,6 +99,7 @@ def fleet_text(
     head = HEAD.format(
         count=len(names),
         name=name,
+        kernel=kernel,
         normalize=str(normalize).lower(),
         training=training,
         training_options=training_options,

@@ -40,7 +40,7 @@ class Simulated(Source):
         self, shards: list[Any], graph: str | Topology, inputs: tuple[str, ...], target: str, method: str
     ) -> None:
         names = tuple(f"agent{k + 1}" for k in range(len(shards)))
-        self.fleet = fg.Fleet(shards, graph, inputs=list(inputs))
+        self.fleet = fg.Fleet(shards, graph, inputs=list(inputs), kernel="se", normalize=False)
         edges = tuple((names[a], names[b]) for a, b in self.fleet.graph.union.edges.tolist())
         facts = Facts("demo", names, edges, inputs, target, METHODS, "dec-nn-grbcm", simulated=True)
         super().__init__(facts)

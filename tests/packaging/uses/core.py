@@ -13,7 +13,7 @@ assert [name for name in ("pytest", "pandas", "sklearn", "numba", "ray", "typer"
 
 field = fg.synthetic_field(90, seed=1)
 shards = fg.partition(field.inputs, field.observations, agents=3)
-fit = fg.Fleet(shards, graph="path").train("dec-fact-gp", theta0=[2, 0.5, 1, 1])
+fit = fg.Fleet(shards, graph="path", kernel="se", normalize=False).train("dec-fact-gp", theta0=[2, 0.5, 1, 1])
 assert fit.status == "converged"
 
 # One agent is the exact GP: against the formula.
@@ -27,7 +27,7 @@ def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 own = covariance(field.inputs, field.inputs) + noise**2 * np.eye(len(field.inputs))
 expected = covariance(queries, field.inputs) @ np.linalg.solve(own, field.observations)
-one = fg.Fleet([(field.inputs, field.observations)], theta=fit.theta)
+one = fg.Fleet([(field.inputs, field.observations)], theta=fit.theta, kernel="se", normalize=False)
 np.testing.assert_allclose(one.predict(queries, "dec-poe").mean, expected, rtol=1e-6, atol=1e-8)
 
 Path("field.csv").write_text("x,y,z\n1,2,3\n2,3,4\n")
@@ -35,8 +35,8 @@ Path("field.parquet").write_bytes(b"")
 Path("field.nc").write_bytes(b"")
 REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("sklearn", lambda: fg.FleetGPRegressor),
-    ("cluster", lambda: fg.Fleet(shards, backend="ray")),
-    ("data", lambda: fg.Fleet.from_files("field.csv", inputs=["x", "y"], target="z")),
+    ("cluster", lambda: fg.Fleet(shards, backend="ray", kernel="se", normalize=False)),
+    ("data", lambda: fg.Fleet.from_files("field.csv", inputs=["x", "y"], target="z", kernel="se", normalize=False)),
     ("data", lambda: fg.io.read_observations("field.csv", inputs=["x", "y"], target="z")),
     ("data", lambda: fg.io.read_observations("field.parquet", inputs=["x", "y"], target="z")),
     ("data", lambda: fg.io.load_sst("field.nc")),

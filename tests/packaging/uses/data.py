@@ -20,10 +20,12 @@ grid = xr.Dataset({"z": (("y", "x"), np.arange(6.0).reshape(2, 3))}, {"y": [0.0,
 grid.to_netcdf("grid.nc")
 grid.to_zarr("grid.zarr", consolidated=False)
 for file in ("field.csv", "field.parquet", "grid.nc", "grid.zarr"):
-    streamed = fg.Fleet.from_files(file, inputs=["x", "y"], target="z")
+    streamed = fg.Fleet.from_files(file, inputs=["x", "y"], target="z", kernel="se", normalize=False)
     assert len(streamed.shards[0][1]) == (6 if file.startswith("grid") else 60), file
 
-fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+fleet = fg.Fleet(
+    fg.partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1], kernel="se", normalize=False
+)
 fg.save_model(fg.Model(fleet, ("a", "b"), ("x", "y"), "z"), "model")
 queries = [[0.5, 0.5]]
 np.testing.assert_array_equal(fg.load_model("model").fleet.predict(queries).mean, fleet.predict(queries).mean)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.sphere import noisy_kernels, seen_by
+from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE, default_kernel
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -138,10 +139,10 @@ class FleetPart(_Part):
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
     target: Annotated[str, BeforeValidator(_single)]
-    kernel: str = "se"
-    normalize: bool = True
-    mean: MeanName = "zero"
-    coordinates: CoordinatesName = "as-given"
+    kernel: str
+    normalize: bool = NORMALIZE
+    mean: MeanName = MEAN
+    coordinates: CoordinatesName = COORDINATES
     deviation: str | None = None
     noise: Literal["agents"] | None = None
     robust: bool = False
@@ -153,6 +154,15 @@ class FleetPart(_Part):
     timeouts: TimeoutsPart = TimeoutsPart()
     tls: TlsPart | None = None
     agent: Annotated[list[AgentPart], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_kernel(cls, file: object) -> object:
+        """The default kernel where the file names none."""
+        if not isinstance(file, dict) or "kernel" in file:
+            return file
+        parts = [part for part in (file.get("training"), file.get("prediction")) if isinstance(part, dict)]
+        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts))}
 
     @property
     def noises(self) -> Noise:

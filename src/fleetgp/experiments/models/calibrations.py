@@ -40,7 +40,7 @@ def calibration(size: Size) -> Drawn:
     seen = seen.kept(~holes(seen.places))
     new = seen.truth + THETA[-1] * np.random.default_rng([6, 3]).standard_normal(len(asked))
     shards = fg.partition(seen.places, seen.observations, agents=AGENTS, by="random")
-    fleet = fg.Fleet(shards, "cycle", kernel=KERNEL)
+    fleet = fg.Fleet(shards, "cycle", kernel=KERNEL, normalize=False)
     fleet.train()
     found = {"before": (fleet.predict(asked, METHOD, noisy=True), fleet.predict(grid, METHOD))}
     how = fleet.calibrate(METHOD)

@@ -28,10 +28,10 @@ def coordinates(size: Size) -> Drawn:
     shards = fg.partition(there, seen.observations, agents=3, by="stripes")
     found, facts = {}, {}
     for title, name in CHOICES.items():
-        fleet = fg.Fleet(shards, "path", kernel="iso-matern32", coordinates=name, inputs=INPUTS)
+        fleet = fg.Fleet(shards, "path", kernel="iso-matern32", coordinates=name, inputs=INPUTS, normalize=False)
         fit = fleet.train()
         found[title] = fleet.predict(asked, "dec-nearest", neighbours=60)
-        both = fg.Fleet(shards, "path", kernel="matern32", coordinates=name, inputs=INPUTS).train()
+        both = fg.Fleet(shards, "path", kernel="matern32", coordinates=name, inputs=INPUTS, normalize=False).train()
         facts[title] = {
             "l, one for both": rounded(fit.theta[0]),
             "l_lon, l_lat": [rounded(scale) for scale in both.theta[:2]],

@@ -48,9 +48,9 @@ def space_time(size: Size) -> Drawn:
         rows = [(boats == boat) & (days | today) for boat in range(BOATS)]
         return [(seen.places[own], seen.observations[own]) for own in rows]
 
-    every = fg.Fleet(shards(True), "cycle", kernel=KERNEL, inputs=INPUTS)
+    every = fg.Fleet(shards(True), "cycle", kernel=KERNEL, inputs=INPUTS, normalize=False)
     fit = every.train()
-    alone = fg.Fleet(shards(False), "cycle", kernel=KERNEL, inputs=INPUTS, theta=fit.theta)
+    alone = fg.Fleet(shards(False), "cycle", kernel=KERNEL, inputs=INPUTS, theta=fit.theta, normalize=False)
     fleets = {"that day alone": alone, "all days": every}
     found = {title: fleet.predict(seen.grid, "dec-nearest", neighbours=60) for title, fleet in fleets.items()}
     figure = empty_figure(5.3)

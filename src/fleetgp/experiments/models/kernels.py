@@ -49,7 +49,7 @@ def with_gap(size: Size, side: int, seed: int) -> tuple[Scene, list[Shard]]:
 
 def by_kernel(seen: Scene, shards: list[Shard], kernel: str) -> tuple[fg.Fit, Prediction, dict[str, Any]]:
     """A fleet with this kernel, its map, and how good that is."""
-    fleet, hidden = fg.Fleet(shards, "complete", kernel=kernel), inside(seen.grid)
+    fleet, hidden = fg.Fleet(shards, "complete", kernel=kernel, normalize=False), inside(seen.grid)
     fit = fleet.train()
     found = fleet.predict(seen.grid, "dec-grbcm")
     parts = {"in the gap": scores(found, seen.truth, hidden), "elsewhere": scores(found, seen.truth, ~hidden)}
@@ -62,7 +62,7 @@ def gap(size: Size) -> Drawn:
     found, facts = {}, {}
     for kernel in COMPARED:
         _, found[kernel], facts[kernel] = by_kernel(seen, shards, kernel)
-    chosen = fg.Fleet(shards, "complete", kernel="auto").train()
+    chosen = fg.Fleet(shards, "complete", kernel="auto", normalize=False).train()
     facts["auto"] = {one.kernel: round(one.density, 3) for one in chosen.compared} | {"chosen": chosen.kernel}
     facts["medians of draws"] = _medians(size)
     figure = empty_figure(4.3)

@@ -41,7 +41,7 @@ def shards_of(seen: Scene) -> list[Shard]:
 
 def by_told(seen: Scene, told: dict[str, Any]) -> tuple[dict[str, float], Prediction]:
     """The hyperparameters that are found, and the map with them. told: what `train` is given."""
-    fleet = fg.Fleet(shards_of(seen), "path", kernel="matern32")
+    fleet = fg.Fleet(shards_of(seen), "path", kernel="matern32", normalize=False)
     theta = fleet.train(**told).theta
     return told_theta(fleet.names, theta), fleet.predict(seen.grid, "dec-grbcm")
 

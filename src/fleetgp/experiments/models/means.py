@@ -31,7 +31,7 @@ def means(size: Size) -> Drawn:
     found: dict[str, Prediction] = {}
     facts: dict[str, Any] = {}
     for mean in MEANS:
-        fleet = fg.Fleet(shards, "complete", kernel="matern32", mean=mean)
+        fleet = fg.Fleet(shards, "complete", kernel="matern32", mean=mean, normalize=False)
         fit = fleet.train()
         found[mean] = fleet.predict(grid, "dec-grbcm")
         facts[mean] = {"beyond the data": scores(found[mean], truth, grid[:, 0] > END), "l_1": rounded(fit.theta[0])}

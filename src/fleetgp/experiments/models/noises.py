@@ -28,9 +28,9 @@ def sensors(size: Size) -> Drawn:
     shards = [(seen.places[whose == k], seen.observations[whose == k]) for k in range(len(SENSORS))]
     known = [(*shard, added[whose == k]) for k, shard in enumerate(shards)]
     fleets = {
-        "one noise": fg.Fleet(shards, "path", kernel="matern32"),
-        "one for each agent": fg.Fleet(shards, "path", kernel="matern32", noise="agents"),
-        "known deviations": fg.Fleet(known, "path", kernel="matern32"),
+        "one noise": fg.Fleet(shards, "path", kernel="matern32", normalize=False),
+        "one for each agent": fg.Fleet(shards, "path", kernel="matern32", noise="agents", normalize=False),
+        "known deviations": fg.Fleet(known, "path", kernel="matern32", normalize=False),
     }
     return _drawn(seen, fleets, shards, seen.places)
 
@@ -53,7 +53,7 @@ def robust(size: Size) -> Drawn:
 
 
 def _fleet(shards: list[Shard], *, robust: bool = False) -> fg.Fleet:
-    return fg.Fleet(shards, "path", kernel="matern32", robust=robust)
+    return fg.Fleet(shards, "path", kernel="matern32", robust=robust, normalize=False)
 
 
 def _stuck(size: Size, part: float) -> tuple[Scene, list[Shard], IntArray]:

@@ -52,10 +52,12 @@ def trial(size: Size, side: int, seed: int) -> Trial:
     often, seldom = (scene("matern32", THETA, grid, places, one) for one in (seed, 100 + seed))
     boats = [np.flatnonzero(np.arange(len(places)) % BOATS == boat) for boat in range(BOATS)]
     few = [rows[:FEW] for rows in boats]
-    alone = fg.Fleet([(places[rows], seldom.observations[rows]) for rows in few], "path", kernel="matern32")
+    alone = fg.Fleet(
+        [(places[rows], seldom.observations[rows]) for rows in few], "path", kernel="matern32", normalize=False
+    )
     alone.train()
     every = [(places[rows], _both(often.observations[rows], seldom.observations[rows])) for rows in boats]
-    both = fg.Outputs(every, "path", targets=[OFTEN, SELDOM], kernel="matern32")
+    both = fg.Outputs(every, "path", targets=[OFTEN, SELDOM], kernel="matern32", normalize=False)
     both.train()
     return Trial(seldom, alone, both.fleets[SELDOM])
 
