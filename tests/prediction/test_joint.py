@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import eigh
+from scipy.linalg import eigh, logm, sqrtm
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
@@ -58,16 +58,10 @@ def by_hand(rule: str, points: Array, participants: BoolArray) -> tuple[Array, A
     parts, everything = shards(), np.arange(len(points))
     base_mean = np.zeros(len(points))
     base = KERNELS[KERNEL](points, points, Hyperparameters.from_theta(THETA))
-    data = list(parts)
-    if rule == "grbcm":
-        samples = [sample(s, i, AGENTS, 0) for i, s in enumerate(parts)]
-        data = [augmented(s, i, samples) for i, s in enumerate(parts)]
-        pool = np.concatenate([x for x, _ in samples]), np.concatenate([y for _, y in samples])
-        base_mean, base = posterior(*pool, points)
     product = rule in ("poe", "gpoe")
     precision = np.zeros_like(base) if product else np.linalg.inv(base)
     heard = np.zeros(len(points))
-    for i, (x, y) in enumerate(data):
+    for i, (x, y) in enumerate(parts):
         some = everything[participants[i]]
         here = np.ix_(some, some)
         mean, covariance = posterior(x, y, points[some])
@@ -75,15 +69,41 @@ def by_hand(rule: str, points: Array, participants: BoolArray) -> tuple[Array, A
             count = participants.sum(axis=0)[some]
             covariance = covariance * np.minimum.outer(count, count)
         p, vectors = eigh(covariance, base[here])  # V'BV = I, V'SV = p
-        first = participants[:, some].argmax(axis=0) == i
-        assert rule != "grbcm" or first.all() or not first.any(), "the example is one of the simple ones"
-        beta = -0.5 * np.log(p) if rule == "rbcm" or (rule == "grbcm" and not first.all()) else np.ones_like(p)
+        beta = -0.5 * np.log(p) if rule == "rbcm" else np.ones_like(p)
         precision[here] += vectors * (beta * (1 / p - (not product))) @ vectors.T
         heard[some] += vectors * (beta / p) @ vectors.T @ (mean - base_mean[some])
     return base_mean + np.linalg.solve(precision, heard), np.linalg.inv(precision)
 
 
-@pytest.mark.parametrize("rule", RULES)
+def relative_weights_by_hand(points: Array) -> tuple[Array, Array]:
+    """grBCM with functions of matrices, all agents taking part."""
+    parts = shards()
+    samples = [sample(s, i, AGENTS, 0) for i, s in enumerate(parts)]
+    base_mean, base = posterior(*map(np.concatenate, zip(*samples, strict=True)), points)  # type: ignore[call-overload]
+    white, unit = np.linalg.inv(sqrtm(base)), np.eye(len(points))
+    told = [posterior(*augmented(s, i, samples), points) for i, s in enumerate(parts)]
+    seen = [(white @ (mean - base_mean), white @ covariance @ white) for mean, covariance in told]
+    information = [-0.5 * logm(p) for _, p in seen]
+    norm = np.linalg.inv(sqrtm(sqrtm(sum(d @ d for d in information))))
+    precision, heard = unit, np.zeros(len(points))
+    for d, (mean, p) in zip(information, seen, strict=True):
+        root = sqrtm(np.linalg.inv(p) - unit)
+        evidence = root @ norm @ d @ norm
+        precision = precision + evidence @ root
+        heard = heard + evidence @ np.linalg.solve(root, np.linalg.solve(p, mean))
+    whole = np.linalg.inv(white)
+    return base_mean + whole @ np.linalg.solve(precision, heard), whole @ np.linalg.solve(precision, whole)
+
+
+def test_weights_of_grbcm_are_matrices_of_norm_one() -> None:
+    mean, covariance = relative_weights_by_hand(queries())
+    for method in ("grbcm", "dec-grbcm"):
+        found = fleet().joint(queries(), method)
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(found.covariance, covariance, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("rule", ["poe", "gpoe", "bcm", "rbcm"])
 def test_committees_are_their_rule_in_every_piece_of_knowledge(rule: str) -> None:
     everyone = np.ones((AGENTS, 6), dtype=bool)
     mean, covariance = by_hand(rule, queries(), everyone)

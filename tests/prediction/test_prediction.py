@@ -60,8 +60,10 @@ def pooled(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
-def by_hand(rule: str, parts: tuple[tuple[Array, Array], ...], points: Array) -> tuple[Array, Array]:
-    """The paper's equations, one query and one agent at a time."""
+def by_hand(
+    rule: str, parts: tuple[tuple[Array, Array], ...], points: Array, beta_1: float | None = None
+) -> tuple[Array, Array]:
+    """The paper's equations, one query and one agent at a time. beta_1: of grBCM; None: weights of norm 1."""
     m, prior = len(parts), THETA[2] ** 2
     data = list(parts)
     mean_c, var_c = np.zeros(len(points)), np.full(len(points), prior)
@@ -83,7 +85,10 @@ def by_hand(rule: str, parts: tuple[tuple[Array, Array], ...], points: Array) ->
             beta = 0.5 * (np.log(prior) - np.log(var))
         else:
             beta = np.maximum(0.5 * (np.log(var_c[t]) - np.log(var)), 0.0)
-            beta[0] = 1.0
+            if beta_1 is None:
+                beta /= np.linalg.norm(beta)
+            else:
+                beta[0] = beta_1
         precision, first = (beta / var).sum(), (beta * mu / var).sum()
         if rule in ("bcm", "rbcm"):
             precision += (1 - beta.sum()) / prior
@@ -94,10 +99,12 @@ def by_hand(rule: str, parts: tuple[tuple[Array, Array], ...], points: Array) ->
     return means, variances
 
 
-@pytest.mark.parametrize("rule", ["poe", "gpoe", "bcm", "rbcm", "grbcm"])
-def test_aggregations_are_the_papers_equations(rule: str) -> None:
-    out = fleet().predict(queries(), rule)
-    mean, variance = by_hand(rule, shards(), queries())
+@pytest.mark.parametrize(
+    ("rule", "given"), [*[(rule, {}) for rule in ("poe", "gpoe", "bcm", "rbcm", "grbcm")], ("grbcm", {"beta": "paper"})]
+)
+def test_aggregations_are_the_papers_equations(rule: str, given: dict[str, Any]) -> None:
+    out = fleet().predict(queries(), rule, **given)
+    mean, variance = by_hand(rule, shards(), queries(), 1.0 if given else None)
     assert np.allclose(out.mean, mean, rtol=1e-8, atol=1e-10)
     assert np.allclose(out.variance, variance, rtol=1e-8)
 
@@ -235,7 +242,7 @@ def test_where_nobody_is_correlated_the_most_correlated_answers_alone(method: st
     out = fleet().predict([[2.6, 1.0], [-50.0, 0.0]], method, eta=0.9999, **consensus)
     assert out.participants.sum(axis=0).tolist() == [1, 1]
     assert out.participants[AGENTS - 1, 0]
-    if not method.endswith(("grbcm", "npae")):
+    if not method.endswith(("rbcm", "npae")):
         alone = fg.Fleet([shards()[-1]], theta=THETA, kernel="se", normalize=False).predict([[2.6, 1.0]], twin(method))
         assert np.allclose(out.means[:, 0], alone.mean[0], atol=1e-6)
 

@@ -142,8 +142,7 @@ class _Pricing:
         width = _summands(rule)
         if present is None:
             return self.sketch.reduction(queries, (width,), "predictions", told=(2,), to=to)
-        wide = 2 * width + 1 if RULES[rule].augmented else width
-        total = self.sketch.reduction(queries, (wide,), "predictions", told=(2,), present=present, to=to)
+        total = self.sketch.reduction(queries, (width,), "predictions", told=(2,), present=present, to=to)
         best = self.sketch.reduction(queries, (), "statistics") if self.options.eta == AUTO else NOTHING
         return 2 * best + total
 

@@ -80,7 +80,7 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     else:
         queries = np.random.default_rng([task["seed"], 7]).uniform(0.0, 2.0, (task["queries"], 2))
         rounds = ITERATIONS if "npae" in method else 20_000
-        options = prediction_method(method).those_of(consensus="average", eta=ETA, rounds=rounds)
+        options = prediction_method(method).those_of(consensus="average", eta=ETA, rounds=rounds, beta="paper")
         out = fleet.predict(queries, method, theta=fg.PAPER_THETA, **options)
         ledger, rounds, solving = out.ledger, int(out.query_rounds.sum()), int(out.solver_rounds.sum())
         formula, counted = _prediction_formula(task, out, degrees)

@@ -203,12 +203,14 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def options(method: str, graph: str, agents: int) -> dict[str, Any]:
-    """The paper's averages, with as many rounds as they may take; along the tree our defaults."""
+    """The paper's averages, with as many rounds as they may take, or exact sums along the tree; grBCM's first agent has
+    beta = 1, as in the paper.
+    """
     row = prediction_method(method)
     if graph == TREE:
-        return {}
+        return row.those_of(beta="paper")
     rounds = npae_rounds(method, graph, agents) if row.rule == "npae" else 20_000
-    return row.those_of(consensus="average", rounds=rounds)
+    return row.those_of(consensus="average", rounds=rounds, beta="paper")
 
 
 def answered(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -31,7 +31,7 @@ from fleetgp.prediction import (
 )
 from fleetgp.prediction.gradients import check_gradient
 from fleetgp.prediction.jointly import check_joint
-from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
+from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
 from fleetgp.prediction.prediction import joined
 
 
@@ -102,13 +102,14 @@ class ConditionedFleet:
         rounds: int | None = None,
         tol: float | None = None,
         eta: Eta | None = None,
+        beta: Beta | None = None,
         neighbours: int | None = None,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
         points = check_queries(queries, self.source)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given["neighbours"] = neighbours
+        given |= {"neighbours": neighbours, "beta": beta}
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"

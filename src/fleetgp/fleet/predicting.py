@@ -12,7 +12,7 @@ from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.prediction import Prediction, prediction_method
-from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
+from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -30,6 +30,7 @@ def predict(
     rounds: int | None = None,
     tol: float | None = None,
     eta: Eta | None = None,
+    beta: Beta | None = None,
     seed: int | None = None,
     noisy: bool = False,
     agent: AgentName | None = None,
@@ -48,6 +49,9 @@ def predict(
     eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2 (1e-3);
         with "auto", if it tells at least half as much as the best agent (in nats): few agents, also where
         length-scales are long and everybody is correlated.
+    beta: with grBCM, the weights of the agents. With "relative" (default) they are d_i / sqrt(sum_j d_j^2), where
+        d_i is the information of an agent's data beyond the samples, in nats: all agents count alike. With "paper"
+        the first agent that takes part has 1, the others d_i: the answer depends on the order of the agents.
     noisy: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
         any case, and `interval(0.95)` has its ends.
     agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
@@ -67,7 +71,7 @@ def predict(
     nearest = prediction_method(method).rule == "nearest"
     conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-    given["neighbours"] = neighbours if nearest else None
+    given |= {"neighbours": neighbours if nearest else None, "beta": beta}
     return conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
 
 

@@ -9,7 +9,7 @@ from fleetgp.prediction.beliefs import beliefs_of, first_of
 from fleetgp.prediction.choice import choose
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.posteriors import Marginals
-from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
+from fleetgp.prediction.rules import Beliefs, Rule, finished
 from fleetgp.prediction.selection import Selection, agree_on_participants
 from fleetgp.prediction.task import Answer, Task
 from fleetgp.prediction.tree import sum_over_everyone, sum_over_participants
@@ -18,7 +18,7 @@ from fleetgp.prediction.tree import sum_over_everyone, sum_over_participants
 def aggregate(task: Task, conditioned: Conditioned) -> Answer:
     if task.method.nearest:
         return _over_selection(task, conditioned)
-    rule = RULES[task.method.rule]
+    rule = task.rule
     hosted = list(task.network.hosted)
     nobody = np.zeros((len(hosted), len(task.queries)), dtype=bool)
     own = conditioned.own(hosted).at(task.queries, nobody if rule.augmented else None)
@@ -35,7 +35,7 @@ def _over_selection(task: Task, conditioned: Conditioned) -> Answer:
 
     Selection uses each agent's own data only, also for grBCM: with the samples everyone would be correlated everywhere.
     """
-    rule, own, before = RULES[task.method.rule], conditioned.own(task.network.hosted), task.network.round
+    rule, own, before = task.rule, conditioned.own(task.network.hosted), task.network.round
     choice = choose(task, conditioned, only_who=rule.augmented)
     known, prior = choice.known, task.prior
     if task.along_tree:

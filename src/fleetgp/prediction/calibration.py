@@ -131,7 +131,8 @@ class Calibration:
 
     def about(self, method: PredictionMethod, options: PredictionOptions) -> bool:
         """Whether it is one for such predictions."""
-        return (self.method, self.eta, self.neighbours) == (method.name, options.eta, options.neighbours)
+        same = (self.method, self.eta, self.neighbours) == (method.name, options.eta, options.neighbours)
+        return same and options.beta == "relative"
 
 
 def interpolated(places: Array, variances: Array) -> Array:

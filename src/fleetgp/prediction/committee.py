@@ -6,15 +6,19 @@ More data never tell less, so P <= I (Loewner), and its eigenvectors are pieces 
 before the data and after. To each of these, with its variance p, the rule of a single query is applied:
 
     PoE     1/p             BCM      1/p - 1
-    gPoE    1/(M p)         rBCM     beta (1/p - 1)    beta = -log(p)/2, the nats that the data tell of this piece
+    gPoE    1/(M p)         rBCM     d (1/p - 1)    d = -log(p)/2, the nats that the data tell of this piece
 
 The sum over the agents, for (r)BCM and grBCM with I more, is the precision of w. No summand is negative, so the total
 is positive definite always. For one query, or queries that are independent of each other, the pieces are the queries.
 
 An agent that takes part in some of the queries only speaks of its marginal posterior there. Where gPoE's number of
 agents c differs between queries, S_i becomes S_i min(c_t, c_u), which is positive definite as a product, element by
-element, of two such matrices. Where an agent is the first (grBCM's beta = 1) in some queries only, with F those and
-G = 1/p - 1, it adds G^1/2 F G^1/2 + (beta G)^1/2 (I - F) (beta G)^1/2.
+element, of two such matrices.
+
+grBCM's weights d_i / sqrt(sum_j d_j^2) compare agents, whose pieces differ. With the matrices D_i and G_i that have the
+pieces of agent i as eigenvectors, and d and 1/p - 1 as eigenvalues, all agents first add up N^2 = sum_j D_j^2; then the
+evidence of agent i is G_i^1/2 W_i G_i^1/2 with the weight W_i = N^-1/2 D_i N^-1/2, which is never above I, since N is
+never below D_i. Of one agent alone it is I; of independent queries it has the weights of `predict` on the diagonal.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from fleetgp.prediction.rules import SMALLEST
 #: Where an eigenvalue of a covariance is below the first of these, relative to the prior variance, the second is added
 #: to all of them: independent noise in f, of 3e-5 of its deviation. Without it the inverse would hold rounding alone.
 CLOSE, NUGGET = 1e-7, 1e-9
+#: Eigenvalues of a sum of squares below this share of the largest are rounding.
+ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -83,19 +89,54 @@ class Frame:
 class Role:
     """How an agent takes part, in each of the T queries.
 
-    takes: whether it does.  count: how many agents do.  first: whether it is the one with beta = 1 (grBCM).
+    takes: whether it does.  count: how many agents do.
     """
 
     takes: BoolArray
     count: Array
-    first: BoolArray
 
 
-def evidence(rule: str, frame: Frame, own: Vector, role: Role) -> tuple[Array, Array]:
-    """What an agent adds: to the precision of w, (T, T), and to precision times mean, (T,). own: its posterior of f."""
-    size, takes = len(frame.base.mean), role.takes
-    if not takes.any():
+def evidence(rule: str, frame: Frame, own: Vector, role: Role, norm: Array | None = None) -> tuple[Array, Array]:
+    """What an agent adds: to the precision of w, (T, T), and to precision times mean, (T,). own: its posterior of f.
+
+    norm: N^-1/2, for grBCM, from the sum of all agents' `squared_information`.
+    """
+    size = len(frame.base.mean)
+    if not role.takes.any():
         return np.zeros((size, size)), np.zeros(size)
+    pieces = _pieces(rule, frame, own, role)
+    if rule in ("poe", "gpoe"):
+        return pieces.weighed(1.0 / pieces.variance, 1.0 / pieces.variance)
+    p = np.minimum(pieces.variance, 1.0)
+    known = p < 1.0
+    if norm is None:
+        d = -0.5 * np.log(p) if rule == "rbcm" else np.ones_like(p)
+        return pieces.weighed(d * (1.0 / p - 1.0), np.where(known, d / p, 0.0))
+    # y = G^1/2 w + noise is what it knows, with the mean G^-1/2 P^-1 of w's.
+    root, centre = pieces.weighed(np.sqrt(1.0 / p - 1.0), np.sqrt(1.0 / (p * np.where(known, 1.0 - p, np.inf))))
+    weight = norm @ pieces.weighed(-0.5 * np.log(p), p)[0] @ norm
+    return root @ weight @ root, root @ (weight @ centre)
+
+
+def squared_information(frame: Frame, own: Vector, role: Role) -> Array:
+    """(T, T) the square of what an agent's data tell of w beyond the samples, in nats: D_i^2 (grBCM)."""
+    size = len(frame.base.mean)
+    if not role.takes.any():
+        return np.zeros((size, size))
+    pieces = _pieces("grbcm", frame, own, role)
+    d = 0.5 * np.log(np.minimum(pieces.variance, 1.0))
+    return pieces.weighed(d**2, d)[0]
+
+
+def normalizer(total: Array) -> Array:
+    """N^-1/2 from N^2, (T, T); zero where nobody knows more than the samples."""
+    values, vectors = np.linalg.eigh(total)
+    known = values > ROUNDING * max(1.0, float(values[-1]))
+    return np.asarray((vectors * np.where(known, np.where(known, values, 1.0) ** -0.25, 0.0)) @ vectors.T)
+
+
+def _pieces(rule: str, frame: Frame, own: Vector, role: Role) -> Pieces:
+    takes = role.takes
     here, onto = frame.part(takes)
     believed = own.at(takes)
     if rule == "gpoe":
@@ -103,17 +144,13 @@ def evidence(rule: str, frame: Frame, own: Vector, role: Role) -> tuple[Array, A
         believed = Vector(believed.mean, believed.covariance * np.minimum(count[:, None], count))
     mean, relative = here.seen(believed)
     values, vectors = np.linalg.eigh(relative)
-    pieces = Pieces(np.maximum(values, SMALLEST), vectors, vectors.T @ mean)
-    if rule in ("poe", "gpoe"):
-        precision, heard = pieces.weighed(1.0 / pieces.variance, 1.0 / pieces.variance)
-    else:
-        precision, heard = _beyond_base(rule, pieces, role.first[takes])
-    return (precision, heard) if onto is None else (onto.T @ precision @ onto, onto.T @ heard)
+    whole = vectors if onto is None else onto.T @ vectors
+    return Pieces(np.maximum(values, SMALLEST), whole, vectors.T @ mean)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (n, n)."""
+    """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (T, n)."""
 
     variance: Array
     vectors: Array
@@ -122,25 +159,6 @@ class Pieces:
     def weighed(self, precision: Array, pull: Array) -> tuple[Array, Array]:
         """As a precision, and precision times mean, with these for each piece, (n,)."""
         return np.asarray((self.vectors * precision) @ self.vectors.T), np.asarray(self.vectors @ (pull * self.mean))
-
-
-def _beyond_base(rule: str, pieces: Pieces, first: BoolArray) -> tuple[Array, Array]:
-    """What the agent knows beyond what the rule starts from."""
-    p = np.minimum(pieces.variance, 1.0)
-    beta, known = -0.5 * np.log(p), p < 1.0
-    if rule == "bcm" or (rule == "grbcm" and first.all()):
-        beta = np.ones_like(p)
-    if rule != "grbcm" or first.all() or not first.any():
-        return pieces.weighed(beta * (1.0 / p - 1.0), np.where(known, beta / p, 0.0))
-    # y = G^1/2 w + noise is what it knows: each query's row of it counts as the agent does there.
-    found = []
-    for weight, where in ((np.ones_like(p), first), (beta, ~first)):
-        scale = np.sqrt(weight * (1.0 / p - 1.0))
-        centre = np.sqrt(weight / (p * np.where(known, 1.0 - p, np.inf)))
-        rows, _ = pieces.weighed(scale, scale)
-        _, told = pieces.weighed(scale, centre)
-        found.append((rows[:, where] @ rows[where], rows[:, where] @ told[where]))
-    return found[0][0] + found[1][0], found[0][1] + found[1][1]
 
 
 def settled(rule: str, frame: Frame, precision: Array, heard: Array) -> tuple[Vector, float]:

@@ -25,14 +25,13 @@ from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.beliefs import beliefs_of, first_of
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.gradient import Gradient
-from fleetgp.prediction.jointly import EXACT_ALONE
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, chunks, first_used
 from fleetgp.prediction.predict import block_size
-from fleetgp.prediction.rules import RULES, SMALLEST, Beliefs
+from fleetgp.prediction.rules import SMALLEST, Beliefs
 from fleetgp.prediction.task import Task
 from fleetgp.prediction.tree import taking_part
 
@@ -114,7 +113,7 @@ def _answer(task: Task, conditioned: Conditioned) -> Steep:
         return _of_one(task, conditioned, conditioned.whole(task.agreed.pool).items([0])[0], [task.agreed.pool[0]])
     if method.rule == "nearest":
         return _of_nearest(task, conditioned)
-    if task.network.agents == 1 and method.rule in EXACT_ALONE:
+    if task.network.agents == 1:
         return _of_one(task, conditioned, conditioned.own(hosted).items([0])[0], [x for x, _ in shards])
     return _of_committee(task, conditioned)
 
@@ -204,7 +203,7 @@ def _untold(task: Task, engine: tuple[str, ...]) -> Steep:
 
 def _of_committee(task: Task, conditioned: Conditioned) -> Steep:
     """The rule's sums with their derivatives; the root makes the gradient of them."""
-    network, rule, (size, width) = task.network, RULES[task.method.rule], task.queries.shape
+    network, rule, (size, width) = task.network, task.rule, task.queries.shape
     participants = taking_part(task, conditioned)
     takes = participants[list(network.hosted)]
     own = conditioned.own(network.hosted).at(task.queries, np.zeros_like(takes) if rule.augmented else takes)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.reductions import total
+from fleetgp.consensus.reductions import of_fleet, total
 from fleetgp.errors import InputError
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.evaluation import Posterior
@@ -16,9 +17,8 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.network.reduction import Finish
 from fleetgp.prediction.agreed import Agreed
-from fleetgp.prediction.beliefs import first_of
 from fleetgp.prediction.calibration import Calibration
-from fleetgp.prediction.committee import Frame, Role, Vector, evidence, settled
+from fleetgp.prediction.committee import Frame, Role, Vector, evidence, normalizer, settled, squared_information
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.local import nearest_in
@@ -33,8 +33,6 @@ from fleetgp.prediction.tree import taking_part
 #: Queries of a joint prediction: of a committee, whose agents add up a matrix of so many rows, 1 MB over each edge; and
 #: of the exact GP, where a matrix takes 0.8 GB.
 MOST_OF_COMMITTEE, MOST_JOINT = 500, 10_000
-#: Rules that are the exact GP of one agent, if there is one only. (rBCM weighs what it knows.)
-EXACT_ALONE = ("poe", "gpoe", "bcm", "grbcm", "npae")
 #: Observations near any of the queries that dec-nearest makes one GP of: they are sent to the root.
 MOST_NEAR = 5000
 
@@ -97,7 +95,7 @@ def answer_jointly(
 
 def check_joint(method: PredictionMethod, agents: int, count: int) -> None:
     """One clear error for what has no joint prediction, or for too many queries."""
-    exact = method.rule in ("full-gp", "nearest") or (agents == 1 and method.rule in EXACT_ALONE)
+    exact = method.rule in ("full-gp", "nearest") or agents == 1
     if method.rule == "npae" and not exact:
         raise InputError(
             f"{method.name} has no joint covariance: it would take those of all agents' means at all pairs of queries: "
@@ -122,7 +120,7 @@ def _answer(task: Task, conditioned: Conditioned) -> Found:
         return _of_one(task, whole.items([0])[0], hosted)
     if task.method.rule == "nearest":
         return _of_nearest(task, conditioned)
-    if task.network.agents == 1 and task.method.rule in EXACT_ALONE:
+    if task.network.agents == 1:
         return _of_one(task, conditioned.own(task.network.hosted).items([0])[0], hosted)
     return _of_committee(task, conditioned)
 
@@ -186,20 +184,22 @@ def _of_committee(task: Task, conditioned: Conditioned) -> Found:
     frames = _frames(task, conditioned)
     samples = task.agreed.samples
     own = conditioned.augmented(network.hosted, samples) if rule == "grbcm" else conditioned.own(network.hosted)
-    parts, engine, jitter = [], [], 0.0
-    for i, role in enumerate(_roles(task, participants)):
-        posterior = own.items([i])[0] if role.takes.any() else None
-        known = frames[i].base if posterior is None else Vector(*posterior.mean_and_covariance(task.queries))
-        precision, heard = evidence(rule, frames[i], known, role)
-        parts.append(np.append(_packed(Vector(heard, precision)), 0.0))
+    count, known, engine, jitter = participants.sum(axis=0).astype(float), [], [], 0.0
+    for i, agent in enumerate(network.hosted):
+        posterior = own.items([i])[0] if participants[agent].any() else None
+        found = frames[i].base if posterior is None else Vector(*posterior.mean_and_covariance(task.queries))
+        known.append((frames[i], found, Role(participants[agent], count)))
         engine.append(UNUSED if posterior is None else posterior.engine)
         jitter = max(jitter, 0.0 if posterior is None else posterior.jitter)
+    norm = _norm(task, known) if rule == "grbcm" else None
+    told_by_each = [evidence(rule, *one, norm) for one in known]
+    parts = [np.append(_packed(Vector(heard, precision)), 0.0) for precision, heard in told_by_each]
 
     def finish(totals: Array, _: BoolArray | None) -> Array:
         root = network.hosted.index(network.tree.root) if task.method.decentralized else 0
         summed = _unpacked(totals[:-1], size)
-        found, needed = settled(rule, frames[root], summed.covariance, summed.mean)
-        return np.append(_packed(found), needed)
+        vector, needed = settled(rule, frames[root], summed.covariance, summed.mean)
+        return np.append(_packed(vector), needed)
 
     with network.phase("aggregate"):
         told = _totals(task, np.stack(parts), finish)
@@ -232,10 +232,15 @@ def _frames(task: Task, conditioned: Conditioned) -> list[Frame]:
     return [frames[k] for k in which]
 
 
-def _roles(task: Task, participants: BoolArray) -> list[Role]:
-    """Of the hosted agents."""
-    count, first = participants.sum(axis=0).astype(float), first_of(task, participants)
-    return [Role(participants[agent], count, first[i]) for i, agent in enumerate(task.network.hosted)]
+def _norm(task: Task, known: Sequence[tuple[Frame, Vector, Role]]) -> Array:
+    """What the weights of grBCM are divided by: a reduction of the agents' squared information."""
+    size = len(task.queries)
+    upper = np.triu_indices(size)
+    with task.network.phase("select"):
+        total = of_fleet(task.network, central=not task.method.decentralized).total(
+            np.stack([squared_information(*one)[upper] for one in known])
+        )
+    return normalizer(_unpacked(np.concatenate([np.zeros(size), total]), size).covariance)
 
 
 # ---- what is sent ------------------------------------------------------------------------------------------------

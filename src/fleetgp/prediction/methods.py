@@ -36,7 +36,8 @@ class PredictionMethod:
         agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
-        return ("engine", "neighbours", *agrees, *selects, *draws)
+        weighs = ("beta",) if self.rule == "grbcm" else ()
+        return ("engine", "neighbours", *agrees, *selects, *draws, *weighs)
 
     def those_of(self, **options: Any) -> dict[str, Any]:
         """Of one set of options for many methods, those that this method has.

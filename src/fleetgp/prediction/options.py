@@ -16,6 +16,8 @@ Consensus = Literal["tree", "average"]
 CONSENSUS = ("tree", "average")
 Eta = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
+Beta = Literal["relative", "paper"]
+BETAS = ("relative", "paper")
 #: The options of the paper's recursions alone.
 RECURSIVE = ("rounds", "tol")
 
@@ -30,6 +32,8 @@ class PredictionOptions:
         or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
     eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; "auto":
         if it tells at least half as much as the best agent, in nats.
+    beta: with grBCM, "relative": an agent's weight is d_i / sqrt(sum_j d_j^2), d_i being the information of its data
+        beyond the samples; "paper": 1 for the first agent that takes part, d_i for the others.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
     engine: "auto", "dense", "moments" or "vecchia", as in training.
     neighbours: of "vecchia", as in training: each query has the 2 neighbours observations of an agent nearest to it.
@@ -40,6 +44,7 @@ class PredictionOptions:
     rounds: int = 20_000
     tol: float = 1e-6
     eta: Eta = 1e-3
+    beta: Beta = "relative"
     seed: int = 0
     engine: str = "auto"
     neighbours: int = NEIGHBOURS
@@ -47,11 +52,13 @@ class PredictionOptions:
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
         """These options with what was given (what is not None) in their place, checked.
 
-        >>> PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
-        PredictionOptions(consensus='tree', rounds=20000, tol=1e-06, eta=0.1, seed=3, engine='auto', neighbours=30)
+        >>> found = PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
+        >>> found.eta, found.tol, found.seed
+        (0.1, 1e-06, 3)
         """
         options = replace(self, **{name: value for name, value in given.items() if value is not None})
         check_name("consensus", options.consensus, CONSENSUS)
+        check_name("beta", options.beta, BETAS)
         check_whole("rounds", options.rounds, least=1)
         check_number("tol", options.tol, above=0.0)
         check_whole("seed", options.seed, least=0)

@@ -2,7 +2,7 @@
 
 A rule is its local summands, (A, T, K), and its finish, which sees their totals over the agents that take
 part. Whether the totals come from a server, from an average consensus over all agents or over a few does not
-matter to it.
+matter to it. No rule depends on the order or the names of the agents, except grBCM with the paper's weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Beliefs:
     """What the agents believe at the queries: mean and variance (A, T) of f, given their (augmented) data.
 
     prior: (A, T) k(x*, x*).  common_mean, common_variance: (A, T) from the communication data alone (grBCM).
-    first: (A, T) whether the agent is the one with beta = 1 (grBCM).
+    first: (A, T) whether the agent is the one with beta = 1 (grBCM with the paper's weights).
     """
 
     mean: Array
@@ -95,14 +95,36 @@ def _rbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]
     return totals[..., 0] / precision, 1.0 / precision
 
 
+def information(common_variance: Array, variance: Array) -> Array:
+    """What an agent's data tell beyond the communication data, in nats: half the entropy difference, at least 0."""
+    return np.asarray(np.maximum(0.5 * (np.log(common_variance) - np.log(variance)), 0.0))
+
+
 def _grbcm_summands(b: Beliefs) -> Array:
-    """beta_1 = 1; beta_i = half the entropy difference to the communication data, clipped at 0."""
-    beta = np.maximum(0.5 * (np.log(b.common_variance) - np.log(b.variance)), 0.0)
-    beta = np.where(b.first, 1.0, beta)
-    return _weighted(beta, b, beta)
+    """With the information in place of beta, and its square: `_grbcm` divides by the norm."""
+    told = information(b.common_variance, b.variance)
+    return _weighted(told, b, told, told**2)
 
 
 def _grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+    """Eqs. (mean_grbcm), (variance_grbcm) with beta_i = d_i / sqrt(sum_j d_j^2), d_i being the information of agent i.
+
+    One agent alone has beta = 1. Where nobody knows more than the communication data, these answer.
+    """
+    known = totals[..., 3].real > 0.0
+    share = np.where(known, 1.0 / np.sqrt(np.where(known, totals[..., 3], 1.0)), 0.0)
+    precision = 1.0 / b.common_variance + share * (totals[..., 1] - totals[..., 2] / b.common_variance)
+    beyond = share * (totals[..., 0] - totals[..., 2] * b.common_mean / b.common_variance)
+    return (b.common_mean / b.common_variance + beyond) / precision, 1.0 / precision
+
+
+def _paper_grbcm_summands(b: Beliefs) -> Array:
+    """beta = 1 for the first agent that takes part, the information for all others."""
+    beta = np.where(b.first, 1.0, information(b.common_variance, b.variance))
+    return _weighted(beta, b, beta)
+
+
+def _paper_grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
     """Eqs. (mean_grbcm), (variance_grbcm)."""
     surplus = totals[..., 2] - 1.0
     precision = totals[..., 1] - surplus / b.common_variance
@@ -120,6 +142,8 @@ RULES = {
         Rule("grbcm", _grbcm_summands, _grbcm, augmented=True),
     )
 }
+#: grBCM with the paper's weights: the answer depends on which agent comes first.
+PAPER_GRBCM = Rule("grbcm", _paper_grbcm_summands, _paper_grbcm, augmented=True)
 
 
 def finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:

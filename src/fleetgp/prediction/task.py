@@ -13,6 +13,7 @@ from fleetgp.network import Network
 from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.options import PredictionOptions
+from fleetgp.prediction.rules import PAPER_GRBCM, RULES, Rule
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class Task:
     @property
     def along_tree(self) -> bool:
         return self.method.decentralized and self.options.consensus == "tree"
+
+    @property
+    def rule(self) -> Rule:
+        """The aggregation rule. A fleet of one agent answers with its posterior, whatever the method."""
+        if self.network.agents == 1:
+            return RULES["poe"]
+        paper = self.method.rule == "grbcm" and self.options.beta == "paper"
+        return PAPER_GRBCM if paper else RULES[self.method.rule]
 
     @property
     def everyone(self) -> BoolArray:

@@ -1,6 +1,6 @@
 """Products of experts and committee machines along the spanning tree: one reduction, exact.
 
-Sums, how many take part, who comes first (grBCM's beta = 1) and who took part travel together. The root makes mean and
+Sums, how many take part and who took part travel together. The root makes mean and
 variance of them, so that what every agent is told has the same bits.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.network import SUM, Merge, Network
-from fleetgp.prediction.beliefs import beliefs_of
+from fleetgp.network import Merge, Network
+from fleetgp.prediction.beliefs import beliefs_of, first_of
 from fleetgp.prediction.choice import choose
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.posteriors import Marginals, first_used
-from fleetgp.prediction.rules import RULES, Beliefs, Rule, finished
+from fleetgp.prediction.rules import PAPER_GRBCM, Beliefs, Rule, finished
 from fleetgp.prediction.task import Answer, Task
 
 
@@ -58,23 +58,19 @@ def _summed(
     task: Task, conditioned: Conditioned, chosen: BoolArray, known: Marginals, began: int
 ) -> tuple[Answer, BoolArray]:
     """The answer, and the queries in which nobody takes part."""
-    network, rule = task.network, RULES[task.method.rule]
-    nobody = np.zeros_like(chosen)
-    beliefs, believed = beliefs_of(task, rule, conditioned, chosen, known, first=nobody)
-    x, merge = rule.summands(beliefs), SUM
-    if rule.augmented:
-        # The first that takes part has beta = 1: what that adds to its summands travels with its number.
-        ids = np.broadcast_to(np.asarray(network.hosted, dtype=float)[:, None, None], (*chosen.shape, 1))
-        more = rule.summands(replace(beliefs, first=~nobody)) - x
-        x, merge = np.concatenate([x, ids, more], axis=-1), WITH_FIRST
+    network, rule, first = task.network, task.rule, np.zeros_like(chosen)
+    if rule is PAPER_GRBCM:  # who comes first must be known before anything is added up
+        first = first_of(task, _who_takes_part(network, chosen)[0])
+    beliefs, believed = beliefs_of(task, rule, conditioned, chosen, known, first)
+    x = rule.summands(beliefs)
 
     def finish(rows: Array, who: BoolArray | None) -> Array:
         assert who is not None, "not all take part"
         count = who.sum(axis=0).astype(float)
-        return _finish(task, rule, beliefs, _with_first(rows) if rule.augmented else rows, count)
+        return _finish(task, rule, beliefs, rows, count)
 
     with network.phase("aggregate"):
-        found = network.reduce_present(x, chosen, "predictions", merge, finish=finish, told=(2,), to=task.to)
+        found = network.reduce_present(x, chosen, "predictions", finish=finish, told=(2,), to=task.to)
     rounds = np.full(len(task.queries), network.round - began)
     who = np.zeros((network.agents, len(task.queries)), dtype=bool) if found.who is None else found.who
     told = Answer.told(task, found.value, who, rounds, engine=believed.engine, jitter=believed.jitter)
@@ -87,25 +83,6 @@ def _finish(task: Task, rule: Rule, beliefs: Beliefs, totals: Array, count: Arra
     own = beliefs.of_agent(root)
     means, variances = finished(rule, totals[None], count[None], own)
     return np.stack([means[0], variances[0]], axis=-1)
-
-
-# ---- who comes first ---------------------------------------------------------------------------------------------
-
-
-def _merge_with_first(one: Array, other: Array) -> Array:
-    """Rows (summands, number of the first, what being first adds to its summands)."""
-    width = one.shape[-1] // 2
-    first = np.where(one[..., width : width + 1] <= other[..., width : width + 1], one[..., width:], other[..., width:])
-    return np.concatenate([one[..., :width] + other[..., :width], first], axis=-1)
-
-
-def _with_first(rows: Array) -> Array:
-    width = rows.shape[-1] // 2
-    return np.asarray(rows[:, :width] + rows[:, width + 1 :])
-
-
-#: For grBCM, whose summands are three.
-WITH_FIRST = Merge(_merge_with_first, np.array([0.0, 0.0, 0.0, np.inf, 0.0, 0.0, 0.0]), finite=True)
 
 
 # ---- the most correlated -----------------------------------------------------------------------------------------
@@ -137,13 +114,19 @@ def participants_along_tree(network: Network, chosen: BoolArray, correlation: Ca
     Where nobody chose itself, it is the most correlated alone: correlation(t) is each hosted agent's with the queries
     t, (A, len(t)).
     """
-    with network.phase("select"):
-        found = network.reduce_present(np.zeros((*chosen.shape, 0)), chosen, "predictions")
-    assert found.who is not None, "all agents are told"
-    participants, where = found.who.copy(), np.flatnonzero(found.absent)
+    who, absent = _who_takes_part(network, chosen)
+    participants, where = who.copy(), np.flatnonzero(absent)
     if where.size:
         participants[winners(network, correlation(where)).astype(int), where] = True
     return participants
+
+
+def _who_takes_part(network: Network, chosen: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """Who chose itself, (M, T), and where nobody did, (T,), at every agent."""
+    with network.phase("select"):
+        found = network.reduce_present(np.zeros((*chosen.shape, 0)), chosen, "predictions")
+    assert found.who is not None, "all agents are told"
+    return found.who, found.absent
 
 
 def taking_part(task: Task, conditioned: Conditioned) -> BoolArray:
