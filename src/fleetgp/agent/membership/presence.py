@@ -90,6 +90,15 @@ class Presence:
         self._withdrawn = withdrawn
         self.abandon("withdrawn", now)
 
+    def company(self) -> dict[int, tuple[int, bool]]:
+        """The other agents that have not withdrawn: the incarnation of each, and whether anybody can work with it.
+
+        An agent that has withdrawn calls up nobody. One that is gone still seems to, but nobody calls it up.
+        """
+        others = [record for record in self.membership.records if record.agent != self.agent]
+        reached = {*self.neighbours.linked, *(called for record in others for called in record.up)}
+        return {record.agent: (record.incarnation, record.agent in reached) for record in others if record.up}
+
     def _give_up(self, why: str) -> None:
         if self.running is None:
             return
