@@ -154,10 +154,11 @@ class Presence:
         neighbour, digest, own = self.neighbours[j], hello.digest, self.description.digest
         if digest != own and digest != neighbour.refused:
             neighbour.refused, neighbour.greeted = digest, False
+            neighbour.why_refused = self.description.differences(digest)
             self.log.error(
                 "refused",
                 neighbour=self._name(j),
-                why="it holds another fleet description, or is of another version of FleetGP",
+                why=neighbour.why_refused,
                 its_digest=digest[:16],
                 own_digest=own[:16],
             )
