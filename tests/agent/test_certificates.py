@@ -14,7 +14,7 @@ from fleetgp.agent import process
 from fleetgp.agent.description.certificates import Credentials, days_left, make_authority, make_certificate
 from fleetgp.agent.logs import Log
 from fleetgp.agent.process import look_at_certificates
-from fleetgp.errors import InputError
+from fleetgp.errors import FleetGPError, InputError
 
 
 def looked(folder: Path, own: Credentials) -> list[dict[str, Any]]:
@@ -73,6 +73,25 @@ def test_an_agent_looks_again_while_it_runs(tmp_path: Path, monkeypatch: pytest.
     assert not thread.is_alive()
     log.close()
     assert "certificate expires soon" in (tmp_path / "a0.log").read_text()
+
+
+def test_an_agent_ends_when_its_certificate_expires(tmp_path: Path) -> None:
+    """Not before: one that has expired comes back only with another certificate, whatever Zenoh lets in."""
+    own = make_certificate(tmp_path / "keys", "a0", days=2.0 / 86_400.0)
+    log = Log("a0", file=tmp_path / "a0.log")
+    with pytest.raises(FleetGPError, match="has expired: if the clock of this machine is wrong"):
+        process._look_again(own, log, threading.Event())
+    log.close()
+    assert days_left(own.certificate) <= 0.0
+    assert "certificate expired" in (tmp_path / "a0.log").read_text()
+
+
+def test_a_clock_that_is_behind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = make_certificate(tmp_path / "keys", "a0")
+    monkeypatch.setattr(process, "days_ahead", lambda _: 400.0)
+    lines = looked(tmp_path, own)
+    assert [line["event"] for line in lines] == ["certificate is not valid yet"] * 2
+    assert all("clock" in line["remedy"] for line in lines)
 
 
 @pytest.mark.parametrize("host", ["", "ü ü", "..", "::::", "a" * 300, "a/b"])

@@ -220,6 +220,26 @@ def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> Non
         assert digest(GOOD.replace(old, new, 1)) != same
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("round = 5", "round = 6", "timeouts"),
+        ('"dec-apx-gp"', '"dec-c-gp"', "training"),
+        ('target = "sst"', 'target = "salinity"', "target"),
+        ("tcp/127.0.0.1:7403", "tcp/127.0.0.1:7404", "agents"),
+        ('neighbours = ["auv2"]', 'neighbours = ["auv2", "auv3"]', "edges"),
+    ],
+)
+def test_of_two_descriptions_the_settings_that_differ_are_named(tmp_path: Path, old: str, new: str, named: str) -> None:
+    one, other = tmp_path / "one.toml", tmp_path / "other.toml"
+    one.write_text(GOOD)
+    other.write_text(GOOD.replace(old, new, 1))
+    description = read_description(one)
+    told = description.differences(read_description(other).digest)
+    assert told == f"it holds another fleet description: different {named}"
+    assert "another version of FleetGP" in description.differences("ab" * 32 + "c")
+
+
 def test_the_kind_of_consensus_is_the_fleets(tmp_path: Path) -> None:
     """It is common to all agents, and an option of every prediction; the tree, if nothing is said."""
     file, digests = tmp_path / "fleet.toml", set()
@@ -351,7 +371,7 @@ def test_whatever_is_changed_in_a_file_gives_a_description_or_one_error(
         found = read_description(file)
     except InputError:
         return
-    assert len(found.digest) == 64
+    assert found.digest == read_description(file).digest
     assert found.training_options(found.starts()).rounds > 0
 
 

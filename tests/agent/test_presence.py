@@ -202,3 +202,23 @@ def test_what_a_neighbour_says_of_its_waiting_counts_for_a_while_in_whatever_tas
     assert three[1].heard_waiting(2, three.now) == (9, 4, frozenset({1}))
     assert three[1].heard_waiting(0, three.now) is None
     assert three[1].heard_waiting(2, three.now + 4 * HEARTBEAT) is None
+
+
+def test_an_agent_that_withdrew_sees_who_comes_and_goes_but_not_who_withdraws(tmp_path: Path) -> None:
+    """On a path 0 - 1 - 2 - 3."""
+    fleet = Fleet(tmp_path, 4)
+    fleet.link_all()
+    fleet.talk()
+    fleet[0].withdraw(True, fleet.now)
+    fleet.talk()
+    assert fleet[0].company() == {1: (1, True), 2: (1, True), 3: (1, True)}
+    fleet[1].withdraw(True, fleet.now)
+    fleet.talk()
+    assert fleet[0].company() == {2: (1, True), 3: (1, True)}
+    fleet[1].withdraw(False, fleet.now)
+    fleet.talk()
+    assert fleet[0].company() == {1: (1, True), 2: (1, True), 3: (1, True)}
+    fleet[2].link_down(3, fleet.now)  # 3 is gone, without a word
+    fleet.talk()
+    assert fleet[0].company() == {1: (1, True), 2: (1, True), 3: (1, False)}
+    fleet.log.close()

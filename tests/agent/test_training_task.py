@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +21,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.status import status_of
 from fleetgp.agent.tasks import Tasks
-from fleetgp.errors import NeighbourLostError
+from fleetgp.errors import NeighbourLostError, NonsenseError, NumericalError
 from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -103,15 +105,17 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
         assert status_of(agents[1])["outcome"] == "converged"
 
 
-@pytest.mark.parametrize("error", [EpochOverError("over"), NeighbourLostError(3, [1], 5.0), MemoryError("too much")])
-def test_a_training_that_is_broken_off_goes_on_where_it_was(
-    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LOST = NeighbourLostError(3, [1], 5.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "continues"),
+    [(EpochOverError("over"), True), (LOST, True), (NonsenseError(0, "1e90"), False), (NumericalError("no"), False)],
+)
+def test_a_training_continues_where_it_was_if_members_were_lost_and_starts_cold_if_it_failed(
+    error: BaseException, continues: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever ends it, the wish for it stays, and is warm as soon as there are estimates."""
-    description, _ = describe(tmp_path, 1)
-    log = Log("a0", file=tmp_path / "a0.log")
-    agent = Agent.start(description, "a0", log)
-    try:
+    with alone(tmp_path) as agent:
         loop, tasks = agent.loop, Tasks(agent.node, SimpleNamespace(id=1), agent.activity)  # type: ignore[arg-type]
         agent.wish(Wish(cold=True))
 
@@ -122,7 +126,64 @@ def test_a_training_that_is_broken_off_goes_on_where_it_was(
         monkeypatch.setattr(loop.trainer, "run", broken)
         with pytest.raises(type(error)):
             loop._train(tasks, Agenda([Item()], (0,)), Wish(cold=True))
-        assert agent.requests.wish() == Wish(cold=False)
+        assert agent.requests.wish() == Wish(cold=not continues)
+        view: Any = SimpleNamespace(id=1)
+        assert (Agenda([loop._item(view, None)], (0,)).starts() is not None) == continues
+
+
+def test_a_training_that_diverges_from_a_warm_start_is_repeated_cold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with alone(tmp_path) as agent:
+        loop = agent.loop
+        view: Any = SimpleNamespace(id=1)
+        tasks: Any = SimpleNamespace(view=view)
+        monkeypatch.setattr(loop.trainer, "run", lambda *_: "diverged")
+        agent.wish(Wish())
+        agent.memory.note(np.zeros((1, 4)), True, 3)
+        agenda = Agenda([loop._item(view, None)], (0,))
+        loop._train(tasks, agenda, Wish())
+        assert agent.requests.wish() == Wish()  # not done yet
+        again = Agenda([loop._item(view, None)], (0,))
+        assert again.training(with_members=True, after=0) == Wish()
+        assert again.starts() is None
+        loop._train(tasks, again, Wish())
+        assert agent.requests.wish() is None
+        assert agent.requests.outcome == "diverged"
+        assert loop._item(view, None).failed
+
+
+def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OverError(Exception):
+        pass
+
+    with alone(tmp_path) as agent:
+        told = [np.array([[1.0, 1.0, 1.0, 0.1]]), np.array([[1.0, 1.0, 1.0, 1e30]])]
+
+        def train(*given: Any) -> Any:
+            for done, thetas in enumerate(told):
+                given[5](0, done, thetas, True)
+            raise OverError
+
+        monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+        monkeypatch.setattr(Tasks, "next", lambda _: nullcontext(SimpleNamespace()))
+        view: Any = SimpleNamespace(id=1, members=(0,))
+        nobody: Any = None
+        for kept in (0, 1):
+            tasks = Tasks(agent.node, view, agent.activity)
+            with pytest.raises(OverError):
+                agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), Wish(), nobody, agent.loop.answers.shard)
+            assert len(agent.memory.estimates) == kept
+            told.pop()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[Agent]:
+    description, _ = describe(folder, 1)
+    log = Log("a0", file=folder / "a0.log")
+    agent = Agent.start(description, "a0", log)
+    try:
+        yield agent
     finally:
         agent.close()
         log.close()

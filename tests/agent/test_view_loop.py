@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fleetgp.agent.description import read_description
 from fleetgp.agent.status import status_of
 from fleetgp.errors import NetworkError, NumericalError
+from fleetgp.network.wire import Frame
+from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -76,3 +81,31 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(lost) == 6
         assert agents[1].node.links.resent >= 6
         assert agents[0].views == 1
+
+
+def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finite values of 1e90 make every honest agent fail; nobody has to restart them or to ask for a training."""
+    real = ZenohNetwork._send
+
+    def send(network: ZenohNetwork, frame: Frame) -> None:
+        if network._links.hosted == (0,):
+            wrong = [
+                replace(part, value=np.full_like(part.value, 1e90)) if part.kind == "statistics" else part
+                for part in frame.parts
+            ]
+            frame = replace(frame, parts=tuple(wrong))
+        real(network, frame)
+
+    monkeypatch.setattr(ZenohNetwork, "_send", send)
+    describe(tmp_path, 3, points=15, edges=[(0, 1), (1, 2), (0, 2)], training="dec-full-gp", training_options="")
+    file = tmp_path / "fleet.toml"
+    file.write_text('kernel = "se"\n' + file.read_text())
+    with running(read_description(file), tmp_path) as agents:
+        liar, *honest = agents
+        until(lambda: any(agent.phase == "failed" for agent in honest))
+        liar.stop()
+        until(lambda: serving(honest))
+        assert all(status_of(agent)["trained"]["by"] == ["a1", "a2"] for agent in honest)
+        assert all(status_of(agent)["problem"] == "" for agent in honest)

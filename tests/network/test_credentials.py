@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fleetgp.agent.description import read_description
 from fleetgp.agent.description.certificates import Credentials, make_certificate
 from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
@@ -19,7 +20,8 @@ from fleetgp.graph import Graph
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.client import AgentClient
+from fleetgp.operator.example import fleet_text, free_ports
 
 NAMES = ("Ada", "Bo")
 
@@ -149,3 +151,32 @@ def test_certificates_from_the_command_line(tmp_path: Path) -> None:
     }
     refused = CliRunner().invoke(app, ["certs", str(tmp_path / "k"), "--agents", "authority"], catch_exceptions=False)
     assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"), [(None, "certificate is not accepted here"), ("agent", "does not accept the certificate")]
+)
+def test_an_operator_of_another_authority_learns_why_no_agent_answers(
+    fleet_keys: Path, tmp_path: Path, theirs: str | None, expected: str
+) -> None:
+    """The agent runs. The operator's files are of a new authority, or its certificate alone is."""
+    new = tmp_path / "new"
+    make_certificate(new, "operator")
+    if theirs == "agent":
+        (new / "authority.crt").write_bytes((fleet_keys / "authority.crt").read_bytes())
+    here, there = free_ports(2)
+    (tmp_path / "fleet.toml").write_text(
+        fleet_text(
+            "two",
+            NAMES,
+            [f"tls/127.0.0.1:{here}", f"tls/127.0.0.1:{there}"],
+            ["a.csv", "b.csv"],
+            [(0, 1)],
+        )
+        + '\n[tls]\nfolder = "new"\n'
+    )
+    ends: dict[str, Any] = {"listen": f"tls/127.0.0.1:{here}", "endpoints": {1: f"tls/127.0.0.1:{there}"}}
+    with Links([(0, 1)], security=secured(fleet_keys, 0), run=5, **ends), pytest.raises(NetworkError) as raised:
+        AgentClient(read_description(tmp_path / "fleet.toml"), "Ada")
+    assert f"Ada cannot be reached at tls/127.0.0.1:{here}: it runs, but " in str(raised.value)
+    assert expected in str(raised.value)

@@ -93,6 +93,7 @@ class Item(Strict):
     questions of this agenda are answered.
     agreed: what it holds of earlier views, as `answer_task` numbers it.
     rows: how many it has.  totals: the number of the moments of the whole fleet that it holds; 0 if it has none.
+    cold: its last training failed, so the next one must not continue from estimates or a model.
     """
 
     trained: Trained | None = None
@@ -106,6 +107,7 @@ class Item(Strict):
     agreed: Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_AGREED)] = ()
     rows: Count = 0
     totals: Count = 0
+    cold: bool = False
 
     @property
     def standing(self) -> Item:
@@ -163,7 +165,12 @@ class Agenda:
         return Wish() if (with_members and changed) or grown else None
 
     def starts(self) -> Array | None:
-        """Where to go on, (S, P) log theta: the mean of the members' estimates, of the furthest stage there is."""
+        """Where to go on, (S, P) log theta: the mean of the members' estimates, of the furthest stage there is.
+
+        None where there is nothing to continue from, or where a member says that its last training failed.
+        """
+        if any(item.cold for item in self.items):
+            return None
         stages: list[list[Array]] = [[], []]
         for item in self.items:
             if len(item.estimates):

@@ -18,7 +18,7 @@ from fleetgp.agent.meeting import Meeting
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Question
 from fleetgp.agent.requests import Asked, Requests
-from fleetgp.agent.tasks import Cost, Tasks
+from fleetgp.agent.tasks import Cost, Tasks, with_names
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
@@ -126,7 +126,7 @@ class AnswerTask:
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
-                why = f"{type(error).__name__}: {error}"
+                why = with_names(f"{type(error).__name__}: {error}", tasks.names)
                 self._log.error("a question cannot be answered", error=why)
                 raise CannotAnswerError(why) from error
         tasks.node.well_done(tasks.view)

@@ -120,6 +120,11 @@ class Node:
         with self._acting() as presence:
             presence.withdraw(withdrawn, time.monotonic())
 
+    def company(self) -> dict[int, tuple[int, bool]]:
+        """The other agents that have not withdrawn: the incarnation of each, and whether anybody can work with it."""
+        with self._acting() as presence:
+            return presence.company()
+
     # ---- for any thread -------------------------------------------------------------------------------------
 
     def abandon(self, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import sys
@@ -11,16 +12,19 @@ from typing import Any
 
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import Credentials, days_left
+from fleetgp.agent.description.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
-from fleetgp.errors import InputError
+from fleetgp.errors import FleetGPError, InputError
 
 #: A certificate with fewer days left is warned about; seconds between two looks at it.
 SOON = 30.0
 DAY = 86_400.0
+#: Seconds until a certificate that could not be read is read again.
+RETRY = 60.0
 REMEDY = "make another with `fleetgp certs`, and start the agent again"
+CLOCK = "if the clock of this machine is wrong, set it; else"
 
 
 def run_agent(description: Description, name: str, *, log_file: Path | None = None) -> None:
@@ -53,19 +57,38 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
 def look_at_certificates(own: Credentials, log: Log) -> None:
     """Nobody works with an agent whose certificate has expired, and its own log is where one looks for the reason."""
     for file in (own.certificate, own.authority):
-        left = days_left(file)
+        left, ahead = days_left(file), days_ahead(file)
+        clock, remedy = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"), f"{CLOCK} {REMEDY}"
         if left <= 0.0:
-            log.error("certificate expired", file=str(file), days_ago=round(-left, 1), remedy=REMEDY)
+            log.error("certificate expired", file=str(file), days_ago=round(-left, 1), clock=clock, remedy=remedy)
+        elif ahead > 0.0:
+            facts = {"file": str(file), "valid_in_days": round(ahead, 1), "clock": clock, "remedy": remedy}
+            log.error("certificate is not valid yet", **facts)
         elif left < SOON:
             log.warn("certificate expires soon", file=str(file), days_left=round(left, 1), remedy=REMEDY)
 
 
 def _look_again(own: Credentials, log: Log, ending: threading.Event) -> None:
-    while not ending.wait(DAY):
+    """Once a day, and when a certificate expires: that ends the agent.
+
+    Zenoh closes a link when the certificate of its other end expires, but may let it in again within the same second,
+    and then for good. An agent that has ended cannot come back without another certificate.
+    """
+    left = _seconds_left(own)
+    while not ending.wait(min(DAY, max(left, 0.0))):
         try:
             look_at_certificates(own, log)
+            left = _seconds_left(own)
         except (OSError, InputError) as error:  # it is being replaced, say: there will be another look
             log.warn("a certificate cannot be read", error=str(error))
+            left = min(DAY, RETRY)
+            continue
+        if left <= 0.0:
+            raise FleetGPError(f"the certificate of this agent or of its authority has expired: {CLOCK} {REMEDY}")
+
+
+def _seconds_left(own: Credentials) -> float:
+    return 86_400.0 * min(days_left(own.certificate), days_left(own.authority))
 
 
 def _run(agent: Agent) -> None:

@@ -100,10 +100,8 @@ class Service:
                 f"{agent.name} belongs to the fleet {agent.description.name!r}, not {request.get('fleet')!r}"
             )
         if verb in ("ask", "observe", "train") and request.get("digest") != agent.description.digest:
-            raise InputError(
-                f"{agent.name} holds another fleet description than this file, or is of another version of FleetGP: "
-                "compare them"
-            )
+            why = agent.description.differences(str(request.get("digest"))).replace("it holds", "you hold", 1)
+            raise InputError(f"{agent.name} compared its fleet.toml with yours: {why.replace('or is', 'or it is', 1)}")
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:
         description = self._agent.description

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -71,3 +72,12 @@ class Tasks:
     def names(self) -> list[str]:
         """Of the members."""
         return [self.node.description.names[member] for member in self.view.members]
+
+
+def with_names(message: str, names: Sequence[str]) -> str:
+    """A message in which agents go by number, with their names instead.
+
+    >>> with_names("agent 1: no covariance at theta", ["boat3", "boat7"])
+    'boat7: no covariance at theta'
+    """
+    return re.sub(r"\bagent (\d+)\b", lambda at: dict(enumerate(names)).get(int(at[1]), at[0]), message)

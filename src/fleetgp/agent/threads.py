@@ -10,7 +10,7 @@
 | watch | `agent` | looks whether the data file has changed |
 | service | `service` | answers the operator |
 | metrics | `metrics` | answers Prometheus |
-| certificates | `process` | warns before a certificate ends |
+| certificates | `process` | warns before a certificate expires, and ends the agent then |
 
 Not from here: the door before a TLS port (`network/zenoh/door.py`), Zenoh's own, and the one that a signal starts to
 stop the agent (`process`), which must not wait for its owner.

@@ -23,11 +23,15 @@ from fleetgp.consensus.reductions import total
 from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.gp.choices import Kernels
+from fleetgp.gp.kernels import PURE
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
 from fleetgp.training.endings import about_coordinates, about_divergence, about_mean
 from fleetgp.training.starts import SPANS
+
+#: Estimates this far from the magnitudes of an agent's own data, in log theta, are not kept: a factor of 1e10.
+BEYOND = 10.0 * np.log(10.0)
 
 
 class TrainingTask:
@@ -53,10 +57,14 @@ class TrainingTask:
         method = wish.method or self._description.training.method
         self.used_rows = len(shard[1])
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
-        estimates = Estimates(len(SPANS) if starts is None else len(starts))
+        estimates, magnitudes = Estimates(len(SPANS) if starts is None else len(starts)), self._magnitudes(shard)
 
         def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
-            self._note(tasks, estimates.take(start, np.log(thetas[0]), chosen), chosen, done)
+            rows = estimates.take(start, np.log(thetas[0]), chosen)
+            if len(rows) and rows.shape[1] == len(magnitudes) and (np.abs(rows - magnitudes) > BEYOND).any():
+                rows = NOTHING  # somebody's values are wrong: nothing to continue from
+                self._memory.forget_estimates()
+            self._note(tasks, rows, chosen, done)
             tasks.node.theta = np.log(thetas[0]).tolist()
 
         with tasks.next() as network:
@@ -82,9 +90,17 @@ class TrainingTask:
         kernels, model = self._description.kernels, agenda.model
         if len(kernels) == 1:
             return kernels, None if wish.cold else agenda.starts()
-        if wish.cold or model is None or not model.kernel:
+        if wish.cold or model is None or not model.kernel or agenda.starts() is None:
             return kernels, None
         return (self._description.kernel_of(model.kernel),), np.array([model.log_theta])
+
+    def _magnitudes(self, shard: Shard) -> Array:
+        """The logarithms of what this agent's own data would have for hyperparameters, roughly, (P,)."""
+        inputs, observations = shard
+        units = self._description.kernels[0].units(self._description.dimension)
+        sizes = np.array([1.0, np.sqrt((observations**2).mean()), *np.ptp(inputs, axis=0)])
+        found = sizes[units - PURE]  # which is followed by OBSERVED and the inputs
+        return np.log(np.where(found > 0.0, found, 1.0))
 
     def _calibrate(self, fit: Fit, tasks: Tasks, shard: Shard) -> None:
         """With the others, for the method of the file. What cannot be is logged; the model is kept in any case."""

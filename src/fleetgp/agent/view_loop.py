@@ -6,6 +6,7 @@ This is the one place that ends a view: whatever interrupts a task comes up to h
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Iterable
 
@@ -20,7 +21,7 @@ from fleetgp.agent.memory import Memory
 from fleetgp.agent.node import Node
 from fleetgp.agent.questions import Wish
 from fleetgp.agent.requests import Asked, Requests
-from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.tasks import Tasks, with_names
 from fleetgp.agent.training_task import TrainingTask
 from fleetgp.errors import Cancelled, NeighbourLostError, NetworkError, NonsenseError
 
@@ -51,8 +52,11 @@ class ViewLoop:
         self.answers = AnswerTask(description, id, data, memory, requests, activity, log)
         self.stopping = threading.Event()
         self._failed_in = 0  # the view in which the last training failed
+        self._cold = False  # the last training failed: estimates and models to continue from are not trusted
+        self._members: tuple[int, ...] = ()  # of the last view
+        self._once_more = False  # the last training failed from a warm start: a cold one may do better
         self._told_new = 0  # the new rows that the others know of
-        self._troubles = 0  # in a row
+        self._troubles = self._failures = 0  # in a row
 
     def run(self) -> None:
         """View after view. Whatever is cancelled ends here, and nowhere before."""
@@ -101,7 +105,7 @@ class ViewLoop:
             else:
                 self._stand_by()
             self.activity.problem = ""
-            self._troubles = 0
+            self._troubles = self._failures = 0
             self.activity.phase = "serving" if self.memory.trained is not None else "failed"
             self.node.idle(tasks.view, tasks.count, self._pending)
 
@@ -121,6 +125,7 @@ class ViewLoop:
             self.answers.agreements.held,
             len(self.answers.shard[1]),
             0 if totals is None else totals.number,
+            self._cold,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -132,20 +137,40 @@ class ViewLoop:
             self.log("model taken over", trained_by=self._named(model.members))
 
     def _train(self, tasks: Tasks, agenda: Agenda, wish: Wish) -> None:
-        """Train; whoever asked for it remembers that until it is done, since the view may end before."""
+        """Train; whoever asked for it remembers that until it is done, since the view may end before.
+
+        A lost member interrupts a training, which continues from its estimates. If the training itself fails, nothing
+        of it is kept and the next one starts cold: whatever it started from may be the cause.
+        """
         self._failed_in = 0
+        warm = not wish.cold and agenda.starts() is not None
         asides = Asides(
             self.answers, self.requests, self.memory, self.activity, tasks, lambda asked: self._item(tasks.view, asked)
         )
         try:
             outcome = self.trainer.run(tasks, agenda, wish, asides, self.answers.shard)
-        except BaseException:  # interrupted or failed: what there is of it is not thrown away
+        except (Cancelled, NeighbourLostError):
             if len(self.memory.estimates):
                 self.requests.warm_up(wish)
             raise
-        if outcome == "diverged":
+        except Exception:
+            self._distrust()
+            self._once_more = warm
+            raise
+        if outcome != "diverged":
+            self._cold = False
+        elif warm:  # at all members alike: what is due or was asked for follows at once, cold
+            self._distrust()
+            return
+        else:
             self._failed_in = tasks.view.id
         self.requests.fulfil(wish, outcome)
+
+    def _distrust(self) -> None:
+        """Start the next training cold."""
+        self._cold = True
+        self.memory.forget_estimates()
+        self.memory.save()
 
     def _stand_by(self) -> None:
         """The model is good as it is: estimates of a training that was broken off are of no use any more."""
@@ -174,28 +199,45 @@ class ViewLoop:
 
     def _trouble(self, view: View, error: NetworkError) -> None:
         """Something is wrong with what was sent, not with the links: try again, but not at once."""
-        self.activity.problem = str(error)
-        self.log.error("trouble", error=str(error))
+        self.activity.problem = self._with_names(str(error))
+        self.log.error("trouble", error=self.activity.problem)
         self.node.neighbours_lost(view, (), str(error))
         self._troubles += 1
         self.stopping.wait(min(LONGEST_PAUSE, PAUSE * 2 ** min(self._troubles, 10)))
 
     def _fail(self, error: Exception) -> None:
-        """This agent cannot work: it leaves the fleet to the others until it gets other data, or is told to train."""
-        problem = f"{type(error).__name__}: {error}"
+        """This agent cannot work: it leaves the fleet to the others until something changes that may help.
+
+        That is other data, a request to train, or agents that come or go: one of them may have sent the values at
+        which this agent failed. After several failures in a row it waits longer for the next attempt.
+        """
+        problem = f"{type(error).__name__}: {self._with_names(str(error))}"
         self.activity.phase, self.activity.problem = "failed", problem
         self.log.error("failed", error=problem, where=traceback.format_exc(limit=-3))
         self.requests.give_up_wishes(problem)
         self.node.withdraw(True)
-        used = self.trainer.used_rows
+        self._failures += 1
+        again = time.monotonic() + min(LONGEST_PAUSE, PAUSE * 2 ** min(self._failures, 10))
+        used, company = self.trainer.used_rows, self.node.company()
+        changed, self._once_more = self._once_more, False
         while not self.stopping.is_set() and self.requests.wish() is None and self.data.rows == used:
+            before, company = company, self.node.company()
+            changed = changed or any(before.get(agent) != state for agent, state in company.items())
+            if changed and time.monotonic() >= again:
+                self.log("trying again", why="other members, or without what the last training started from")
+                break
             self.requests.refuse_all(f"{self.name} cannot work: {problem}")
             self.stopping.wait(RECOVERY)
         self.trainer.used_rows = self.data.rows
         self.node.withdraw(False)
 
+    def _with_names(self, message: str) -> str:
+        """A message of an algorithm, which knows agents by their position in the view, with their names."""
+        return with_names(message, [self.description.names[member] for member in self._members])
+
     def _say_view(self, view: View) -> None:
         self.activity.views += 1
+        self._members = view.members
         missing = sorted(set(range(len(self.description.names))) - set(view.members))
         said = self.log.warn if missing else self.log
         said("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")

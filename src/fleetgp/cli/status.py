@@ -53,7 +53,7 @@ def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[
         heard = f"[{colour}]{up} of {len(links)}[/{colour}]"
         sent = readable_bytes(state["bytes"])
         table.add_row(name, state["phase"], heard, str(state["round"]), f"{state['rows']:,}", sent)
-        notes += _notes(name, state, description.digest)
+        notes += _notes(name, state, description)
     parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
@@ -71,11 +71,11 @@ def _estimates(description: Description, told: dict[str, dict[str, Any]]) -> lis
     return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]
 
 
-def _notes(name: str, state: dict[str, Any], digest: str) -> list[str]:
+def _notes(name: str, state: dict[str, Any], description: Description) -> list[str]:
     """What a table has no room for."""
     notes = []
-    if state["digest"] != digest:
-        notes.append(f"[red]{name} holds another fleet description than this file.[/red]")
+    if state["digest"] != description.digest:
+        notes.append(f"[red]{name}, compared with this file: {description.differences(state['digest'])}.[/red]")
     if state["problem"]:
         notes.append(f"[red]{name}: {escape(state['problem'])}[/red]")
     away = [f"{other} is {escape(how)}" for other, how in state["neighbours"].items() if how != "up"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 import time
 from typing import Any
 
 from fleetgp.agent.description import Description
+from fleetgp.agent.description.certificates import Credentials
 from fleetgp.errors import InputError, NetworkError
-from fleetgp.network.zenoh.session import OPERATOR, Security, open_session, prefix_of
+from fleetgp.network.zenoh.session import OPERATOR, Security, address_of, open_session, prefix_of
 
 #: Seconds to reach an agent that is there.
 REACH = 3.0
@@ -32,11 +35,11 @@ class AgentClient:
         if own is not None:
             tls = Security(own.authority, own.certificate, own.key, ()).tls
             settings["transport"]["link"] = {"tls": tls}
-        unreachable = f"{agent} cannot be reached at {endpoint}: is it running?"
+        unreachable = f"{agent} cannot be reached at {endpoint}"
         try:
             self._session = open_session(settings, unreachable)
         except NetworkError as error:
-            raise NetworkError(unreachable) from error
+            raise NetworkError(f"{unreachable}: {_why_not(endpoint, own, reach)}") from error
 
     def request(self, verb: str, within: float = 10.0, **content: Any) -> Any:
         """The agent's answer, or its error."""
@@ -70,3 +73,33 @@ class AgentClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
+    """Why no session came about, as far as a plain TLS connection to the same place can show."""
+    if own is None or not endpoint.startswith("tls/"):
+        return "is it running?"
+    host, port = address_of(endpoint)
+    try:
+        plain = socket.create_connection((host, port), seconds)
+    except OSError:
+        return "is it running?"
+    context = ssl.create_default_context(cafile=own.authority)
+    try:
+        with plain:
+            context.load_cert_chain(own.certificate, own.key)
+            with context.wrap_socket(plain, server_hostname=host) as secure:
+                secure.recv(1)  # whether it refuses the operator's certificate comes after the handshake
+    except ssl.SSLCertVerificationError as error:
+        return (
+            f"it runs, but its certificate is not accepted here ({error.verify_message}): start it again with a "
+            f"certificate of the authority in {own.authority}, and check the clocks of both machines"
+        )
+    except ssl.SSLError as error:
+        return (
+            f"it runs, but does not accept the certificate {own.certificate} ({error.reason}): use one of the agent's "
+            "authority, and check the clocks of both machines"
+        )
+    except OSError:
+        pass
+    return "something listens there, but gives no session: is it this agent?"

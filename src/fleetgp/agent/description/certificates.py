@@ -90,7 +90,7 @@ def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
 
 
 def make_certificate(
-    folder: str | Path, agent: str, *, hosts: Iterable[str] = ("127.0.0.1", "localhost"), days: int = 365
+    folder: str | Path, agent: str, *, hosts: Iterable[str] = ("127.0.0.1", "localhost"), days: float = 365
 ) -> Credentials:
     """A key and a certificate for one agent, signed by the folder's authority. hosts: where it can be reached."""
     check_name(agent)
@@ -118,12 +118,21 @@ def make_certificate(
 
 def days_left(certificate: Path) -> float:
     """Until it expires; negative if it has."""
+    left: datetime.timedelta = _read(certificate).not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    return left / datetime.timedelta(days=1)
+
+
+def days_ahead(certificate: Path) -> float:
+    """Until it becomes valid; negative if it has."""
+    ahead: datetime.timedelta = _read(certificate).not_valid_before_utc - datetime.datetime.now(datetime.UTC)
+    return ahead / datetime.timedelta(days=1)
+
+
+def _read(certificate: Path) -> Any:
     try:
-        found = _x509().load_pem_x509_certificate(certificate.read_bytes())
+        return _x509().load_pem_x509_certificate(certificate.read_bytes())
     except ValueError as error:
         raise InputError(f"{certificate}: expected a certificate, got something else: {error}") from error
-    left: datetime.timedelta = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
-    return left / datetime.timedelta(days=1)
 
 
 # ---- the library ---------------------------------------------------------------------------------------
@@ -161,7 +170,7 @@ def _both_sides() -> Any:
     return _x509().ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 
 
-def _builder(subject: Any, issuer: Any, public: Any, days: int) -> Any:
+def _builder(subject: Any, issuer: Any, public: Any, days: float) -> Any:
     x509 = _x509()
     now = datetime.datetime.now(datetime.UTC)
     # A day back for clocks that differ; a negative number of days makes one that has expired, for tests.

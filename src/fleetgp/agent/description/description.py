@@ -22,8 +22,8 @@ from fleetgp.training.known import Known
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
-#: 4: a model has its kernel and its calibration with it.
-PROTOCOL = 4
+#: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
+PROTOCOL = 5
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
 #: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
 LANGUAGE = 1
@@ -71,13 +71,30 @@ class Description:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the agents must have in common: everything but files, folders and ports of one's own."""
+        """A number for all that the agents must have in common: everything but files, folders and ports of one's own.
+
+        64 bits of SHA-256, then 12 bits for each setting, by which `differences` names those that differ.
+        """
+        common = self._common
+        return _hex(common, 16) + "".join(_hex(common[name], 3) for name in sorted(common))
+
+    def differences(self, digest: str) -> str:
+        """What another description, of which this is the digest, has different, for a message."""
+        own, names = self.digest, sorted(self._common)
+        if len(digest) != len(own):
+            return "it holds another fleet description, or is of another version of FleetGP"
+        parts = range(16, len(own), 3)
+        differ = [name for name, at in zip(names, parts, strict=True) if own[at : at + 3] != digest[at : at + 3]]
+        return f"it holds another fleet description: different {', '.join(differ) or 'settings'}"
+
+    @property
+    def _common(self) -> dict[str, Any]:
         common = self._file.model_dump(exclude={"agent", "tls", "state", "checkpoint_rounds"})
         common["agents"] = [(agent.name, agent.endpoint) for agent in self.agents]
         common["edges"] = self.graph.edges.tolist()
         common["secured"] = self.secured
         common["protocol"] = PROTOCOL
-        return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
+        return common
 
     @property
     def model(self) -> str:
@@ -127,3 +144,7 @@ class Description:
 
     def prediction_options(self) -> PredictionOptions:
         return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))
+
+
+def _hex(facts: Any, digits: int) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:digits]

@@ -32,6 +32,7 @@ class Neighbour:
     linked: bool = False
     greeted: bool = False
     refused: str = ""
+    why_refused: str = "it holds another fleet description"
     heard: float = 0.0
     since: float = 0.0
     hello: Hello = field(default_factory=Hello)
@@ -45,7 +46,7 @@ class Neighbour:
     def standing(self) -> str:
         """ "up", or why not."""
         if self.refused:
-            return "refused: it holds another fleet description, or is of another version of FleetGP"
+            return f"refused: {self.why_refused}"
         if not self.linked:
             return "down"
         if not self.greeted:

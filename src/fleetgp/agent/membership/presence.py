@@ -90,6 +90,15 @@ class Presence:
         self._withdrawn = withdrawn
         self.abandon("withdrawn", now)
 
+    def company(self) -> dict[int, tuple[int, bool]]:
+        """The other agents that have not withdrawn: the incarnation of each, and whether anybody can work with it.
+
+        An agent that has withdrawn calls up nobody. One that is gone still seems to, but nobody calls it up.
+        """
+        others = [record for record in self.membership.records if record.agent != self.agent]
+        reached = {*self.neighbours.linked, *(called for record in others for called in record.up)}
+        return {record.agent: (record.incarnation, record.agent in reached) for record in others if record.up}
+
     def _give_up(self, why: str) -> None:
         if self.running is None:
             return
@@ -145,10 +154,11 @@ class Presence:
         neighbour, digest, own = self.neighbours[j], hello.digest, self.description.digest
         if digest != own and digest != neighbour.refused:
             neighbour.refused, neighbour.greeted = digest, False
+            neighbour.why_refused = self.description.differences(digest)
             self.log.error(
                 "refused",
                 neighbour=self._name(j),
-                why="it holds another fleet description, or is of another version of FleetGP",
+                why=neighbour.why_refused,
                 its_digest=digest[:16],
                 own_digest=own[:16],
             )
