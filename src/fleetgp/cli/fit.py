@@ -23,6 +23,7 @@ from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, p
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
+from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.prediction.calibration import HOLDINGS
@@ -50,6 +51,7 @@ def fit(
     noisy: Noisy,
     start: options.START = None,
     calibrate: CALIBRATE = None,
+    private: options.PRIVATE_ROWS = None,
     how: options.Training,
     where: Cluster,
     seed: options.SEED = 0,
@@ -71,6 +73,7 @@ def fit(
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
+    made |= {"private": check_private_rows(private)}
     _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
     outputs = Several.of(target, kernel, inputs)
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
