@@ -68,7 +68,7 @@ def test_a_training_sends_no_row_or_is_refused(method: str, kinds: set[str]) -> 
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
 def test_an_answer_sends_no_row_or_is_refused(method: str, kernel: str, kinds: set[str]) -> None:
     fleet = private_fleet(kernel, theta=THETA)
-    calls = [fleet.predict, fleet.joint, fleet.gradient, fleet.condition().predict]
+    calls: list[Any] = [fleet.predict, fleet.joint, fleet.gradient, fleet.condition().predict]
     for call in calls:
         if method in PREDICTORS_WITHOUT_ROWS:
             ledger = call(POINTS, method).ledger

@@ -70,7 +70,8 @@ def recommend(
     """
     facts = data if isinstance(data, Facts) else facts_of(data, graph, dimension=dimension, kernel=kernel)
     speed = as_link(link)
-    private = private or (data.private if isinstance(data, Fleet) else None)
+    if private is None and isinstance(data, Fleet):
+        private = data.private
     check_private(private)
     check_whole("queries", queries, least=1, most=MOST_QUERIES)
     check_name("accuracy", accuracy, ACCURACIES)

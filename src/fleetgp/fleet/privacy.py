@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from fleetgp.errors import InputError, check_name
+from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.gp.kernels import Kernel, SquaredExponential
 from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.network.ledger import KINDS
@@ -132,8 +132,8 @@ def check_private_rows(private: object, counts: Sequence[int] = ()) -> PrivateRo
     """What a fleet is made with, or one clear error. counts: rows of each agent."""
     if private is None:
         return None
-    if private != "rows":
-        raise InputError(f'private: expected "rows" or None, got {private!r}')
+    if not isinstance(private, str) or private != "rows":
+        raise InputError(f'private: expected "rows" or None, got {shortened(private)}')
     for agent, count in enumerate(counts):
         if count < FEWEST_ROWS:
             raise InputError(
@@ -149,7 +149,8 @@ def predictor_of(private: Private | None, method: str | None = None) -> Predicti
     >>> predictor_of(None).name, predictor_of("rows").name, predictor_of("rows", "dec-poe").name
     ('dec-nn-grbcm', 'dec-nn-rbcm', 'dec-poe')
     """
-    return prediction_method(method or (PREDICTOR if private is None else PREDICTOR_WITHOUT_ROWS))
+    default = PREDICTOR if private is None else PREDICTOR_WITHOUT_ROWS
+    return prediction_method(default if method is None else method)
 
 
 def refuse_private(
