@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.advice.privacy import PRIVATE, kinds_of_prediction, kinds_of_training, refusal, table, withheld
+from fleetgp.fleet.privacy import PRIVATE, kinds_of_prediction, kinds_of_training, refusal, table, withheld
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
 from tests.conftest import paper_shards

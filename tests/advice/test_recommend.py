@@ -26,7 +26,7 @@ SLOW = "9600 bit/s, 2 s"
         ({"kernel": "se", "link": SLOW}, "dec-fact-gp", "dec-nn-grbcm"),
         ({"kernel": "se", "link": SLOW, "accuracy": "best"}, "dec-full-gp", "dec-full-gp"),
         ({"kernel": "se", "dimension": 3}, "dec-fact-gp", "dec-nn-grbcm"),
-        ({"kernel": "se", "private": "rows"}, "dec-full-gp", "dec-full-gp"),
+        ({"kernel": "se", "private": "rows"}, "dec-fact-gp", "dec-nn-rbcm"),
         ({"kernel": "se", "private": "sums"}, "dec-fact-gp", "dec-nn-rbcm"),
         ({"private": "rows"}, "dec-fact-gp", "dec-nn-rbcm"),
         ({"private": "likelihoods"}, "dec-apx-gp", "dec-nn-rbcm"),

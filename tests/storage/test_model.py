@@ -167,7 +167,7 @@ def flip(path: Path) -> None:
         (lambda f: (f / "model.json").write_text("[]"), "does not describe"),
         (
             lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}'),
-            "a format up to 3.*pip install --upgrade fleetgp",
+            "a format up to 4.*pip install --upgrade fleetgp",
         ),
         (lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}'), "damaged: KeyError"),
         (lambda f: (f / "agents" / "0001.safetensors").unlink(), "damaged: FileNotFoundError"),

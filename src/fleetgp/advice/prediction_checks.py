@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import ndtri
 
-from fleetgp.advice.privacy import kinds_of_prediction
 from fleetgp.advice.subject import Subject
 from fleetgp.advice.verification import Check
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.fleet.privacy import kinds_of_prediction
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.network.ledger import Ledger
 from fleetgp.prediction import Prediction, prediction_method

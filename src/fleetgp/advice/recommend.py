@@ -10,11 +10,11 @@ from fleetgp.advice.bill import NOTHING
 from fleetgp.advice.facts import Facts, facts_of
 from fleetgp.advice.link import Link, as_link
 from fleetgp.advice.prediction_costs import Asking, prediction_cost
-from fleetgp.advice.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.advice.training_costs import training_cost
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.named import AgentName, check_agent
+from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.given import check_whole
 from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.kernels import Kernel
@@ -54,7 +54,8 @@ def recommend(
     graph: as of a Fleet, "path" if none is given; a Fleet has its own.
     link: what the links are like, as "9600 bit/s, 2 s": see `Link`. Then there are seconds as well.
     private: what must not be told to others: "rows" of the data; "sums", rows and sums over them (moments), which of
-        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be told.
+        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be told, unless the
+        fleet was made with private. "rows" lets moments pass only of agents with millions of rows.
     kernel: if you know it; of a Fleet its own.
     accuracy: "cheap" (few bytes), "balanced" or "best".
     queries: how many points an answer has.  agent: the only agent that needs it; None: all do.
@@ -69,6 +70,8 @@ def recommend(
     """
     facts = data if isinstance(data, Facts) else facts_of(data, graph, dimension=dimension, kernel=kernel)
     speed = as_link(link)
+    if private is None and isinstance(data, Fleet):
+        private = data.private
     check_private(private)
     check_whole("queries", queries, least=1, most=MOST_QUERIES)
     check_name("accuracy", accuracy, ACCURACIES)
@@ -89,7 +92,7 @@ def recommend(
 
 def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None) -> Candidate:
     row = TRAINERS[name]
-    refused, bills = refusal(row, private), (NOTHING, NOTHING, NOTHING)
+    refused, bills = refusal(row, private, rows=min(facts.sizes)), (NOTHING, NOTHING, NOTHING)
     if row.meet == "moments":
         refused = refused or _without_moments(facts)
     try:
@@ -104,7 +107,7 @@ def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:
     row = PREDICTORS[name]
-    refused, bill = refusal(row, private, facts.kernel), NOTHING
+    refused, bill = refusal(row, private, facts.kernel, rows=min(facts.sizes)), NOTHING
     if row.rule == "full-gp":
         refused = refused or _without_moments(facts)
     try:
@@ -163,8 +166,8 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
     if private is not None:
         return "dec-nn-rbcm", [
             "dec-nn-rbcm tells what agents believe at the queries, and no row. Its intervals are too narrow: look at "
-            "the coverage by fg.verify, which runs here. fleet.calibrate would mend them, but tells the inputs of "
-            "held-out rows."
+            "the coverage by fg.verify, which runs here. fleet.calibrate mends them, and sends no input of a row if "
+            'the fleet was made with private="rows".'
         ]
     if accuracy == "cheap":
         return "dec-nn-rbcm", ["dec-nn-rbcm sends least. Its intervals are too narrow: fleet.calibrate mends them."]

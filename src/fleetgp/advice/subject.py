@@ -19,6 +19,7 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model
 from fleetgp.fleet.calibrating import current_calibration
+from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.gp.expert import Expert
 from fleetgp.graph import Graph
@@ -50,7 +51,7 @@ class Subject:
         whole = source_of(fleet, None, ())
         shards = fleet.shards.first_rows() if isinstance(fleet.shards, Streamed) else fleet.shards
         sample = _drawn(shards, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
-        return cls(fleet, replace(whole, shards=sample), methods, hold, seed)
+        return cls(fleet, replace(whole, shards=sample, private=None), methods, hold, seed)
 
     def part(self, most: int) -> list[Shard]:
         """At most so many rows of each agent."""
@@ -135,9 +136,12 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
     """The methods of prediction that are looked at, or one clear error."""
     if methods is None:
         fit, calibration = fleet.fit, fleet.calibration
-        first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else "dec-nn-grbcm"
+        first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of(fleet.private).name
         more = () if calibration is None or calibration.method == first else (calibration.method,)
         return (first, *more)
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not len(methods):
         raise InputError(f"methods: expected a list of prediction methods, got {shortened(methods)}")
-    return tuple(prediction_method(name).name for name in methods)
+    rows = [prediction_method(name) for name in methods]
+    for row in rows:
+        refuse_private(row, fleet.private, fleet.kernel, rows=min(counts_of(fleet.shards)))
+    return tuple(row.name for row in rows)

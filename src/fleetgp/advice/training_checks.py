@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fleetgp.advice.privacy import kinds_of_training
 from fleetgp.advice.subject import MOST_LIKELY, MOST_ROWS, Subject
 from fleetgp.advice.verification import Check
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.pool import pooled
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
 from fleetgp.errors import NumericalError
+from fleetgp.fleet.privacy import kinds_of_training
 from fleetgp.gp.dense import reference
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert

@@ -21,8 +21,9 @@ from fleetgp.agent.requests import Asked, Requests
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.agent.watching import watch_file
-from fleetgp.errors import FleetGPError
+from fleetgp.errors import FleetGPError, InputError
 from fleetgp.files import own_folder
+from fleetgp.fleet.privacy import FEWEST_ROWS
 
 #: Seconds between two looks at the deadlines of questions.
 DEADLINES = 0.5
@@ -56,6 +57,11 @@ class Agent:
         folder = description.state / name
         own_folder(folder)
         data = observations_of(description, name, folder, log)
+        if description.private is not None and data.rows < FEWEST_ROWS:
+            raise InputError(
+                f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {data.rows}: means '
+                "and extremes over so few reveal them. Start it when its file has more"
+            )
         memory = Memory(folder / "checkpoint.json", description, log)
         threads = Threads(log)
         node = Node(description, description.id_of(name), log, threads)

@@ -111,6 +111,7 @@ class AnswerTask:
         queries = question.queries
         with tasks.next() as network:
             try:
+                self._description.refuse_private(method)
                 conditioned = self.conditioned(model)
                 totals = self._met(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
                 if totals is None:

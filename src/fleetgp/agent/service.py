@@ -21,6 +21,8 @@ from fleetgp.agent.requests import Asked
 from fleetgp.agent.status import shown_rows, status_of
 from fleetgp.errors import FleetGPError, InputError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
+from fleetgp.prediction import prediction_method
+from fleetgp.training import training_method
 
 #: A longer request is refused.
 MAX_REQUEST_BYTES = 8 * 2**20
@@ -108,6 +110,7 @@ class Service:
         method = request.get("method") or description.prediction.method
         if method not in PREDICTORS:
             raise unknown_name("prediction method", method, PREDICTORS)
+        description.refuse_private(prediction_method(method))
         try:
             queries = np.array(request["queries"], dtype=float)
             seconds = float(request.get("seconds") or description.timeouts.ask)
@@ -127,6 +130,8 @@ class Service:
         method = request.get("method")
         if method is not None and method not in TRAINERS:
             raise unknown_name("training method", method, TRAINERS)
+        if method is not None:
+            self._agent.description.refuse_private(training_method(method))
         reply({"answer": {"wish": self._agent.wish(Wish(bool(request.get("cold")), method))}})
 
     def _stop(self, request: dict[str, Any], reply: Reply) -> None:

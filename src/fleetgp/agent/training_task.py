@@ -55,6 +55,7 @@ class TrainingTask:
         kernels, warm = self._kernels_and_starts(agenda, wish)
         starts = self._description.starts() if warm is None else warm
         method = wish.method or self._description.training.method
+        self._description.refuse_private(training_method(method))
         self.used_rows = len(shard[1])
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
         estimates, magnitudes = Estimates(len(SPANS) if starts is None else len(starts)), self._magnitudes(shard)
@@ -114,7 +115,10 @@ class TrainingTask:
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
                 fleet = Fleetwide(fit.coordinates.apply([shard]), kernel, theta, fit.scaling)
-                options, holding = self._description.prediction_options(), Holding(hold, seed=self._description.seed)
+                options, holding = (
+                    self._description.prediction_options(),
+                    Holding(hold, seed=self._description.seed, apart=self._description.private is not None),
+                )
                 found = calibrate(fleet, network, prediction_method(part.method), options, holding)
             except NetworkError:
                 raise

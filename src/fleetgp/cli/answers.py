@@ -16,6 +16,7 @@ from fleetgp.cli.sent import told_sent
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import WorkerLostError
 from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -33,10 +34,10 @@ def known_model(folder: Path, where: Cluster) -> Model:
 
 def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
     """The model's answers, here or at the workers of a cluster, which end with them."""
-    chosen = asking.chosen
+    chosen, method = asking.chosen, predictor_of(model.fleet.private, asking.method).name
     with model.fleet:
         try:
-            return ask(model, queries, asking.method, asking.agent, chosen, out, quiet)
+            return ask(model, queries, method, asking.agent, chosen, out, quiet)
         except WorkerLostError as error:
             raise WorkerLostError(
                 f"{error}; what was finished is kept, and the same command goes on from it"

@@ -24,14 +24,14 @@ MOST = Annotated[int, typer.Option(help="Rows that an agent holds out at most, o
 
 
 CALIBRATE = Annotated[
-    str | None, typer.Option(help="Calibrate predictions by dec-nn-grbcm, holding out both, rows or blocks.")
+    str | None, typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks.")
 ]
 
 
 def calibrate(
     *,
     model: options.MODEL,
-    method: options.METHOD = "dec-nn-grbcm",
+    method: options.METHOD = None,
     hold: options.HOLD = "both",
     level: LEVEL = 0.95,
     cells: CELLS = None,
@@ -44,7 +44,8 @@ def calibrate(
     """Find the factor on the standard deviations with which intervals cover what they promise.
 
     Agents hide rows of theirs, which the fleet predicts from the rest by the method that will be used. The model keeps
-    the factor, and predict and map have it in the deviations by this method. The inputs of hidden rows are sent.
+    the factor, and predict and map have it in the deviations by this method. The inputs of hidden rows are sent, unless
+    the model was fitted with --private rows.
 
     [bold]Example[/bold]
 

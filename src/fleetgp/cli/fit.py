@@ -24,6 +24,7 @@ from fleetgp.data.partition import BY
 from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
+from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.prediction.calibration import HOLDINGS
@@ -51,6 +52,7 @@ def fit(
     noisy: Noisy,
     start: options.START = None,
     calibrate: CALIBRATE = None,
+    private: options.PRIVATE_ROWS = None,
     how: options.Training,
     where: Cluster,
     seed: options.SEED = 0,
@@ -73,6 +75,7 @@ def fit(
     """
     kernel = default_kernel(training) if kernel is None else kernel
     chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
+    made |= {"private": check_private_rows(private)}
     _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
     outputs = Several.of(target, kernel, inputs)
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'

@@ -50,6 +50,7 @@ def _lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
         _theta(facts["theta"]),
         *([seen] if seen else []),
         *told_mean(model),
+        *(["Rows are private: what would send one is refused."] if facts["private"] else []),
         *_training(facts),
         *([] if model.fleet.calibration is None else told_of(model.fleet.calibration)),
         *([] if facts["calibration"] else ["Not calibrated: fleetgp calibrate checks what intervals hold."]),
@@ -60,7 +61,10 @@ def _data(facts: Mapping[str, Any]) -> list[str]:
     rows = facts["agents"]
     total = f"{sum(rows.values()):,} observations of {count_of_agents(len(rows))}"
     each = f": {listed([f'{name} {count:,}' for name, count in rows.items()], MOST)}" if len(rows) > 1 else ""
-    held = "" if facts["rows_in_folder"] else " The folder has moments of them, and no rows."
+    held = " The folder has moments of them, and no rows."
+    if facts["rows_in_folder"]:
+        whose = "all agents" if len(rows) > 1 else "the agent"
+        held = f" The folder holds the rows of {whose}: whoever has it can read them."
     units = facts["units"]
     box = ", ".join(
         f"{name} {told_value(one['low'], units.get(name))} to {told_value(one['high'], units.get(name))}"

@@ -12,8 +12,8 @@ import typer
 from fleetgp.cli.known import Knowing
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.graph import GRAPH_NAMES
-from fleetgp.prediction import prediction_method
 from fleetgp.prediction.options import CONSENSUS as CONSENSUS_KINDS
 from fleetgp.prediction.options import Eta, checked_eta, refuse_foreign
 
@@ -79,7 +79,17 @@ LEVEL = Annotated[
     float | None,
     typer.Option(help="Also the ends low and high of the intervals that hold so much, 0.95 say, of observations."),
 ]
-METHOD = Annotated[str, typer.Option(help="How the agents combine their answers; see `fleetgp methods`.")]
+METHOD = Annotated[
+    str | None,
+    typer.Option(
+        help="How the agents combine their answers; see `fleetgp methods`. "
+        "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
+    ),
+]
+PRIVATE_ROWS = Annotated[
+    str | None,
+    typer.Option("--private", help="rows: refuse whatever sends a row or its inputs, here and in later commands."),
+]
 CONSENSUS = Annotated[
     str | None,
     typer.Option(help="With dec-: tree (exact sums along the spanning tree) or average (the paper's). (default: tree)"),
@@ -147,7 +157,7 @@ class Training(Knowing):
 class Asking:
     """How a model is asked."""
 
-    method: METHOD = "dec-nn-grbcm"
+    method: METHOD = None
     agent: ASKED = None
     eta: ETA = None
     consensus: CONSENSUS = None
@@ -167,7 +177,7 @@ class Asking:
             "tol": self.tol,
             "engine": None if self.engine == "auto" else self.engine,
         }
-        refuse_foreign(prediction_method(self.method), given, prefix="--")
+        refuse_foreign(predictor_of(None, self.method), given, prefix="--")
         return given
 
 

@@ -57,7 +57,12 @@ def plan(
 
     counts, unread = _counted(description, rows)
     asker = None if agent is None else description.id_of(agent)
-    given: dict[str, Any] = {"link": link, "private": private, "accuracy": accuracy, "queries": queries}
+    given: dict[str, Any] = {
+        "link": link,
+        "private": private or description.private,
+        "accuracy": accuracy,
+        "queries": queries,
+    }
     found = recommend(_facts(description, counts), agent=asker, **given)
     cuts = split_by(description)
     facts = {

@@ -24,6 +24,7 @@ from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io import read_observations
 from fleetgp.io.formats import FIELDS
 from fleetgp.io.kept import Kept
@@ -124,7 +125,7 @@ def score(
         )
     known = known_model(model, Cluster())
     asked = {name: value for name, value in asking.chosen.items() if value is not None}
-    asked |= {"method": asking.method, "level": level}
+    asked |= {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
     if truth is not None:
         facts, title, found = _scored(known, truth, reading, asking.agent, asked)
         parts, whole = dict(found.parts(known.agents)), found

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetgp.cli import options
 from fleetgp.errors import unknown_name
-from fleetgp.prediction import prediction_method
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.prediction.options import refuse_foreign
 from fleetgp.storage.model import Model
 
@@ -16,7 +16,7 @@ from fleetgp.storage.model import Model
 class Together:
     """Of the joint posterior."""
 
-    method: options.METHOD = "dec-nn-grbcm"
+    method: options.METHOD = None
     eta: options.ETA = None
     engine: options.ENGINE = "auto"
     neighbours: options.NEIGHBOURS_ASKED = None
@@ -26,7 +26,7 @@ class Together:
         """As `Fleet.joint` takes them; one clear error, with their names as typed, for those of other methods."""
         given = {"eta": None if self.eta is None else options.eta_of(self.eta), "neighbours": self.neighbours}
         engine = None if self.engine == "auto" else self.engine
-        refuse_foreign(prediction_method(self.method), {**given, "engine": engine}, prefix="--")
+        refuse_foreign(predictor_of(None, self.method), {**given, "engine": engine}, prefix="--")
         return {"method": self.method, "engine": self.engine, **given}
 
 

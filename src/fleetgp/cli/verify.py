@@ -17,7 +17,7 @@ from fleetgp.cli.output import emit, plain_table
 METHODS = Annotated[
     list[str] | None,
     typer.Option(
-        help="Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: dec-nn-grbcm)"
+        help="Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"
     ),
 ]
 SHARE = Annotated[float, typer.Option(help="The share of rows that is hidden, to see what intervals cover.")]

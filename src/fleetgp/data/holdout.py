@@ -17,6 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.stats.qmc import Halton
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 
@@ -53,13 +54,13 @@ def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) 
     return np.asarray(cKDTree(centres).query((inputs - low) / width)[1])
 
 
-def hidden(pieces: IntArray, fold: int) -> BoolArray:
+def hidden(pieces: IntArray, fold: int, folds: int = FOLDS) -> BoolArray:
     """(N,) the rows that an agent hides in a fold: none of few, and of all but one at most.
 
     >>> [int(hidden(pieces, 0).sum()) for pieces in (np.arange(20), np.zeros(20, dtype=int), np.arange(19))]
     [4, 19, 0]
     """
-    found = pieces % FOLDS == fold
+    found = pieces % folds == fold
     if len(pieces) < FEWEST:
         found[:] = False
     elif found.all():
@@ -69,7 +70,16 @@ def hidden(pieces: IntArray, fold: int) -> BoolArray:
 
 def second_half(pieces: IntArray) -> BoolArray:
     """(N,) whose pieces are in the second of two halves, which have no piece in common, in any fold."""
-    return np.asarray(pieces // FOLDS % 2 == 1)
+    return np.asarray(pieces % 2 == 1)
+
+
+def lattice(low: Array, high: Array, count: int) -> Array:
+    """(count, D) places all over a box, which depend on nothing else: the first of Halton's sequence.
+
+    >>> lattice(np.zeros(2), np.array([1.0, 2.0]), 3).round(3).tolist()
+    [[0.5, 0.667], [0.25, 1.333], [0.75, 0.222]]
+    """
+    return np.asarray(low + (high - low) * Halton(len(low), scramble=False).random(count + 1)[1:])
 
 
 def drawn(rows: IntArray, most: int, seed: int, agent: int) -> IntArray:

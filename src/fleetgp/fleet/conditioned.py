@@ -17,6 +17,7 @@ from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, check_agent, with_numbers
 from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
@@ -27,7 +28,6 @@ from fleetgp.prediction import (
     Joint,
     Prediction,
     PredictionOptions,
-    prediction_method,
 )
 from fleetgp.prediction.gradients import check_gradient
 from fleetgp.prediction.jointly import check_joint
@@ -94,7 +94,7 @@ class ConditionedFleet:
     def predict(
         self,
         queries: Any,
-        method: str = "dec-nn-grbcm",
+        method: str | None = None,
         *,
         noisy: bool = False,
         agent: AgentName | None = None,
@@ -112,14 +112,16 @@ class ConditionedFleet:
         given |= {"neighbours": neighbours, "beta": beta}
         blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
         answer = joined([found for _, found in blocks])
-        unfinished = "" if answer.status == "converged" else f". {method} ended by {answer.status}: that may be why"
+        unfinished = (
+            "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
+        )
         self._warn_of_outside(points, answer.uninformed, unfinished)
         return replace(answer, points=self.source.points(points))
 
     def predict_in_blocks(
         self,
         queries: Any,
-        method: str = "dec-nn-grbcm",
+        method: str | None = None,
         *,
         noisy: bool = False,
         agent: AgentName | None = None,
@@ -138,7 +140,7 @@ class ConditionedFleet:
     def joint(
         self,
         queries: Any,
-        method: str = "dec-nn-grbcm",
+        method: str | None = None,
         *,
         noisy: bool = False,
         agent: AgentName | None = None,
@@ -153,7 +155,7 @@ class ConditionedFleet:
         return found
 
     def known_jointly(
-        self, queries: Any, method: str, *, noisy: bool = False, agent: AgentName | None = None, **given: Any
+        self, queries: Any, method: str | None, *, noisy: bool = False, agent: AgentName | None = None, **given: Any
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
         question = self._question(queries, method, noisy, agent, given)
@@ -164,7 +166,7 @@ class ConditionedFleet:
     def gradient(
         self,
         queries: Any,
-        method: str = "dec-nn-grbcm",
+        method: str | None = None,
         *,
         agent: AgentName | None = None,
         eta: Eta | None = None,
@@ -185,7 +187,7 @@ class ConditionedFleet:
     def _question(
         self,
         queries: Any,
-        method: str,
+        method: str | None,
         noisy: bool,
         agent: AgentName | None,
         given: Mapping[str, Any],
@@ -194,8 +196,9 @@ class ConditionedFleet:
     ) -> Question:
         """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
         points = check_queries(queries, self.source)
-        row = prediction_method(method)
+        row = predictor_of(self.source.private, method)
         refuse_foreign(row, given)
+        refuse_private(row, self.source.private, self.source.kernel, self.engine, self.source.fewest_rows)
         if given.get("neighbours") is not None and row.rule != "nearest":
             raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)

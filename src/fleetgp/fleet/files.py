@@ -16,6 +16,7 @@ from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
+from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.given import as_fills, as_names, as_path, check_number, check_whole
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.columns import Columns
@@ -57,6 +58,7 @@ def from_files(
     mean: MeanName = MEAN,
     coordinates: CoordinatesName = COORDINATES,
     kernel: str | Kernel | Sequence[str | Kernel] | None = None,
+    private: PrivateRows | None = None,
     seed: int = 0,
     backend: BackendName = "in-process",
     workers: int | None = None,
@@ -84,8 +86,8 @@ def from_files(
         agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
-    graph, theta, normalize, mean, coordinates, kernel, seed, backend, workers, address: as of a `Fleet`. With "ray" its
-        workers read the files: each is an agent's, under the same path on all machines, for dec-full-gp and
+    graph, theta, normalize, mean, coordinates, kernel, private, seed, backend, workers, address: as of a `Fleet`. With
+        "ray" its workers read the files: each is an agent's, under the same path on all machines, for dec-full-gp and
         full-gp.
     progress: as of `Fleet.train`, for the first pass over the files.
     """
@@ -94,7 +96,8 @@ def from_files(
     what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
     shards = read_files(files, **what, **where, progress=progress)
     model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
-    made = fleet(shards, graph, **model, kernel=kernel, seed=seed, inputs=inputs, **where)
+    model |= {"private": private, "kernel": kernel}
+    made = fleet(shards, graph, **model, seed=seed, inputs=inputs, **where)
     return made.call(shards.names, target, shards.units, shards.dropped, shards.notes)
 
 

@@ -29,6 +29,7 @@ from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import AgentName, Named, check_agent, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
 from fleetgp.fleet.predicting import condition, predict
+from fleetgp.fleet.privacy import PrivateRows, check_private_rows
 from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
 from fleetgp.fleet.suggest import suggest
@@ -69,6 +70,10 @@ class Fleet(Closing, Choosing, Named):
         each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
         2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
+    private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they
+        determine them; the error names what to use instead. Predictions are then by dec-nn-rbcm unless you name
+        another method, and `calibrate` asks about means over groups of rows. docs/privacy.md says what it guards
+        against, and what it does not.
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
@@ -116,6 +121,7 @@ class Fleet(Closing, Choosing, Named):
         kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         noise: NoiseName = None,
         robust: bool = False,
+        private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -133,6 +139,7 @@ class Fleet(Closing, Choosing, Named):
         self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
         self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
+        self.private: PrivateRows | None = check_private_rows(private, counts_of(self.shards))
         self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
         super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
         self.fit: Fit | None = None
@@ -187,6 +194,7 @@ class Fleet(Closing, Choosing, Named):
             "kernel": [kernel.name for kernel in self.kernels] if self.kernel_given else None,
             "noise": self.noise,
             "robust": self.robust,
+            "private": self.private,
             "seed": self.seed,
             "inputs": self.inputs,
         }

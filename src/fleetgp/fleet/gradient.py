@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def gradient(
     fleet: Fleet,
     queries: Any,
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     *,
     agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,

@@ -9,8 +9,9 @@ from fleetgp.arrays import Array
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.predicting import conditioned_now
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.gp.expert import check_engine_name
-from fleetgp.prediction import Joint, prediction_method
+from fleetgp.prediction import Joint
 from fleetgp.prediction.options import Eta, refuse_foreign
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def joint(
     fleet: Fleet,
     queries: Any,
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     *,
     noisy: bool = False,
     agent: AgentName | None = None,
@@ -62,7 +63,7 @@ def joint(
 
 def conditioned_for(
     fleet: Fleet,
-    method: str,
+    method: str | None,
     theta: Sequence[float] | Array | None,
     engine: str,
     neighbours: int | None,
@@ -71,16 +72,14 @@ def conditioned_for(
 ) -> tuple[ConditionedFleet, dict[str, Any]]:
     """The conditioned fleet that a method asks, and the options that are left for it."""
     check_engine_name(engine)
-    row = prediction_method(method)
+    row = predictor_of(fleet.private, method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
     conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
 
 
-def sample(
-    fleet: Fleet, queries: Any, n: int = 1, method: str = "dec-nn-grbcm", *, seed: int = 0, **given: Any
-) -> Array:
+def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *, seed: int = 0, **given: Any) -> Array:
     """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
 
     seed: of the draws.  given: noisy, agent, theta, engine, neighbours and eta, as in `joint`.

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetgp.arrays import Array
+from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import default_kernel
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.fleet.privacy import refuse_private
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.gp.failure import retold
 from fleetgp.io.passes import passes_told_to
@@ -72,6 +74,7 @@ def train(
     the methods that have it. A training that diverged warns, and so does one that ends at a bound.
     """
     row = training_method(method)
+    refuse_private(row, fleet.private, rows=min(counts_of(fleet.shards)))
     _take_default_kernel(fleet, row)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
@@ -103,6 +106,7 @@ def trainer(
         full-gp, fact-gp and g-fact-gp have no single steps.
     """
     row = training_method(method)
+    refuse_private(row, fleet.private, rows=min(counts_of(fleet.shards)))
     check_stepwise(row, options)
     fleet._backend.check_here("trainer")
     if fleet.coordinates.name != "as-given":

@@ -33,7 +33,7 @@ def map_(
     at: Mapping[str, Any] | None = None,
     within: float = 0.5,
     mask: Mask = None,
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     **options: Any,
 ) -> Any:
     """Mean and deviations on a grid over two inputs: an xarray Dataset with coordinates and units.

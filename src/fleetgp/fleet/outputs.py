@@ -14,10 +14,12 @@ from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.partition import Shard
+from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
+from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.fleet.trainings import keep_unfinished, options_of
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
@@ -66,6 +68,7 @@ class Outputs(Closing):
         mean: MeanName = MEAN,
         coordinates: CoordinatesName = COORDINATES,
         kernel: str | Kernel = KERNEL,
+        private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
         backend: BackendName = "in-process",
@@ -79,7 +82,7 @@ class Outputs(Closing):
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
-        model |= {"seed": seed, "inputs": names}
+        model |= {"seed": seed, "inputs": names, "private": private}
         self.fleets = {target: Fleet(own, self.graph, **model) for target, own in by_target.items()}
         super().__init__(chosen_backend(backend, every, self.graph, workers, address))
         for fleet in self.fleets.values():
@@ -165,6 +168,7 @@ class Outputs(Closing):
         """
         row = training_method(method)
         refuse_moments(row)
+        refuse_private(row, self._first.private, rows=min(counts_of(self.shards)))
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         data = [fleet.shards for fleet in self.fleets.values()]
         with listening(progress) as listener:
@@ -186,7 +190,7 @@ class Outputs(Closing):
             warnings.warn(told, FleetGPWarning, stacklevel=2)
         return fits
 
-    def predict(self, queries: Any, method: str = "dec-nn-grbcm", **options: Any) -> dict[str, Prediction]:
+    def predict(self, queries: Any, method: str | None = None, **options: Any) -> dict[str, Prediction]:
         """Every output at the queries. options: those of `Fleet.predict`."""
         return {target: fleet.predict(queries, method, **options) for target, fleet in self.fleets.items()}
 

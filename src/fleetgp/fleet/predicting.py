@@ -9,9 +9,10 @@ from fleetgp.arrays import Array
 from fleetgp.fleet.calibrating import current_calibration
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.named import AgentName
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
-from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction import Prediction
 from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def predict(
     fleet: Fleet,
     queries: Any,
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     *,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
@@ -37,6 +38,8 @@ def predict(
 ) -> Prediction:
     """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
+    method: dec-nn-grbcm without one, which shares a sample of N_i/M rows of every agent with all agents; dec-nn-rbcm,
+        which sends no row, if the fleet was made with private="rows".
     queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
         are times (`units`) may be times there.
     theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
@@ -67,12 +70,13 @@ def predict(
     Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
     """
     check_engine_name(engine)
-    refuse_foreign(prediction_method(method), {"engine": None if engine == "auto" else engine})
-    nearest = prediction_method(method).rule == "nearest"
+    row = predictor_of(fleet.private, method)
+    refuse_foreign(row, {"engine": None if engine == "auto" else engine})
+    nearest = row.rule == "nearest"
     conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
     given |= {"neighbours": neighbours if nearest else None, "beta": beta}
-    return conditioned.predict(queries, method, noisy=noisy, agent=agent, **given)
+    return conditioned.predict(queries, row.name, noisy=noisy, agent=agent, **given)
 
 
 def conditioned_now(

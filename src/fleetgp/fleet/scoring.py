@@ -16,6 +16,7 @@ from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
 from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.noises import check_deviations, parted
+from fleetgp.fleet.privacy import refuse_queries
 from fleetgp.fleet.shards import check_shards
 from fleetgp.metrics import LEVEL, Scores, Trivial, score
 
@@ -29,7 +30,7 @@ def score_fleet(
     fleet: Fleet,
     X: Any,
     y: Any = None,
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     *,
     s: Any = None,
     agent: AgentName | None = None,
@@ -39,7 +40,8 @@ def score_fleet(
     """All scores of the fleet's predictions of observations that it has not seen (`Scores`).
 
     X, y: (T, D) and (T,), an array or a data frame with the inputs. Or X alone, as a list of (X_i, y_i) or
-        (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own rows.
+        (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own rows. A fleet
+        with private="rows" refuses this: the inputs of agents' rows would be queries, which all agents see.
     s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
     method, asking: as in `predict`, whose variance is that of an observation here.
     agent: who asks; without it every agent is told, and `answers` of the result has the scores of each one's answer.
@@ -56,6 +58,12 @@ def score_fleet(
     """
     if "noisy" in asking:
         raise InputError("score: expected no noisy, got one: scores are of observations, whose variance they take")
+    if y is None:
+        refuse_queries(
+            fleet.private,
+            "score with agents' own rows",
+            "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage",
+        )
     whose, pairs, known = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(fleet, X, s)
     try:
         checked, _ = check_shards(pairs, fleet.inputs)

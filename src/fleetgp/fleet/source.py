@@ -15,6 +15,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.points import Points, names_of
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
 from fleetgp.errors import InputError
+from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.fleet.shards import rows_added, same_shards
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
@@ -40,6 +41,7 @@ class Source:
     held: (M,) how many observations each agent had where the data are a sample of them; empty if they are all.
     units, target: of inputs and target by name, where they are known, and what the target is called.
     labels: what the agents are called.
+    private: "rows" if these must stay at home.
     moments: those of the data of the training, if every agent has them from there, or the central node has (`central`).
     trained: (M,) of how many rows of each agent they are: the first ones.
     """
@@ -63,6 +65,13 @@ class Source:
     units: Mapping[str, str] = field(default_factory=dict)
     target: str = "y"
     labels: tuple[str, ...] = ()
+    private: PrivateRows | None = None
+
+    @property
+    def fewest_rows(self) -> int:
+        """The rows of the smallest agent, or the fewest new ones of an agent, since moments of these are sent apart."""
+        new = [now - before for now, before in zip(self.rows, self.trained, strict=False) if now > before]
+        return min([*self.rows, *(new if self.moments is not None else [])])
 
     def points(self, values: Array) -> Points:
         """Queries (T, D) with the names of the inputs."""
@@ -150,4 +159,5 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         fleet.units,
         fleet.target,
         fleet.labels,
+        fleet.private,
     )

@@ -12,6 +12,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.fleet.joint import conditioned_for
 from fleetgp.fleet.named import AgentName, check_agent
+from fleetgp.fleet.privacy import predictor_of
 from fleetgp.given import check_whole
 from fleetgp.prediction import Suggestion
 from fleetgp.prediction.options import Eta
@@ -28,7 +29,7 @@ def suggest(
     n: int = 1,
     *,
     by: str = "variance",
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
     neighbours: int | None = None,
@@ -78,7 +79,7 @@ def suggest(
     agents = whose if agent is None else np.full(len(whose), agent)
     points = conditioned.source.points(places[chosen])
     found = places[chosen], np.array(indices), agents, gains
-    return Suggestion(*found, by, method, joint.ledger, points, fleet.labels)
+    return Suggestion(*found, by, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
 
 
 def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:

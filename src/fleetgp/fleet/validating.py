@@ -14,13 +14,13 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.fleet.folds import By, Rest, by_name, dealt, rows_of, without
 from fleetgp.fleet.noises import shown
+from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.validation import CrossValidation, Fold
 from fleetgp.given import as_flag, check_whole
 from fleetgp.io.kept import Kept
 from fleetgp.metrics import LEVEL
 from fleetgp.metrics.formulas import half_width
-from fleetgp.prediction import prediction_method
 from fleetgp.progress import Listener, Pace, Progress, listening
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def cross_validate(
     fleet: Fleet,
     folds: int | None = None,
     by: By = "random",
-    method: str = "dec-nn-grbcm",
+    method: str | None = None,
     *,
     train: bool | Mapping[str, Any] = True,
     cells: int | None = None,
@@ -60,6 +60,7 @@ def cross_validate(
     progress: True for a bar on the terminal, or a callable that gets a `Progress`.
     kept: where finished folds are kept, so that an interrupted call goes on.
 
+    A fleet with private="rows" refuses: the inputs of hidden rows are queries, which all agents see.
     The fleet stays as it is. A calibration is not used: it is of all rows. Of data in files the rows are loaded, or the
     sample that the fleet has of them.
 
@@ -73,7 +74,8 @@ def cross_validate(
     >>> gaps.scores.rmse > found.scores.rmse
     True
     """
-    prediction_method(method)
+    refuse_queries(fleet.private, "cross_validate", "Use `calibrate`, which reports coverage")
+    method = predictor_of(fleet.private, method).name
     half_width(level)
     chosen = fleet.seed if seed is None else seed
     check_whole("seed", chosen, least=0)

@@ -1,10 +1,13 @@
 """Calibration over a network: rows are hidden, predicted by the fleet from the rest, and counted.
 
 Each agent judges its own held-out rows. What is sent: one reduction of the box of the data (rounded outwards), for
-blocks; the inputs of the held-out rows, to all agents, since they are queries; what the predictions themselves send;
-reductions of counts (one, or four for two factors), of which the root makes factors, and one of how many rows these
-cover. No observation is
-sent, but for methods that send some with every prediction.
+blocks; one of how many rows there are, for rows; the inputs of the held-out rows, to all agents, since they are
+queries; what the predictions themselves send; reductions of counts (one, or four for two factors), of which the root
+makes factors, and one of how many rows these cover. No observation is sent, except by methods that send some with every
+prediction.
+
+Where rows are private, no input is sent either: the fleet is asked about places all over its box, which all agents
+know, and each agent carries the answers over to its own held-out rows (`_carried`).
 """
 
 from __future__ import annotations
@@ -13,13 +16,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.fleet_moments import outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
-from fleetgp.data.holdout import FEWEST, FOLDS, Hold, block_pieces, drawn, hidden, row_pieces, second_half
+from fleetgp.data.holdout import (
+    FEWEST,
+    FOLDS,
+    Hold,
+    block_pieces,
+    drawn,
+    hidden,
+    lattice,
+    row_pieces,
+    second_half,
+)
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import visible_of
 from fleetgp.errors import InputError, NumericalError
@@ -40,6 +54,14 @@ from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import answer
+from fleetgp.prediction.prediction import Prediction
+
+#: Where rows are private: so many places all over the box are asked about, and so many near a row stand for it.
+PLACES, NEAR = 1000, 4
+#: Added to variances of f so that none is zero, and relatively to those of places that are close to each other.
+SINGULAR, JITTER = 1e-300, 1e-6
+#: Rows of an agent, on average, below which rows are hidden in more folds, and in how many.
+FEW, FOLDS_OF_FEW = 100, 20
 
 
 @dataclass(frozen=True)
@@ -94,31 +116,41 @@ def _outcomes(
     cells: int,
 ) -> Iterator[list[Outcomes]]:
     """Fold by fold, what became of each hosted agent's held-out rows."""
-    noises = fleet.kernel.noises
-    pieces = _pieces(visible_of(fleet.shards, noises), network, method, hold, cells, holding.seed)
-    most, deviations, count = holding.most // FOLDS, float(ndtri(0.5 + 0.5 * holding.level)), 0
-    for fold in range(FOLDS):
-        hide = [hidden(own, fold) for own in pieces]
+    noises, shards = fleet.kernel.noises, visible_of(fleet.shards, fleet.kernel.noises)
+    box = _box(shards, network, method) if hold == "blocks" or holding.apart else None
+    pieces = [
+        row_pieces(len(y), holding.seed, agent)
+        if hold == "rows"
+        else block_pieces(x, *_known(box), cells, holding.seed)
+        for (x, y), agent in zip(shards, network.hosted, strict=True)
+    ]
+    folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
+    most, deviations, count = max(1, holding.most // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
+    for fold in range(folds):
+        hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
             drawn(np.flatnonzero(mask), most, holding.seed, agent)
             for mask, agent in zip(hide, network.hosted, strict=True)
         ]
-        asked = [noises.visible(x[own]) for (x, _), own in zip(fleet.shards, rows, strict=True)]
-        queries, starts = _collected(network, method, asked)
-        count += len(queries)
-        if len(queries):  # as all agents know
-            padded = noises.padded(queries)
-            found = answer(fleet.conditioned(hide, options), network, method, padded, options, noisy=True)
+        places = [x[own] for (x, _), own in zip(shards, rows, strict=True)]
+        conditioned = fleet.conditioned(hide, options)
+        if holding.apart:
+            queries = lattice(*_known(box), PLACES)
+            found = answer(conditioned, network, method, noises.padded(queries), options)
+            told = _carried(conditioned, network, places, queries, found)
+            number = sum(len(own) for own in rows)
+        else:
+            queries, starts = _collected(network, method, places)
+            found = answer(conditioned, network, method, noises.padded(queries), options)
+            answers = zip(found.means, found.field_variances, starts, rows, strict=True)
+            told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
+            number = len(queries)
+        count += number
+        if number:
             yield [
-                _judged(
-                    y[own],
-                    piece[own],
-                    mean[start:][: len(own)],
-                    variance[start:][: len(own)] + noises.known(x[own]) ** 2,  # which nobody else knows of
-                    deviations,
-                )
-                for (x, y), own, piece, mean, variance, start in zip(
-                    fleet.shards, rows, pieces, found.means, found.variances, starts, strict=True
+                _judged(y[own], piece[own], mean, variance + noise + noises.known(x[own]) ** 2, deviations)
+                for (x, y), own, piece, (mean, variance), noise in zip(
+                    fleet.shards, rows, pieces, told, found.noise, strict=True
                 )
             ]
     if count < holding.fewest:
@@ -128,16 +160,52 @@ def _outcomes(
         )
 
 
-def _pieces(
-    shards: Sequence[Shard], network: Network, method: PredictionMethod, hold: Hold, cells: int, seed: int
-) -> list[IntArray]:
-    """The piece of each row of the hosted agents."""
-    if hold == "rows":
-        return [row_pieces(len(y), seed, agent) for (_, y), agent in zip(shards, network.hosted, strict=True)]
+def _box(shards: Sequence[Shard], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
+    """The lowest and the highest corner of the box of all data, rounded outwards."""
     corners = np.array([outer_corners(x.min(axis=0), x.max(axis=0)) for x, _ in shards])
     with network.phase("box"):
         high, low = np.split(_reduction(network, method).maximum(corners), 2)
-    return [block_pieces(x, -low, high, cells, seed) for x, _ in shards]
+    return -low, high
+
+
+def _known(box: tuple[Array, Array] | None) -> tuple[Array, Array]:
+    assert box is not None, "blocks and places need one"
+    return box
+
+
+def _folds(network: Network, method: PredictionMethod, shards: Sequence[Shard]) -> int:
+    """How many times rows are hidden: more often where agents have few, since models of four fifths of few rows are
+    less overconfident than those of all.
+    """
+    with network.phase("held out"):
+        rows = _reduction(network, method).total(np.array([[float(len(y))] for _, y in shards]))
+    return FOLDS if rows.item() >= FEW * network.agents else FOLDS_OF_FEW
+
+
+def _carried(
+    conditioned: Conditioned, network: Network, places: Sequence[Array], queries: Array, found: Prediction
+) -> list[tuple[Array, Array]]:
+    """Each agent's predictions of its rows at these places, (n,) and (n,), from those of the fleet at other queries.
+
+    At the queries nearest to a row the fleet's mean differs from the agent's own. The row gets as much of the
+    difference as f there follows from f at these queries, given the agent's own rows; the ratio of the fleet's variance
+    to the agent's own is taken from these queries.
+    """
+    posteriors = conditioned.own(network.hosted).items(range(len(places)))
+    scaling, padded = conditioned.scaling, conditioned.kernel.noises.padded
+    width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
+    tree, told = cKDTree(queries / width), []
+    for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
+        mean, variance = np.empty(len(own)), np.empty(len(own))
+        for n, near in enumerate(tree.query(own / width, NEAR)[1]):
+            points = padded(np.concatenate([own[n : n + 1], queries[near]]))
+            known, covariance = posterior.mean_and_covariance(points)
+            known, spread = scaling.mean(points) + scaling.scale * known, np.diagonal(covariance) + SINGULAR
+            share = np.linalg.solve(covariance[1:, 1:] + JITTER * np.diag(spread[1:]), covariance[1:, 0])
+            mean[n] = known[0] + share @ (means[near] - known[1:])
+            variance[n] = spread[0] * np.exp(np.log(variances[near] / spread[1:]).mean())
+        told.append((mean, variance))
+    return told
 
 
 def _collected(network: Network, method: PredictionMethod, inputs: Sequence[Array]) -> tuple[Array, IntArray]:

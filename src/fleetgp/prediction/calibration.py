@@ -43,6 +43,7 @@ class Holding:
     cells: of the box of the fleet, for blocks; None: 16 for each agent, and at least 100.
     most: rows that an agent holds out at most, of each kind; their inputs are sent.
     seed: draws all of it.
+    apart: rows are private: the fleet is asked about places all over its box instead of theirs.
     """
 
     hold: str = BOTH
@@ -50,6 +51,7 @@ class Holding:
     cells: int | None = None
     most: int = 300
     seed: int = 0
+    apart: bool = False
 
     def __post_init__(self) -> None:
         check_name("hold", self.hold, HOLDINGS)

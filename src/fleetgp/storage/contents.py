@@ -58,6 +58,7 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
         "deviations": fleet.noises.holds_known,
         "noise": fleet.noise,
         "robust": fleet.robust,
+        "private": fleet.private,
         "status": model.status,
         "note": model.note,
     }

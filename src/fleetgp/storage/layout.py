@@ -11,10 +11,10 @@ from __future__ import annotations
 
 FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
-VERSION = 3
-#: Of folders with all rows, and of those with moments, whose mean is zero, whose inputs are as given and whose
-#: noise is one for all.
-VERSION_WITH_ROWS, VERSION_WITH_MOMENTS = 1, 2
+VERSION = 4
+#: Of folders without private rows: with all rows, and with moments, whose mean is zero, whose inputs are as given and
+#: whose noise is one for all; and with another mean, other inputs or noise.
+VERSION_WITH_ROWS, VERSION_WITH_MOMENTS, VERSION_WITH_MEAN = 1, 2, 3
 DESCRIPTION = "model.json"
 TRAINING = "training.safetensors"
 LEDGER = "ledger.json"

@@ -117,6 +117,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             kernel=kernel,
             noise=noise,
             robust=robust,
+            private=facts.get("private"),
             seed=typed(facts, "seed", int),
             inputs=inputs,
             **(where if "moments" not in facts else {}),

@@ -30,6 +30,7 @@ from fleetgp.storage.layout import (
     LEDGER,
     TRAINING,
     VERSION,
+    VERSION_WITH_MEAN,
     VERSION_WITH_MOMENTS,
     VERSION_WITH_ROWS,
     agent_file,
@@ -163,6 +164,7 @@ def _write(model: Model, folder: Path) -> None:
         "deviations": fleet.noises.holds_known,
         "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
         "robust": fleet.robust,
+        "private": fleet.private,
         "seed": fleet.seed,
         "hyperparameters": model.theta,
         "status": model.status,
@@ -187,8 +189,10 @@ def _write(model: Model, folder: Path) -> None:
 def _version(model: Model) -> int:
     """The oldest that reads it right."""
     fleet = model.fleet
-    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noises.given:
+    if fleet.private is not None:  # an older one would send rows
         return VERSION
+    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noises.given:
+        return VERSION_WITH_MEAN
     by_moments = isinstance(fleet.shards, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 

@@ -9,9 +9,12 @@ from fleetgp.agent.description.parts import KNOWN, MOST_STARTS, PREDICTORS, TRAI
 from fleetgp.agent.description.toml_lines import Lines
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import GraphError, InputError, listed, shortened
+from fleetgp.fleet.privacy import refuse_private
 from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.session import OPERATOR, is_local
+from fleetgp.prediction import prediction_method
+from fleetgp.training import training_method
 from fleetgp.training.known import Known
 
 #: The method that knows data by their moments.
@@ -105,6 +108,7 @@ class Check:
             if method not in known:
                 said = f"{part}.method must be one of {', '.join(known)}, got {shortened(method)}"
                 raise self.fail(said, part, "method")
+        self.private()
         theta0, kernel = self.file.training.theta0, self.file.kernels[0]
         if theta0 is not None:
             rows = theta0 if theta0 and isinstance(theta0[0], list) else [theta0]
@@ -115,6 +119,25 @@ class Check:
                     check_theta(row, kernel.names(self.file.inputs), "training.theta0")
                 except InputError as error:
                     raise self.fail(str(error), "training", "theta0") from error
+
+    def private(self) -> None:
+        """What would reveal rows where these are private."""
+        file = self.file
+        for part, row in (
+            ("training", training_method(file.training.method)),
+            ("prediction", prediction_method(file.predictor)),
+        ):
+            try:
+                refuse_private(row, file.private, file.kernels[0], file.prediction.engine, rows=0)
+            except InputError as error:
+                raise self.fail(f"{part}.method: {error}", part, "method") from error
+        if file.private and file.coordinates == "sphere" and file.training.calibrate != "no":
+            said = 'calibrate is refused by private="rows" on the sphere: use coordinates = "kilometres"'
+            raise self.fail(f"training.{said}", "training", "calibrate")
+        for number, agent in enumerate(file.agent):
+            if file.private and agent.show_rows:
+                said = f'{agent.name!r} has show_rows, and the fleet has private = "rows": leave one of them out'
+                raise self.fail(said, "agent", number, "show_rows")
 
     def known(self) -> None:
         """The one table that is wrong by itself, or all of them where they do not fit together."""

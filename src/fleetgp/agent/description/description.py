@@ -14,10 +14,11 @@ from fleetgp.agent.description.parts import KNOWN, FleetPart
 from fleetgp.arrays import Array
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.errors import InputError, listed, shortened
+from fleetgp.fleet.privacy import refuse_private
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Graph
-from fleetgp.prediction import PredictionOptions
-from fleetgp.training import TrainingOptions
+from fleetgp.prediction import PredictionMethod, PredictionOptions
+from fleetgp.training import TrainingMethod, TrainingOptions
 from fleetgp.training.known import Known
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
@@ -41,7 +42,8 @@ class Description:
         self.noises, self.deviation = file.noises, file.deviation
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
-        self.training, self.prediction, self.timeouts = file.training, file.prediction, file.timeouts
+        self.training, self.timeouts, self.private = file.training, file.timeouts, file.private
+        self.prediction = file.prediction.model_copy(update={"method": file.predictor})
 
     @property
     def dimension(self) -> int:
@@ -55,6 +57,12 @@ class Description:
     def kernel_of(self, name: str) -> Kernel:
         """The one that a model was trained with; of none, or one of another name, the first."""
         return next((kernel for kernel in self.kernels if kernel.name == name), self.kernels[0])
+
+    def refuse_private(self, method: TrainingMethod | PredictionMethod) -> None:
+        """One clear error for a method that would reveal rows where these are private. Rows come one by one here, so
+        that moments are refused however many there are.
+        """
+        refuse_private(method, self.private, self.kernels[0], self.prediction.engine, rows=0)
 
     @property
     def state(self) -> Path:
@@ -90,6 +98,8 @@ class Description:
     @property
     def _common(self) -> dict[str, Any]:
         common = self._file.model_dump(exclude={"agent", "tls", "state", "checkpoint_rounds"})
+        if self.private is None:  # as it was before there was such a field
+            del common["private"]
         common["agents"] = [(agent.name, agent.endpoint) for agent in self.agents]
         common["edges"] = self.graph.edges.tolist()
         common["secured"] = self.secured

@@ -11,6 +11,7 @@ from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.sphere import noisy_kernels, seen_by
 from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE, default_kernel
+from fleetgp.fleet.privacy import PREDICTOR, predictor_of
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -102,7 +103,7 @@ class TrainingPart(_Part):
 class PredictionPart(_Part):
     """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
 
-    method: str = "dec-nn-grbcm"
+    method: str = PREDICTOR
     consensus: Consensus = "tree"
     rounds: Count = 20_000
     tol: Positive = 1e-6
@@ -132,8 +133,9 @@ class TlsPart(_Part):
 
 
 class FleetPart(_Part):
-    """The whole file. deviation: the column of the known standard deviations of the target.  noise, robust: as of a
-    `Fleet`.
+    """The whole file. deviation: the column of the known standard deviations of the target.
+
+    noise, robust, private: as of a `Fleet`.
     """
 
     name: Name
@@ -146,6 +148,7 @@ class FleetPart(_Part):
     deviation: str | None = None
     noise: Literal["agents"] | None = None
     robust: bool = False
+    private: Literal["rows"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
     checkpoint_rounds: Count = 10
@@ -163,6 +166,12 @@ class FleetPart(_Part):
             return file
         parts = [part for part in (file.get("training"), file.get("prediction")) if isinstance(part, dict)]
         return {**file, "kernel": default_kernel(*(part.get("method") for part in parts))}
+
+    @property
+    def predictor(self) -> str:
+        """The method of [prediction], or the default one, which sends no rows where these are private."""
+        given = self.prediction.method if "method" in self.prediction.model_fields_set else None
+        return predictor_of(self.private, given).name
 
     @property
     def noises(self) -> Noise:

@@ -1,0 +1,56 @@
+"""fleetgp fit --private rows: stored with the model, and obeyed by the commands after it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fleetgp.storage.loading import load_model
+from tests.cli.commands import FIT, run, wrong
+
+HOW = ["--kernel", "se", "--tol", "1e-2", "--rounds", "3", "--quiet"]
+REVEALING = {"inputs", "observations", "moments"}
+
+
+def test_a_model_with_private_rows_keeps_them(folder: Path) -> None:
+    made = json.loads(
+        run(
+            "fit", "observations.csv", *FIT, "--out", "m", *HOW, "--private", "rows", "--calibrate", "rows", "--json"
+        ).stdout
+    )
+    assert load_model("m").fleet.private == "rows"
+    assert made["calibration"]["method"] == "dec-nn-rbcm"
+    told = [made["sent"], made["calibration"]["sent"]]
+    asked = ["m", "points.csv", "--quiet"]
+    predicted = json.loads(run("predict", *asked, "--out", "answer.csv", "--json").stdout)
+    assert predicted["method"] == "dec-nn-rbcm"
+    told += [predicted["sent"]]
+    told += [json.loads(run("calibrate", "m", "--hold", "blocks", "--json").stdout)["sent"]]
+    for sent in told:
+        assert sent
+        assert not set(sent) & REVEALING
+    assert json.loads(run("score", "m", "observations.csv", "--json").stdout)["method"] == "dec-nn-rbcm"
+    assert "Rows are private" in run("info", "m").stdout
+    refused = 'refused by private="rows"'
+    for command in (
+        ["predict", *asked, "--method", "dec-nn-grbcm", "--out", "other.csv"],
+        ["map", "m", "--grid", "5x5", "--method", "dec-nearest", "--out", "map.nc"],
+        ["calibrate", "m", "--method", "dec-grbcm"],
+        ["suggest", "m", "points.csv", "--agent", "Ada", "--method", "dec-full-gp", "--out", "s.csv"],
+        ["sample", "m", "points.csv", "--method", "full-gp", "--out", "draws.csv"],
+        ["score", "m", "--folds", "3"],
+        ["score", "m", "observations.csv", "--agent-column", "boat"],
+        ["verify", "m", "--method", "dec-nearest"],
+        ["fit", "observations.csv", *FIT, "--out", "n", *HOW, "--private", "rows", "--training", "dec-gapx-gp"],
+    ):
+        assert refused in wrong(*command), command
+
+
+def test_info_says_whose_rows_are_in_the_folder(modelled: Path) -> None:
+    shown = " ".join(run("info", "m").stdout.split())
+    assert "The folder holds the rows of all agents: whoever has it can read them." in shown
+    assert "Rows are private" not in shown
+
+
+def test_what_else_may_be_private_is_refused(folder: Path) -> None:
+    assert 'private: expected "rows" or None' in wrong("fit", "none.csv", *FIT, "--out", "m", "--private", "sums")
