@@ -100,8 +100,8 @@ def _outcomes(
     for fold in range(FOLDS):
         hide = [hidden(own, fold) for own in pieces]
         rows = [
-            drawn(np.flatnonzero(mask), most, holding.seed, agent)
-            for mask, agent in zip(hide, network.hosted, strict=True)
+            drawn(np.flatnonzero(mask), most, noises.visible(x), y, holding.seed)
+            for mask, (x, y) in zip(hide, fleet.shards, strict=True)
         ]
         asked = [noises.visible(x[own]) for (x, _), own in zip(fleet.shards, rows, strict=True)]
         queries, starts = _collected(network, method, asked)
@@ -133,7 +133,7 @@ def _pieces(
 ) -> list[IntArray]:
     """The piece of each row of the hosted agents."""
     if hold == "rows":
-        return [row_pieces(len(y), seed, agent) for (_, y), agent in zip(shards, network.hosted, strict=True)]
+        return [row_pieces(x, y, seed) for x, y in shards]
     corners = np.array([outer_corners(x.min(axis=0), x.max(axis=0)) for x, _ in shards])
     with network.phase("box"):
         high, low = np.split(_reduction(network, method).maximum(corners), 2)
