@@ -8,11 +8,12 @@ from fleetgp.data.holdout import FOLDS, block_pieces, hidden, row_pieces, second
 
 
 def test_every_row_is_hidden_once_and_by_its_own_draw() -> None:
-    for pieces in (row_pieces(103, seed=3, agent=5), np.random.default_rng(0).integers(0, 40, 103)):
+    X, y = np.random.default_rng(1).random((103, 2)), np.zeros(103)
+    for pieces in (row_pieces(X, y, seed=3), np.random.default_rng(0).integers(0, 40, 103)):
         folds = np.array([hidden(pieces, fold) for fold in range(FOLDS)])
         assert (folds.sum(axis=0) == 1).all()
-    assert not np.array_equal(row_pieces(103, seed=3, agent=5), row_pieces(103, seed=3, agent=6))
-    assert np.array_equal(row_pieces(103, seed=3, agent=5), row_pieces(103, seed=3, agent=5))
+    assert not np.array_equal(row_pieces(X, y, seed=3), row_pieces(X, y, seed=4))
+    assert np.array_equal(row_pieces(X, y, seed=3)[::-1], row_pieces(X[::-1], y[::-1], seed=3))
 
 
 def test_nobody_observes_what_is_near_the_middle_of_a_hidden_block(rng: np.random.Generator) -> None:

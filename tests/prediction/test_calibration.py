@@ -53,8 +53,8 @@ def by_hand(fleet: fg.Fleet, method: str, hold: str, cells: int = 100) -> tuple[
     """(n,) the factor that each held-out row needs, and the deviation that it was predicted with."""
     corners = np.max([outer_corners(x.min(axis=0), x.max(axis=0)) for x, _ in fleet.shards], axis=0)
     pieces = [
-        row_pieces(len(y), 0, agent) if hold == "rows" else block_pieces(x, -corners[2:], corners[:2], cells, 0)
-        for agent, (x, y) in enumerate(fleet.shards)
+        row_pieces(x, y, 0) if hold == "rows" else block_pieces(x, -corners[2:], corners[:2], cells, 0)
+        for x, y in fleet.shards
     ]
     needed, deviations = [], []
     for fold in range(FOLDS):

@@ -115,7 +115,7 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     shards = [*paper_shards(120, 3), paper_shards(120, 3)[0]]  # an agent that another one repeats
     shards[3] = (shards[3][0][:1], shards[3][1][:1])  # with one observation, which is its sample
     conditioned = Conditioned(shards, KERNELS[kernel], np.tile(THETA, (4, 1)), engine="dense")
-    samples = [sample(shard, i, 4, seed=5) for i, shard in enumerate(shards)]
+    samples = [sample(shard, 4, seed=5) for shard in shards]
     wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
     wanted[2] = False
     if not works:  # as if the samples' covariance were singular

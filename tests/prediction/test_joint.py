@@ -78,7 +78,7 @@ def by_hand(rule: str, points: Array, participants: BoolArray) -> tuple[Array, A
 def relative_weights_by_hand(points: Array) -> tuple[Array, Array]:
     """grBCM with functions of matrices, all agents taking part."""
     parts = shards()
-    samples = [sample(s, i, AGENTS, 0) for i, s in enumerate(parts)]
+    samples = [sample(s, AGENTS, 0) for s in parts]
     base_mean, base = posterior(*map(np.concatenate, zip(*samples, strict=True)), points)  # type: ignore[call-overload]
     white, unit = np.linalg.inv(sqrtm(base)), np.eye(len(points))
     told = [posterior(*augmented(s, i, samples), points) for i, s in enumerate(parts)]

@@ -68,7 +68,7 @@ def by_hand(
     data = list(parts)
     mean_c, var_c = np.zeros(len(points)), np.full(len(points), prior)
     if rule == "grbcm":
-        samples = [sample(s, i, m, 0) for i, s in enumerate(parts)]
+        samples = [sample(s, m, 0) for s in parts]
         data = [augmented(s, i, samples) for i, s in enumerate(parts)]
         mean_c, var_c = posterior(*pooled(samples), points)
     local = [posterior(x, y, points) for x, y in data]

@@ -51,7 +51,7 @@ def parts_of(shards: Sequence[Shard], method: str) -> list[Shard]:
     if method == "full-gp":
         return [(np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts]))]
     if method == "g-fact-gp":
-        samples = [sample(shard, i, len(parts), seed=0) for i, shard in enumerate(parts)]
+        samples = [sample(shard, len(parts), seed=0) for shard in parts]
         return [augmented(shard, i, samples) for i, shard in enumerate(parts)]
     return parts
 

@@ -128,7 +128,7 @@ class Subject:
 
 
 def _drawn(shards: Sequence[Shard], most: int, seed: int) -> list[Shard]:
-    chosen = [drawn(np.arange(len(y)), most, seed, agent) for agent, (_, y) in enumerate(shards)]
+    chosen = [drawn(np.arange(len(y)), most, x, y, seed) for x, y in shards]
     return [(x[rows], y[rows]) for (x, y), rows in zip(shards, chosen, strict=True)]
 
 

@@ -1,7 +1,8 @@
 """The communication data set of the generalized (g-) methods: D_+i = D_i U D_c.
 
-A row is drawn for what it says, not for its place: the same data have the same sample in whatever order they came, and
-of a few more rows hardly another one. What was sent before need not be sent again.
+A row is drawn for where it lies (`data/places.py`): the same data have the same sample in whatever order rows and
+agents come, whatever the agents are called, and with fewer digits. A few more rows hardly change it, so that what was
+sent before need not be sent again.
 """
 
 from __future__ import annotations
@@ -14,36 +15,29 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.pool import pooled
 from fleetgp.data.partition import Shard
+from fleetgp.data.places import occurrences, order_by_place
 from fleetgp.data.sketch import Keys, scrambled
 from fleetgp.data.suspicions import row_hashes
 from fleetgp.gp.noise import SAME, Noise
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
 
-#: Inputs count to so many bits: coordinates that were agreed on from the same data in another order differ in the last.
-BITS = 32
 
+def sample(shard: Shard, agents: int, seed: int, noises: Noise = SAME) -> Shard:
+    """An agent's share of D_c: N_i / M rows, at least one, drawn without replacement.
 
-def sample(shard: Shard, agent: int, agents: int, seed: int, noises: Noise = SAME) -> Shard:
-    """An agent's share of D_c: N_i / M rows, at least one, drawn without replacement from (seed, agent).
-
-    Every row has a number that looks random, from its inputs and how many rows at the same place have smaller
-    observations; the least numbers are drawn. noises: what the inputs have behind them does not count.
+    They are the first ones in the order of `order_by_place`. noises: what the inputs have behind them does not count.
 
     >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
-    >>> sample((X, y), agent=0, agents=3, seed=0)[0].shape
+    >>> sample((X, y), agents=3, seed=0)[0].shape
     (2, 2)
-    >>> drawn, turned = (sample((X[order], y[order]), 0, 3, 0)[1] for order in (slice(None), slice(None, None, -1)))
+    >>> drawn, turned = (sample((X[order], y[order]), 3, 0)[1] for order in (slice(None), slice(None, None, -1)))
     >>> sorted(drawn.tolist()) == sorted(turned.tolist())
     True
     """
     inputs, observations = shard
     count = max(1, len(observations) // agents)
-    mantissa, exponent = np.frexp(noises.visible(inputs))
-    places = row_hashes(np.ldexp(np.rint(np.ldexp(mantissa, BITS)), exponent))
-    first, second = np.random.SeedSequence([seed, agent]).generate_state(2, np.uint64)
-    keys = scrambled(scrambled(places ^ first) + scrambled(_occurrences(places, observations) ^ second))
-    rows = np.sort(np.argsort(keys, kind="stable")[:count])
+    rows = np.sort(order_by_place(noises.visible(inputs), observations, seed)[:count])
     return inputs[rows], observations[rows]
 
 
@@ -74,7 +68,7 @@ def communication_data(
     changes = []
     for k, (shard, i) in enumerate(zip(shards, network.hosted, strict=True)):
         grown = before is None or len(shard[1]) > before.rows[k]
-        changes.append(_change(old[i], sample(shard, i, network.agents, seed, noises) if grown else old[i]))
+        changes.append(_change(old[i], sample(shard, network.agents, seed, noises) if grown else old[i]))
     parts = {"inputs": [x for x, _, _ in changes], "observations": [y for _, y, _ in changes]}
     if before is not None:
         parts["statistics"] = [gone for _, _, gone in changes]  # rows of the old samples, by their places there
@@ -151,15 +145,5 @@ def _among(some: Shard, others: Shard) -> BoolArray:
 def _names(shard: Shard) -> Keys:
     """(N,) a number for each row that is the same for the same row, and another one for each that repeats it."""
     hashes = row_hashes(np.column_stack(shard))
-    repeats: Keys = scrambled(_occurrences(hashes, np.zeros(len(hashes))))
+    repeats: Keys = scrambled(occurrences(hashes, np.zeros(len(hashes))))
     return np.asarray(np.add(scrambled(hashes), repeats))
-
-
-def _occurrences(hashes: Keys, order: Array) -> Keys:
-    """(N,) of every row, how many with the same hash come before it."""
-    turns = np.lexsort((order, hashes))
-    arranged, places = hashes[turns], np.arange(len(hashes))
-    starts = np.flatnonzero(np.append(True, arranged[1:] != arranged[:-1])[: len(hashes)])
-    found = np.empty(len(hashes), dtype=np.uint64)
-    found[turns] = places - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
-    return found

@@ -20,6 +20,7 @@ from scipy.spatial import cKDTree
 from scipy.stats.qmc import Halton
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.data.places import order_by_place
 
 Hold = Literal["rows", "blocks"]
 HOLDS: tuple[Hold, ...] = get_args(Hold)
@@ -29,13 +30,18 @@ FOLDS = 5
 FEWEST = 20
 
 
-def row_pieces(count: int, seed: int, agent: int) -> IntArray:
-    """(N,) every row's number, drawn by (seed, agent).
+def row_pieces(inputs: Array, observations: Array, seed: int, folds: int = 2 * FOLDS) -> IntArray:
+    """(N,) every row's number, drawn by where the rows lie and the seed: not by their order, nor by whose they are.
 
-    >>> sorted(row_pieces(4, seed=0, agent=3).tolist())
+    folds: what the numbers are divided by later. Rows that are next to each other in the order of `order_by_place` have
+    the same remainder where possible, so that few change folds where small changes of the data change that order.
+
+    >>> sorted(row_pieces(np.arange(8.0).reshape(4, 2), np.zeros(4), seed=0).tolist())
     [0, 1, 2, 3]
     """
-    return np.asarray(np.random.default_rng([seed, agent]).permutation(count))
+    numbers, found = np.arange(len(observations)), np.empty(len(observations), dtype=np.int64)
+    found[order_by_place(inputs, observations, seed)] = numbers[np.argsort(numbers % folds, kind="stable")]
+    return found
 
 
 def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) -> IntArray:
@@ -82,12 +88,15 @@ def lattice(low: Array, high: Array, count: int) -> Array:
     return np.asarray(low + (high - low) * Halton(len(low), scramble=False).random(count + 1)[1:])
 
 
-def drawn(rows: IntArray, most: int, seed: int, agent: int) -> IntArray:
-    """Of the numbers of rows at most so many, at random by (seed, agent), in increasing order.
+def drawn(rows: IntArray, most: int, inputs: Array, observations: Array, seed: int) -> IntArray:
+    """Of the numbers of rows at most so many, drawn by where the rows lie and the seed, in increasing order.
 
-    >>> len(drawn(np.arange(10), 4, seed=0, agent=1)), drawn(np.array([3, 8]), 4, seed=0, agent=1).tolist()
+    inputs, observations: of all rows.
+
+    >>> X, y = np.arange(20.0).reshape(10, 2), np.zeros(10)
+    >>> len(drawn(np.arange(10), 4, X, y, seed=0)), drawn(np.array([3, 8]), 4, X, y, seed=0).tolist()
     (4, [3, 8])
     """
     if len(rows) <= most:
         return rows
-    return np.sort(np.random.default_rng([seed, agent]).permutation(rows)[:most])
+    return np.sort(rows[order_by_place(inputs[rows], observations[rows], seed)[:most]])

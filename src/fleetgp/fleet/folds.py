@@ -55,7 +55,7 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
         turns = np.random.default_rng(seed).permutation(fleet.agents) if count < fleet.agents else range(count)
         return [np.full(len(y), turn % count) for (_, y), turn in zip(shards, turns, strict=True)]
     if by == "random":
-        return [row_pieces(len(y), seed, agent) % count for agent, (_, y) in enumerate(shards)]
+        return [row_pieces(x, y, seed, count) % count for x, y in shards]
     low, high = corners(summaries_of(shards))
     many = Holding(cells=cells).cells_for(fleet.agents)
     return [block_pieces(x, low, high, many, seed) % count for x, _ in shards]

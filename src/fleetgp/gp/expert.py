@@ -129,6 +129,11 @@ class Expert:
         found[-self.kernel.noise_count :] = self.kernel.noises.absent(self.inputs)
         return found
 
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        """Inputs, without what stands behind them, and observations."""
+        return self._settings[0].noises.visible(self._dense.inputs), self._dense.observations
+
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
         kernel, agent, engine, neighbours, moments = self._settings

@@ -119,18 +119,16 @@ def _outcomes(
     noises, shards = fleet.kernel.noises, visible_of(fleet.shards, fleet.kernel.noises)
     box = _box(shards, network, method) if hold == "blocks" or holding.apart else None
     pieces = [
-        row_pieces(len(y), holding.seed, agent)
-        if hold == "rows"
-        else block_pieces(x, *_known(box), cells, holding.seed)
-        for (x, y), agent in zip(shards, network.hosted, strict=True)
+        row_pieces(x, y, holding.seed) if hold == "rows" else block_pieces(x, *_known(box), cells, holding.seed)
+        for x, y in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
     most, deviations, count = max(1, holding.most // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
-            drawn(np.flatnonzero(mask), most, holding.seed, agent)
-            for mask, agent in zip(hide, network.hosted, strict=True)
+            drawn(np.flatnonzero(mask), most, noises.visible(x), y, holding.seed)
+            for mask, (x, y) in zip(hide, fleet.shards, strict=True)
         ]
         places = [x[own] for (x, _), own in zip(shards, rows, strict=True)]
         conditioned = fleet.conditioned(hide, options)

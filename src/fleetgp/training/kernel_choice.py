@@ -75,8 +75,7 @@ def train_best(
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
     data = shards.load() if isinstance(shards, Streamed) else shards
     noises = kernels[0].noises  # the same for all
-    pairs = zip(data, network.hosted, strict=True)
-    trials = [_trial(shard, agent, noises.visible(shard[0]), options.seed) for shard, agent in pairs]
+    trials = [_trial(shard, noises.visible(shard[0]), options.seed) for shard in data]
     told = []
     for kernel in kernels:
         fit = train(method, [trial.sample for trial in trials], network, kernel, coarse, interlude=interlude)
@@ -99,7 +98,7 @@ def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -
         check_engine(options.engine, kernel)
 
 
-def _trial(shard: Shard, agent: int, places: Array, seed: int) -> Trial:
+def _trial(shard: Shard, places: Array, seed: int) -> Trial:
     """An agent hides blocks of its own area: nobody else is needed for it. places: its inputs, without any noise."""
     inputs, observations = shard
     pieces = block_pieces(places, places.min(axis=0), places.max(axis=0), CELLS, seed)
@@ -109,10 +108,10 @@ def _trial(shard: Shard, agent: int, places: Array, seed: int) -> Trial:
 
     folds = []
     for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
-        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, seed, agent)
+        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, places, observations, seed)
         if len(away):
             folds.append((part(np.flatnonzero(~mask)), part(away)))
-    return Trial(part(drawn(np.arange(len(observations)), SMALLEST, seed, agent)), tuple(folds))
+    return Trial(part(drawn(np.arange(len(observations)), SMALLEST, places, observations, seed)), tuple(folds))
 
 
 def _told(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:

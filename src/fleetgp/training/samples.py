@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import IntArray
+from fleetgp.data.places import order_by_place
 from fleetgp.gp.expert import MOST_DENSE, Expert
 from fleetgp.training.objective import Objective
 
@@ -40,9 +41,9 @@ def first_sizes(observations: IntArray) -> IntArray:
 
 
 def sampled(objective: Objective, level: int, seed: int) -> Objective:
-    """The likelihoods of a sample, drawn at random, with at most as many observations of each agent as the level has.
+    """The likelihoods of a sample with at most as many observations of each agent as the level has.
 
-    level: 0 for the smallest sample.  seed: known to all; each agent draws its own.
+    level: 0 for the smallest sample.  seed: known to all. Rows are drawn by where they lie (`data/places.py`).
     """
     size = SMALLEST * TIMES**level
     return objective.changed(lambda expert: _sample(expert, size, seed))
@@ -51,6 +52,4 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
 def _sample(expert: Expert, size: int, seed: int) -> Expert:
     if expert.size <= size:
         return expert
-    agent = 0 if expert.agent is None else expert.agent
-    rows = np.random.default_rng((seed, agent)).permutation(expert.size)[:size]
-    return expert.part(np.sort(rows))
+    return expert.part(np.sort(order_by_place(*expert.rows, seed)[:size]))
