@@ -12,7 +12,7 @@ from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Verdict, d
 from fleetgp.network import Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import unevaluated
-from fleetgp.training.curvature import measure_hessian
+from fleetgp.training.curvature import evaluate_with_hessian
 from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.newton import Newton, Search, Sum, pack, unpack
 from fleetgp.training.objective import Objective, Values
@@ -72,8 +72,8 @@ class TreeNewton:
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
         """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
-        values = self.objective(x)
-        told = self._decided(state, tol, self._rows(x, values))
+        values, hessian = evaluate_with_hessian(self.objective, x)
+        told = self._decided(state, tol, self._rows(values, hessian))
         before, search = state.search, Search.of(told[:-2], x.shape[1])
         # The start is each agent's own logarithm; from then on x is the root's.
         accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
@@ -87,16 +87,14 @@ class TreeNewton:
         values = state.local.values.replaced(np.isfinite(values.nll), values)
         return replace(state, local=replace(state.local, x=x, values=values))
 
-    def _rows(self, x: Array, values: Values) -> Array:
+    def _rows(self, values: Values, hessian: Array) -> Array:
         """What each hosted agent adds to the sums, (A, K): l_i, |l_i|, its derivatives; whether it has failed, when it
         adds nothing else; whether it wants an interlude; whether its time is up.
         """
-        finite: BoolArray = np.isfinite(values.nll)
-        hessian = measure_hessian(self.objective, x, values, finite)
         rows = np.column_stack([values.nll, np.abs(values.nll), values.gradient, pack(hessian)])
         failed = ~(np.abs(rows) <= LARGEST).all(axis=1)
         wanted = self.interlude is not None and self.interlude.wanted()
-        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(x), 1))
+        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(rows), 1))
         return np.column_stack([np.where(failed[:, None], 0.0, rows), failed, signs])
 
     def _decided(self, state: TreeState, tol: float, rows: Array) -> Array:
