@@ -63,11 +63,11 @@ class TreeNewton:
         """To a minimum within tol in log theta; with tol = 0 for exactly `rounds` evaluations."""
         recursion, residual = self.rounds(tol), state.search.residual
         if tol > 0.0 and residual <= tol:
-            return Outcome(state, 0, "converged", np.array(residual))
+            return Outcome(state, 0, "converged", np.array(residual), state.search.x)
         running, done, verdict = drive(
             recursion, recursion.start(state), rounds, lambda done, running: record(done, running.state)
         )
-        return Outcome.of(running.state, done, verdict)
+        return replace(Outcome.of(running.state, done, verdict), agreed=running.state.search.x)
 
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
         """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
