@@ -16,6 +16,9 @@ from fleetgp.data import Shard
 from fleetgp.training import TrainingOptions
 from fleetgp.training.endings import about_divergence
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def noise_free(agents: int = 3, points: int = 240) -> list[Shard]:
     rng = np.random.default_rng(3)

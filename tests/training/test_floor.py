@@ -25,6 +25,9 @@ from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import CONVERGED_TO, parts_of
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 START = [1.0, 1.0, 1.0, 0.3]
 SEA = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_gulfstream_paperbox_360x360.npz"
 

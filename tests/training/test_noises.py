@@ -23,6 +23,9 @@ from fleetgp.training.curvature import STEP, measure_hessian
 from fleetgp.training.objective import Objective
 from fleetgp.training.prior import Prior
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 SIGMAS = np.array([0.05, 0.15, 0.5])
 START = [0.8, 1.0, 0.2, 0.2, 0.2]
 

@@ -20,6 +20,9 @@ from fleetgp.training.tree import TreeNewton, TreeState
 from tests.conftest import paper_shards
 from tests.training.problems import THETA0, X0, fleet, floor_at
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 METHODS = {"dec-fact-gp": "fact-gp", "dec-g-fact-gp": "g-fact-gp"}
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetgp.arrays import Array
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.gp.failure import retold
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
 from fleetgp.progress import Listener, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.endings import about_end
+from fleetgp.training.endings import warn_of_end
 from fleetgp.training.known import Ends, MedianAndFactor
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.setting import prepare
@@ -68,7 +67,8 @@ def train(
     progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
     `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
-    the methods that have it. A training that diverged warns, and so does one that ends at a bound.
+    the methods that have it. A training warns if it diverged, reached its round limit (`NotConvergedWarning`), ended
+    at a bound, or ended where the likelihood is flat: `flat` of the result has the hyperparameters.
     """
     row = training_method(method)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
@@ -77,8 +77,7 @@ def train(
     options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **given)
     with listening(progress) as listener, passes_told_to(listener):
         fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
-    if told := about_end(fit, options, fleet.names):
-        warnings.warn(told, FleetGPWarning, stacklevel=2)
+    warn_of_end(fit, options, fleet.names, stacklevel=2)
     return fit
 
 

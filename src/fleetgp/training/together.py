@@ -210,6 +210,7 @@ class TrainingTogether(LocalTraining):
             used=np.broadcast_to(shared.outputs[k].sizes, hosted),
             sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
             approximation=np.broadcast_to(estimates, hosted),
+            offset=own.offset,
             flat_numbers=_own_numbers(whole.flat_numbers, places),
             stopped_numbers=_own_numbers(whole.stopped_numbers, places),
         )

@@ -231,6 +231,7 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
         noises=setting.noises,
+        offset=setting.offset,
         flat_numbers=ended.flat,
         stopped_numbers=ended.stopped,
     )

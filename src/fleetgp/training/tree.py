@@ -14,21 +14,27 @@ from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import unevaluated
 from fleetgp.training.curvature import evaluate_with_hessian
 from fleetgp.training.deadline import NEVER, Deadline
-from fleetgp.training.newton import Newton, Search, Sum, pack, unpack
+from fleetgp.training.newton import ROUNDING, Newton, Search, Sum, pack, unpack
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
 #: An agent whose likelihood or one of its derivatives is larger has failed: sums stay finite.
 LARGEST = 1e100
+#: After so many evaluations in a row that brought nothing, rounding hides the way to the minimum.
+MOST_STALLS = 30
 
 
 @dataclass(frozen=True)
 class TreeState:
-    """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents."""
+    """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents.
+
+    stalls: how many evaluations in a row have brought nothing; each agent counts them, from the same bits.
+    """
 
     local: Local
     start: Array
     search: Search
+    stalls: int = 0
 
 
 class TreeNewton:
@@ -78,7 +84,9 @@ class TreeNewton:
         # The start is each agent's own logarithm; from then on x is the root's.
         accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
         local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
-        return replace(state, local=local, search=search), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
+        stalls = 0 if better else state.stalls + 1
+        return replace(state, local=local, search=search, stalls=stalls), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
 
     def landed(self, state: TreeState) -> TreeState:
         """The last step, which no sum has to be known for: each agent takes it alone."""
@@ -131,4 +139,5 @@ class TreeRounds:
         return self.start(state), verdict
 
     def ends(self, running: Running[TreeState], verdict: Verdict) -> bool:
-        return verdict.status != "round limit"
+        stuck = self.tol > 0.0 and running.state.stalls >= MOST_STALLS
+        return verdict.status != "round limit" or stuck
