@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from fleetgp.training.run import Run
     from fleetgp.training.setting import Setting
 
-#: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-8.
-LONGEST = 1e4
+#: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-10.
+LONGEST = 1e5
 #: The largest alpha of rq, which is se by then, and any other hyperparameter without a unit: a multiple of its start.
 LARGEST_SHAPE = 1e5
 #: The smallest sigma_f, as a share of the observations' size.
 FAINTEST = 1e-6
 #: As close to its limit as this, in log theta, a hyperparameter may stand in a flat direction.
-NEAR = np.log(1e3)
+NEAR = np.log(1e4)
 #: Along a flat direction, the likelihood changes by less than this, in nats.
 NEGLIGIBLE = 0.05
 #: Between its limit and this far from it, in log theta, a flat likelihood does not change either.
-BACK = np.log(10.0)
+BACK = np.log(3.0)
 #: As close as this, in log theta, is at a limit.
 AT = 1e-6
 #: In place of an infinite likelihood, so that sums stay finite.
