@@ -1,5 +1,6 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, page, real, scale, fleets, first_fit; or all. scale_long (10^9 observations, 12 GB) is
+conditioned, growth, processes, agreement, page, real, scale, fleets,
+first_fit; or all. scale_long (10^9 observations, 12 GB) is
 run only by its name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.

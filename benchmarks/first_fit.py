@@ -32,9 +32,8 @@ def _busy() -> None:
 
 
 def first_fit() -> Table:
-    table = Table(
-        f"FleetGPRegressor on {ROWS} rows of {INPUTS} inputs, in a new process", "beside it", "fit", "seconds", "of all cores"
-    )  # fmt: skip
+    title = f"FleetGPRegressor on {ROWS} rows of {INPUTS} inputs, in a new process"
+    table = Table(title, "beside it", "fit", "seconds", "of all cores")
     table.start()
     for count in (0, 2):
         others = [multiprocessing.Process(target=_busy, daemon=True) for _ in range(count)]

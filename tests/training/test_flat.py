@@ -13,6 +13,8 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import NothingToLearnError
+from fleetgp.gp.kernels import KERNELS
+from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.methods import METHODS
 
 #: How many rows, of two agents.
@@ -75,9 +77,9 @@ def test_every_trainer_stops_at_a_flat_direction_and_names_it(
             pytest.skip("dec-full-gp has the kernel se alone")
         kernel = "se"
     f = fleet(seed, kernel, width)
+    # From one start where an agent minimizes in every round, which takes long.
+    start = [0.3, 1.0 if width == 1 else 0.5, 0.7, 0.2] if METHODS[method].step == "nested" else None
     with pytest.warns(fg.FleetGPWarning, match=f"the likelihood does not depend on {flat} "):
-        # From one start where an agent minimizes in every round, which takes long.
-        start = [0.3, *([1.0] if width == 1 else [0.5]), 0.7, 0.2] if METHODS[method].step == "nested" else None
         fit = f.train(method, theta0=start, tol=1e-4)
     assert fit.status == "converged"
     assert fit.flat == (flat,)
@@ -147,6 +149,17 @@ def test_a_constant_target_is_refused(method: str, normalize: bool) -> None:
     f = fg.Fleet(shards, "path", kernel="se", normalize=normalize)
     with pytest.raises(NothingToLearnError, match="the target 'y' has one value only: there is nothing to learn"):
         f.train(method)
+
+
+@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp", "fact-gp"])
+def test_agents_find_out_from_their_sums_that_a_target_is_constant(method: str) -> None:
+    """An agent of its own sees its own rows alone: all conclude it from what is agreed for the scaling."""
+    inputs, _ = data(0)
+    shards = [(inputs[k::2], np.full(ROWS // 2, 0.1)) for k in range(2)]
+    network, options = fg.InProcess(fg.Graph.path(2)), TrainingOptions(normalize=True)
+    with pytest.raises(NothingToLearnError, match="has one value only"):
+        train(training_method(method), shards, network, KERNELS["se"], options)
+    assert set(network.ledger.rounds_by_phase) == {"normalize"}
 
 
 @pytest.mark.parametrize("method", ["dec-fact-gp", "full-gp"])
