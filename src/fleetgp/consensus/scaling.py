@@ -44,7 +44,7 @@ def agree_on_scaling(
     own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
     ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
-    if normalize and spread <= CONSTANT * abs(centre):
+    if normalize and count > 1 and spread <= CONSTANT * abs(centre):
         raise NothingToLearnError("the target of the fleet")
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
 

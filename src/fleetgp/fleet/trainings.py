@@ -64,7 +64,7 @@ def refuse_constant(target: str, shards: Sequence[Shard]) -> None:
     else:
         values = [y for _, y in shards]
         constant = min(y.min() for y in values) == max(y.max() for y in values)
-    if constant:
+    if constant and sum(counts_of(shards)) > 1:
         raise NothingToLearnError(f"the target {target!r}")
 
 

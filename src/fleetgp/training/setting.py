@@ -115,8 +115,8 @@ def prepare(
     def data_at(scaling: Scaling) -> Sequence[Shard]:
         return scaling.apply(given, kernel)
 
-    starts, bounds, floor, *rest = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
-    levels, limits, offset = rest
+    agreed = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
+    starts, bounds, floor, levels, limits, offset = agreed
     found = known, bounds, floor, objective, starts, shift, levels, deadline, data_at, kernel.noise_count
     return Setting(method, network, reduction, scaling, *found, limits, offset)
 
