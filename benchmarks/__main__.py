@@ -1,5 +1,6 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, page, real, scale, fleets; or all. scale_long (10^9 observations, 12 GB) is
+conditioned, growth, processes, agreement, page, real, scale, fleets,
+first_fit; or all. scale_long (10^9 observations, 12 GB) is
 run only by its name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
@@ -21,6 +22,7 @@ import scipy
 from scipy.linalg import lapack
 
 import fleetgp as fg
+from benchmarks.first_fit import first_fit
 from benchmarks.fleets import fleets
 from benchmarks.peers import PEERS
 from benchmarks.real import real
@@ -287,7 +289,7 @@ def page() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, page, real, scale, fleets, scale_long)
+              processes, agreement, page, real, scale, fleets, first_fit, scale_long)
 }  # fmt: skip
 #: Those that are run only where they are named.
 LONG = ("scale_long",)

@@ -17,6 +17,9 @@ from fleetgp.given import as_numbers, check_number
 from fleetgp.io import read_observations
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 THETA = list(fg.PAPER_THETA)
 
 

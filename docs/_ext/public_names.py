@@ -55,7 +55,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "models": ("Model", "save_model", "load_model"),
     "graphs": ("Graph", "GraphSequence", "io.read_edges", "Network", "InProcess", "Loopback"),
     "steps": ("Trainer", "TrainingOptions", "TrainingState", "TrainingInfo", "TRAINING_METHODS", "PREDICTION_METHODS"),
-    "errors": ("FleetGPError", "FleetGPWarning", "InputError", "GraphError", "NetworkError", "NumericalError"),
+    "errors": (
+        "FleetGPError",
+        "FleetGPWarning",
+        "NotConvergedWarning",
+        "InputError",
+        "GraphError",
+        "NetworkError",
+        "NumericalError",
+    ),
 }
 #: Where inherited members are somebody else's: scikit-learn's have another style, and documentation of their own.
 FOREIGN = ("FleetGPRegressor",)

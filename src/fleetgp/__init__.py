@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from fleetgp import plot as plot
     from fleetgp.advice import Advice, Link, Verification, recommend, verify
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
-    from fleetgp.errors import FleetGPError, FleetGPWarning, GraphError, InputError, NetworkError, NumericalError
+    from fleetgp.errors import (
+        FleetGPError,
+        FleetGPWarning,
+        GraphError,
+        InputError,
+        NetworkError,
+        NotConvergedWarning,
+        NumericalError,
+    )
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
     from fleetgp.fleet import ConditionedFleet, CrossValidation, Fleet, Outputs
     from fleetgp.gp.hyperparameters import Hyperparameters
@@ -59,6 +67,7 @@ __all__ = [
     "Model",
     "Network",
     "NetworkError",
+    "NotConvergedWarning",
     "NumericalError",
     "Outputs",
     "Prediction",
@@ -81,7 +90,15 @@ __all__ = [
 _HOMES = {
     "advice": ("Advice", "Link", "Verification", "recommend", "verify"),
     "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
-    "errors": ("FleetGPError", "FleetGPWarning", "GraphError", "InputError", "NetworkError", "NumericalError"),
+    "errors": (
+        "FleetGPError",
+        "FleetGPWarning",
+        "GraphError",
+        "InputError",
+        "NetworkError",
+        "NotConvergedWarning",
+        "NumericalError",
+    ),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
     "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),

@@ -13,6 +13,22 @@ class InputError(FleetGPError, ValueError):
     """Something given by the caller does not fit: a shape, a value, a name."""
 
 
+class NothingToLearnError(InputError):
+    """All observations have the same value.
+
+    >>> raise NothingToLearnError("the column 'sst'")
+    Traceback (most recent call last):
+    fleetgp.errors.NothingToLearnError: the column 'sst' has one value only: there is nothing to learn
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} has one value only: there is nothing to learn")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.what,)
+
+
 class PointedError(InputError):
     """A text given by the caller has something wrong at a place. message: what.  shown: the text, and where.
 
@@ -85,6 +101,10 @@ class Cancelled(BaseException):
 
 class FleetGPWarning(UserWarning):
     """Something that works as asked, but may not be what was meant."""
+
+
+class NotConvergedWarning(FleetGPWarning):
+    """A training stopped before it converged; its estimates are used all the same."""
 
 
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:

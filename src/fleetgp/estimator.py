@@ -14,13 +14,13 @@ from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
 from fleetgp.data.scaling import Scaling
 from fleetgp.defaults import MEAN, NORMALIZE
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError, listed
+from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.given import check_finite, check_whole
 from fleetgp.gp.expert import MOST_DENSE, Expert
 from fleetgp.gp.kernels import Kernel
-from fleetgp.training.known import Ends, MedianAndFactor, meant
+from fleetgp.training.known import Ends, MedianAndFactor
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -35,8 +35,6 @@ except ImportError as error:
 ONE_AGENT = MOST_DENSE
 #: Rows of an agent where the data are split automatically.
 ROWS = 1000
-#: How far from a first guess hyperparameters may go.
-WIDE = 1e3
 #: `status_` where all observations are the same.
 UNTRAINED = "untrained"
 #: Then a model of a signal that is as large as the unit of y, and a tenth of that as noise.
@@ -57,10 +55,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     graph, mean, normalize: see `Fleet`.
     trainer: the method of `Fleet.train`. With one agent the default is the maximum of the exact likelihood.
     predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
-    noise_floor, bounds, priors, fixed: see `Fleet.train`. Hyperparameters other than the noise that have none of bounds
-        and fixed values are kept within a factor of 1,000 of a first guess from the size of the data, so that an input
-        without effect does no harm; a warning tells who ended there. Kernels to choose from that have hyperparameters
-        of different names have no such bounds.
+    noise_floor, bounds, priors, fixed: see `Fleet.train`.
     engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
     noisy: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
         GaussianProcessRegressor with a WhiteKernel; or, with False, of f, as those of one with alpha.
@@ -260,32 +255,26 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             fleet.theta = np.append(_guess(fleet, UNTRAINED_SIGNAL), UNTRAINED_NOISE)
         else:
             fixed = {**self._fixed, **(self.fixed or {})} if isinstance(self.fixed, Mapping | None) else self.fixed
-            options: dict[str, Any] = {"bounds": self._bounds(fleet), "priors": self.priors, "fixed": fixed}
-            fit = fleet.train(self.trainer, engine=self.engine, noise_floor=self.noise_floor, **options)
+            options: dict[str, Any] = {"bounds": self.bounds, "priors": self.priors, "fixed": fixed}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotConvergedWarning)  # scikit-learn has a warning of its own
+                fit = fleet.train(self.trainer, engine=self.engine, noise_floor=self.noise_floor, **options)
             if fit.status == "diverged":
                 raise NumericalError(
                     f"{self.trainer} diverged on these data: give bounds, priors, another kernel or another trainer"
                 )
             if fit.status != "converged":
-                warnings.warn(f"{self.trainer} ended by {fit.status}", ConvergenceWarning, stacklevel=3)
+                warnings.warn(
+                    f"{self.trainer} ended by {fit.status} after {fit.rounds} rounds: the hyperparameters may be off. "
+                    "Give bounds or priors, another kernel or another trainer",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
             status = fit.status
         assert fleet.theta is not None
         self.fleet_, self.status_ = fleet, status
         self.theta_, self.theta_names_ = fleet.theta.copy(), fleet.names
         self.noise_ = float(self.theta_[-1])
-
-    def _bounds(self, fleet: Fleet) -> Mapping[str, Ends] | None:
-        """Those that were given, and wide ones for all others."""
-        several = len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1
-        if several or not isinstance(self.bounds, Mapping | None):
-            return self.bounds
-        given = [name for told in (self.bounds, self.fixed, self._fixed) if isinstance(told, Mapping) for name in told]
-        taken = {number for name in given for number in meant(name, fleet.names)}
-        observed = np.concatenate([y for _, y in fleet.seen])
-        size = float(observed.std() or np.abs(observed).max() or 1.0)
-        guess = zip(fleet.names, _guess(fleet, size).tolist(), strict=False)  # the noise, which is last, has a floor
-        wide = {name: (value / WIDE, value * WIDE) for n, (name, value) in enumerate(guess) if n not in taken}
-        return {**wide, **(self.bounds or {})}
 
     def _owners(self, X: Array, agents: Any) -> IntArray:
         """The number of the agent of each new row."""

@@ -24,6 +24,9 @@ from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.options import PredictionOptions
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 TRAINERS = tuple(name for name in fg.TRAINING_METHODS if name.startswith("dec-"))
 PREDICTORS = tuple(name for name in fg.PREDICTION_METHODS if name.startswith("dec-"))
 THETA = (1.2, 0.3, 1.3, 0.1)

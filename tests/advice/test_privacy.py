@@ -13,6 +13,9 @@ from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 THETA = (1.2, 0.3, 1.3, 0.1)
 DOCUMENT = Path(__file__).parents[2] / "docs" / "privacy.md"
 

@@ -13,6 +13,9 @@ from fleetgp.advice.link import Link
 from fleetgp.advice.recommend import ACCURACIES
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 SLOW = "9600 bit/s, 2 s"
 
 

@@ -26,6 +26,9 @@ from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def trainings(folder: Path) -> list[bool]:
     """Of every training that a0 has begun, whether it was warm."""

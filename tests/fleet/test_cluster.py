@@ -23,7 +23,10 @@ from tests.cluster import LONG, assert_same, fragile, fragile_and_late, from_rou
 from tests.conftest import paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
-pytestmark = pytest.mark.usefixtures("uncompiled")
+pytestmark = [
+    pytest.mark.usefixtures("uncompiled"),
+    pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning"),
+]
 
 AGENTS, WORKERS = 6, 3
 GRAPH = fg.Graph.geometric(AGENTS, seed=2)

@@ -33,6 +33,9 @@ from fleetgp.io.file_shards import FileShards
 from fleetgp.prediction import predict
 from fleetgp.training import whole
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 FIELD = fg.synthetic_field(400, seed=1)
 SHARDS: list[Shard] = fg.partition(FIELD.inputs, FIELD.observations, agents=3, by="random")
 QUERIES = np.random.default_rng(0).uniform(0.2, 1.8, (20, 2))

@@ -16,6 +16,9 @@ from fleetgp.errors import FleetGPWarning
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def shards(offset: float = 0.0, n: int = 120) -> list[Any]:
     field = fg.synthetic_field(n, seed=4)

@@ -16,7 +16,10 @@ from fleetgp.io import passes
 from fleetgp.io.passes import Pass, guessed_rows, passes_told_to
 from fleetgp.progress import Progress
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
+pytestmark = [
+    pytest.mark.usefixtures("uncompiled"),
+    pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning"),
+]
 
 WHAT: dict[str, Any] = {"inputs": ["a", "b"], "target": "y", "rows": 50}
 START = [1.0, 0.5, 1.0, 0.2]

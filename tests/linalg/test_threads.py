@@ -60,7 +60,7 @@ def test_scratch_is_used_again_and_its_parts_are_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "largest", "shared"), [(2, 499, 1), (1, 500, 2), (2, 500, 1), (3, 500, 2), (7, 500, 1)]
+    ("items", "largest", "shared"), [(2, 1999, 1), (1, 1999, 1), (1, 2000, 2), (2, 2000, 1), (3, 2000, 2), (7, 2000, 1)]
 )
 def test_a_few_large_ones_take_turns_with_all_threads(
     items: int, largest: int, shared: int, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,9 @@ from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.operator.example import free_ports
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 zenoh = pytest.importorskip("zenoh")
 
 #: Seconds that nothing here takes, on any machine: only a hang is longer.

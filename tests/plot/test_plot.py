@@ -24,6 +24,9 @@ from fleetgp.plot.style import COLOURS, agent_colours
 from fleetgp.training.fit import Compared
 from tests.conftest import alternating_path, paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 THETA = fg.PAPER_THETA
 
 

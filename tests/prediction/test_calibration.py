@@ -21,6 +21,9 @@ from fleetgp.prediction import Calibration, Holding, PredictionOptions, predicti
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.prediction.calibration import BINS, EDGES, Outcomes, interpolated, places_of, quantile
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 THETA = [0.6, 0.5, 1.0, 0.15]
 #: Shorter, and with less noise: what many agents know together is much more than each of them.
 ROUGH = [0.3, 0.3, 1.0, 0.05]

@@ -23,6 +23,9 @@ from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph, mostly_long
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 THETA = (0.5, 0.4, 1.3, 0.2)
 AGENTS = 5
 DECENTRALIZED = [m for m in fg.PREDICTION_METHODS if m.startswith("dec-")]

@@ -18,6 +18,9 @@ from fleetgp.storage.saving import save_model
 from fleetgp.training import Compared
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 QUERIES = np.random.default_rng(0).uniform(0.0, 2.0, (7, 2))
 
 

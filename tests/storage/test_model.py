@@ -22,6 +22,9 @@ from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def trained(graph: object = "path", normalize: bool = True, kernel: str = "se") -> Model:
     shards = [(x, y + 290.0 if normalize else y) for x, y in paper_shards(120, 3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.training.objective import Objective, Values
 
 
@@ -16,14 +16,12 @@ class Quadratics(Objective):
         self.matrix, self.centre = matrix, centre
         self.evaluated = np.zeros(len(centre), dtype=int)
 
-    def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
-        rows = np.ones(len(self.centre), dtype=bool) if where is None else where
-        self.evaluated += rows
-        away = log_thetas - self.centre
-        gradient = (self.matrix @ away[..., None])[..., 0]
-        nll = 0.5 * (away * gradient).sum(axis=1) + 7.0
+    def at(self, rows: IntArray, log_thetas: Array) -> Values:
+        self.evaluated += np.bincount(rows, minlength=len(self.centre))
+        away = log_thetas - self.centre[rows]
+        gradient = (self.matrix[rows] @ away[..., None])[..., 0]
         zeros = np.zeros(len(rows))
-        return Values(np.where(rows, nll, 0.0), np.where(rows[:, None], gradient, 0.0), zeros, zeros.astype(bool))
+        return Values(0.5 * (away * gradient).sum(axis=1) + 7.0, gradient, zeros, zeros.astype(bool))
 
     @property
     def silent(self) -> BoolArray:

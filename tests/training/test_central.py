@@ -14,6 +14,9 @@ from fleetgp.training.central import REACH, TRUST, CentralMinimizer, CentralStat
 from fleetgp.training.objective import Objective, Values
 from tests.training.problems import THETA0, fleet, floor_at
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 CENTRES = np.array([[0.3, -1.0, 0.5], [1.1, 0.4, -0.7]])
 CURVATURES = np.array([[3.0, 50.0, 1.0], [1.0, 4.0, 9.0]])
 

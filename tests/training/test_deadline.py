@@ -13,6 +13,9 @@ from fleetgp.network import Network
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 OVER, FOREVER = 1e-9, 1e9
 
 

@@ -29,6 +29,9 @@ from tests.training.problems import (
 )
 from tests.training.quadratics import Quadratics, quadratics
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def paper_edges(local: list[DenseEngine], graph: nx.Graph, rounds: int, *, exact: bool) -> Array:
     """Eqs. (dec_c_admm) and (dec_apx_admm), on log theta."""

@@ -19,6 +19,9 @@ from fleetgp.training import Fit, TrainingOptions, train_best, training_method
 from fleetgp.training.kernel_choice import CELLS
 from tests.conftest import mostly_long
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def covariance(kernel: str, one: Any, other: Any, theta: Any) -> Any:
     """Written out once more."""

@@ -29,6 +29,9 @@ from fleetgp.gp.trend import Trend
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 PLACE = np.array([100.0, -40.0])
 THETA = np.array([0.9, 0.4, 1.2, 0.3])
 

@@ -15,6 +15,9 @@ from tests.training.problems import (
     fleet,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from tests.training.problems import (
     fleet,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def test_progress_is_told_and_an_interrupt_leaves_the_fleet_as_it_was() -> None:
     seen: list[Progress] = []

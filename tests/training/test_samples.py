@@ -14,6 +14,9 @@ from fleetgp.training import TrainingOptions, samples, train, training_method
 from fleetgp.training.fit import about_sample
 from tests.conftest import paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 MINIMIZERS = ("full-gp", "fact-gp", "g-fact-gp", "dec-fact-gp", "dec-g-fact-gp")
 #: Agents with more than 60 observations are large here; of more than 160 there are two samples, of 40 and 80.
 LARGE = {"MOST_DENSE": 60, "SMALLEST": 40, "TIMES": 2, "WORTH": 2}

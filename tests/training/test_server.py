@@ -16,6 +16,9 @@ from tests.training.problems import (
     fleet,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 def test_apx_gp_is_the_papers_iteration() -> None:
     local = experts(4)

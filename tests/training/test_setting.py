@@ -14,6 +14,9 @@ from tests.training.problems import (
     relative_error,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 @pytest.mark.parametrize("method", fg.TRAINING_METHODS)
 def test_every_method_scales_by_the_pooled_moments(method: str) -> None:

@@ -13,6 +13,9 @@ from tests.training.problems import (
     relative_error,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 @pytest.mark.parametrize("method", mostly_long(fg.TRAINING_METHODS, "full-gp", "g-fact-gp", "apx-gp", "dec-apx-gp"))
 def test_default_starts_find_the_same_optimum(method: str) -> None:

@@ -21,6 +21,9 @@ from fleetgp.training.prior import Prior
 from fleetgp.training.sharing import SharedObjective, Sharing
 from tests.conftest import mostly_long, paper_shards
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 AGENTS = 3
 PATH = fg.Graph.path(AGENTS)
 #: (l_1, l_2), and sigma_f and sigma_eps of two outputs.

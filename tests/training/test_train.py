@@ -19,6 +19,9 @@ from tests.training.problems import (
     relative_error,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 STEPWISE = [method for method in fg.TRAINING_METHODS if training_method(method).stepwise]
 
 

@@ -9,6 +9,9 @@ import fleetgp as fg
 from fleetgp.training import training_method
 from tests.training.problems import THETA0, fleet, paper_options
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 STEPWISE = [method for method in fg.TRAINING_METHODS if training_method(method).stepwise]
 
 

@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.bounds import Bounds
+from fleetgp.training.curvature import evaluate_with_hessian
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.tree import TreeNewton, TreeState
 from tests.conftest import paper_shards
 from tests.training.problems import THETA0, X0, fleet, floor_at
+
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
 
 METHODS = {"dec-fact-gp": "fact-gp", "dec-g-fact-gp": "g-fact-gp"}
 
@@ -91,9 +95,9 @@ class Fragile(Objective):
         self.weak = np.array([expert.agent == agent for expert in experts])
         self.limit, self.failures = limit, 0
 
-    def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
-        values = super().__call__(log_thetas, where)
-        failed = self.weak & (log_thetas[:, -1] < self.limit)
+    def at(self, rows: IntArray, log_thetas: Array) -> Values:
+        values = super().at(rows, log_thetas)
+        failed = self.weak[rows] & (log_thetas[:, -1] < self.limit)
         self.failures += int(failed.sum())
         values.nll[failed], values.gradient[failed] = np.inf, np.nan
         return values
@@ -113,6 +117,32 @@ def test_a_likelihood_that_fails_at_one_agent_is_survived() -> None:
     nowhere = Fragile(experts(network), 1, 100.0)
     found, status, history = followed(TreeNewton(network, nowhere, Bounds()), X0)
     assert (status, len(history)) == ("diverged", 1)
+
+
+class Batches(Objective):
+    """How many evaluations were asked for at once."""
+
+    def __init__(self, experts: Sequence[Expert]) -> None:
+        super().__init__(experts)
+        self.sizes_asked: list[int] = []
+
+    def at(self, rows: IntArray, log_thetas: Array) -> Values:
+        self.sizes_asked.append(len(rows))
+        return super().at(rows, log_thetas)
+
+
+def test_an_agent_alone_asks_for_a_whole_round_at_once() -> None:
+    """So it uses all cores without threads inside BLAS, which wait for each other beside other work."""
+    network = fg.InProcess(fg.Graph.path(1))
+    asked = Batches(experts(network))
+    _, status, history = followed(TreeNewton(network, asked, Bounds()), X0)
+    assert status == "converged"
+    assert asked.sizes_asked == [*[1 + len(X0)] * len(history), 1]  # the last step is evaluated, too
+    x = np.full((1, len(X0)), 0.1) + X0
+    values, hessian = evaluate_with_hessian(asked, x)
+    np.testing.assert_array_equal(values.nll, Objective(asked.experts)(x).nll)
+    ahead, behind = (np.stack([asked(x + step * e).gradient[0] for e in np.eye(len(X0))]) for step in (1e-5, -1e-5))
+    np.testing.assert_allclose(hessian[0], (ahead - behind) / 2e-5, rtol=1e-2, atol=2e-2)
 
 
 class Eager:

@@ -20,6 +20,9 @@ from fleetgp.training.whole_plans import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
 from tests.training.problems import THETA0, fleet
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 METHOD = training_method("dec-full-gp")
 QUERIES = np.random.default_rng(5).uniform(-0.1, 2.1, (30, 2))
 

@@ -21,13 +21,13 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
 from fleetgp.data.partition import Shard
-from fleetgp.errors import InputError, NetworkError
+from fleetgp.errors import InputError, NetworkError, NothingToLearnError
 from fleetgp.gp.choices import Kernels
 from fleetgp.gp.kernels import PURE
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
-from fleetgp.training.endings import about_coordinates, about_divergence, about_mean
+from fleetgp.training.endings import about_coordinates, about_divergence, about_flat, about_mean, about_offset
 from fleetgp.training.starts import SPANS
 
 #: Estimates this far from the magnitudes of an agent's own data, in log theta, are not kept: a factor of 1e10.
@@ -70,7 +70,13 @@ class TrainingTask:
 
         with tasks.next() as network:
             options = self._description.training_options(starts)
-            fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
+            try:
+                fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
+            except NothingToLearnError as error:  # at all members alike
+                self._memory.forget_estimates()
+                self._log.error("training failed", method=method, status="diverged", rounds=0, why=str(error))
+                tasks.node.well_done(tasks.view)
+                return "diverged"
         tasks.node.well_done(tasks.view)
         if fit.status == "diverged":
             why = about_divergence(fit, options, self._description.parameters)
@@ -165,11 +171,13 @@ class TrainingTask:
             jitter=float(fit.jitter.max()),
             at_noise_floor=bool(fit.at_floor.any()),
             at_bounds=list(fit.at_bounds),
+            flat=list(fit.flat),
             bytes=fit.ledger.bytes,
             **({} if fit.mean is None else {"mean": asdict(fit.mean)}),
             **({"outliers": int(fit.outliers[0])} if len(fit.outliers) else {}),
         )
-        for told in (about_coordinates(fit.coordinates), about_mean(fit)):
+        parts = about_coordinates(fit.coordinates), about_offset(fit), about_mean(fit)
+        for told in (*parts, about_flat(fit, fit.known.names)):
             if told:
                 self._log.warn("about the model", what=told)
 

@@ -11,7 +11,7 @@ from typing import Any
 from fleetgp.cli import options
 from fleetgp.data.streamed import Shards
 from fleetgp.data.summary import joined
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
 from fleetgp.io.chunks import CHUNKED, size_of
@@ -67,7 +67,7 @@ class InFiles:
             going_on = "; the same command goes on from what was read" if cache.exists() else ""
             raise InputError(f"{error}{going_on}") from error
         if joined(found.summaries).squares == 0.0:
-            raise InputError(f"the column {what['target']!r} has one value only: there is nothing to learn")
+            raise NothingToLearnError(f"the column {what['target']!r}")
         if what["agent"] is not None:
             check_column("", what["agent"], len(found), found.points)
         notes = (*found.notes, *told_of_empty(found.empty))

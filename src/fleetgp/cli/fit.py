@@ -22,7 +22,7 @@ from fleetgp.cli.reading import ObservedReading
 from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
 from fleetgp.data.partition import BY
 from fleetgp.defaults import default_kernel
-from fleetgp.errors import InputError, NumericalError, WorkerLostError, unknown_name
+from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
 from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.graph import GRAPH_NAMES, Graph
@@ -143,7 +143,7 @@ class Split:
         data = read_observations(file, **what)
         for name, values in zip(*named_columns(what["target"], data.observations), strict=True):
             if np.nanmax(values) == np.nanmin(values):
-                raise InputError(f"{file}: the column {name!r} has one value only: there is nothing to learn")
+                raise NothingToLearnError(f"{file}: the column {name!r}")
         by = None if self.by is None else options.one_of("--partition", self.by, BY)
         names, shards = Splitting(self.agents, by, self.axis, self.seed).split(data, what["inputs"])
         if data.labels is not None:

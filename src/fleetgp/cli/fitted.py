@@ -33,7 +33,7 @@ def told_of_fit(model: Model, data: Taken, out: Path) -> Told:
     """out: where the model is. Warns of what did not go as it should."""
     found = model.fleet.fit
     assert found is not None
-    if found.status != "converged":
+    if found.status == "time limit":  # others have warned already
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
     if found.jitter.any():
         warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
@@ -63,6 +63,7 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> dict
         "noise_floor": found.noise_floor,
         "at_noise_floor": bool(found.at_floor.any()),
         "at_bounds": found.at_bounds,
+        "flat": found.flat,
         "penalty": found.penalty,
         **found.known.as_dict(),
         "engine": found.engine,

@@ -120,18 +120,21 @@ class Outcome(Generic[State]):
     """Where an iteration ended, and the truth about why.
 
     residual is the last verdict's, (...); infinite when none was reached, NaN when something diverged.
+    agreed: where it ended, to the tolerance, with the same bits at every agent; None where no agent knows that.
     """
 
     state: State
     rounds: int
     status: Status
     residual: Array
+    agreed: Array | None = None
 
     @classmethod
     def of(cls, state: State, rounds: int, verdict: Verdict | None) -> Outcome[State]:
         if verdict is None:
             return cls(state, rounds, "round limit", np.array(np.inf))
-        return cls(state, rounds, verdict.status, verdict.residual[0])
+        agreed = None if verdict.highest is None else verdict.highest[0]
+        return cls(state, rounds, verdict.status, verdict.residual[0], agreed)
 
 
 def iterate(

@@ -14,13 +14,15 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling as Scaling
 from fleetgp.data.streamed import dimension_of, summaries_of
 from fleetgp.data.summary import Summary
-from fleetgp.errors import InputError, check_name
+from fleetgp.errors import InputError, NothingToLearnError, check_name
 from fleetgp.network import Merge
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
 MeanName = Literal["zero", "constant", "linear"]
 #: Inputs whose correlations have a smaller eigenvalue than this do not vary independently.
 INDEPENDENT = 1e-10
+#: A standard deviation below this share of the mean is rounding.
+CONSTANT = 1e-15
 
 
 def check_mean(name: object) -> MeanName:
@@ -42,6 +44,8 @@ def agree_on_scaling(
     own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
     ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
+    if normalize and count > 1 and spread <= CONSTANT * abs(centre):
+        raise NothingToLearnError("the target of the fleet")
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
 
 

@@ -55,12 +55,14 @@ class Verdict:
     (A, ...) from `Maximin`, one copy per hosted agent; (...) from `Settled`.
     largest: the fleet's maxima of `Watch.largest`, by name.
     late: whether somebody's time is up, which ends it for all.
+    highest: (A, ..., K) the fleet's maxima of what must agree, from `Maximin`: the same bits at every agent.
     """
 
     residual: Array
     tol: float
     largest: Mapping[str, Array] = field(default_factory=dict)
     late: bool = False
+    highest: Array | None = None
 
     @property
     def converged(self) -> BoolArray:
@@ -145,7 +147,7 @@ class Window:
         # A NaN wins over any number in max and maximum: whoever diverges is heard by all.
         residual = np.concatenate([spread, small], axis=-1).max(axis=-1, initial=0.0)
         late = LATE in sections and bool(sections.pop(LATE).any())
-        return Verdict(residual, self.rule.tol, sections, late)
+        return Verdict(residual, self.rule.tol, sections, late, upper)
 
     def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Window:
         """The next window, from the values of this round; keep: of what axis 0 ran over, what goes on."""

@@ -204,6 +204,10 @@ class Fleet(Closing, Choosing, Named):
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
         return None if self.fit is None or not same_shards(self.shards, self._trained) else self.fit.moments
 
+    def observed(self) -> list[tuple[str, Sequence[Shard]]]:
+        """What is observed, by name, and the agents' rows of it."""
+        return [(self.target, self.shards)]
+
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
         if fit.status != "diverged":

@@ -17,7 +17,7 @@ from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
 from fleetgp.progress import Listener, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.endings import about_end
+from fleetgp.training.endings import warn_of_end
 from fleetgp.training.known import Ends, MedianAndFactor
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.setting import prepare
@@ -71,7 +71,8 @@ def train(
     progress: True for a bar on the terminal, or a callable that gets a `Progress`.
 
     `TrainingOptions` describes the other options. One that the method does not have is an InputError, which names
-    the methods that have it. A training that diverged warns, and so does one that ends at a bound.
+    the methods that have it. A training warns if it diverged, reached its round limit (`NotConvergedWarning`), ended
+    at a bound, or ended where the likelihood is flat: `flat` of the result has the hyperparameters.
     """
     row = training_method(method)
     refuse_private(row, fleet.private, rows=min(counts_of(fleet.shards)))
@@ -82,8 +83,7 @@ def train(
     options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **given)
     with listening(progress) as listener, passes_told_to(listener):
         fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
-    if told := about_end(fit, options, fleet.names):
-        warnings.warn(told, FleetGPWarning, stacklevel=2)
+    warn_of_end(fit, options, fleet.names, stacklevel=2)
     return fit
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened
+from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
@@ -30,7 +29,7 @@ from fleetgp.graph import as_topology
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
-from fleetgp.training.endings import about_end
+from fleetgp.training.endings import warn_of_end
 from fleetgp.training.known import Ends, MedianAndFactor
 from fleetgp.training.reporting import TrainingProgress
 from fleetgp.training.sharing import Sharing
@@ -94,6 +93,10 @@ class Outputs(Closing):
     def targets(self) -> tuple[str, ...]:
         """The names of the outputs."""
         return tuple(self.fleets)
+
+    def observed(self) -> list[tuple[str, Sequence[Shard]]]:
+        """What is observed, by name, and the agents' rows of it."""
+        return [(target, fleet.shards) for target, fleet in self.fleets.items()]
 
     @property
     def _first(self) -> Fleet:
@@ -181,13 +184,9 @@ class Outputs(Closing):
                 interrupt.add_note(self._keep(heard.furthest))
                 raise
             heard.ended(found[0])
-        said: list[str] = []
         fits = {target: fleet.adopt(fit) for (target, fleet), fit in zip(self.fleets.items(), found, strict=True)}
         for target, fit in fits.items():
-            if told := about_end(fit, chosen, fit.names):
-                said.append(f"{target}: {told}")
-        for told in said:
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
+            warn_of_end(fit, chosen, fit.names, f"{target}: ")
         return fits
 
     def predict(self, queries: Any, method: str | None = None, **options: Any) -> dict[str, Prediction]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.errors import InputError
+from fleetgp.data.summary import joined
+from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.source import held_by
 from fleetgp.fleet.thetas import check_starts
 from fleetgp.progress import Progress
@@ -37,6 +38,8 @@ def options_of(
     **given: Any,
 ) -> TrainingOptions:
     """What was given, checked, with what the fleet knows itself."""
+    for target, shards in fleet.observed():
+        refuse_constant(target, shards)
     starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
     said = [
@@ -52,6 +55,17 @@ def options_of(
     options = TrainingOptions(starts=starts, seed=chosen_seed, known=known, **model, **given)
     options.refuse_foreign(method)
     return options
+
+
+def refuse_constant(target: str, shards: Sequence[Shard]) -> None:
+    """One clear error where all observations are the same."""
+    if isinstance(shards, Streamed):
+        constant = joined(shards.summaries).squares == 0.0
+    else:
+        values = [y for _, y in shards]
+        constant = min(y.min() for y in values) == max(y.max() for y in values)
+    if constant and sum(counts_of(shards)) > 1:
+        raise NothingToLearnError(f"the target {target!r}")
 
 
 def of_sample(fit: Fit, shards: Sequence[Shard], before: Fit | None) -> Fit:

@@ -23,8 +23,10 @@ Result = TypeVar("Result")
 #: Doubles that a thread keeps to work in, 32 MB; what is larger comes fresh and goes.
 LARGEST_SCRATCH = 1 << 22
 
-#: From this size of a matrix on two BLAS threads are faster than one.
-LARGE = 500
+#: From this size of a matrix on BLAS may use several threads. Its threads wait for each other many times in every
+#: factorization, and each wait may last a time slice where other work runs on the same cores: with two busy processes
+#: beside it, a likelihood of 927 rows takes 0.1 s with one thread and 0.6 to 4 s with two.
+LARGE = 2000
 #: Side by side unless that takes this many times as long as if no core were ever idle.
 MOST_IDLE = 1.3
 

@@ -25,7 +25,7 @@ def convergence(fit: Fit | Fleet, *, axes: Any = None) -> Any:
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> seen = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(seen.inputs, seen.observations, agents=3))
-    >>> fit = fleet.train("dec-apx-gp", theta0=[2, 0.5, 1, 1], rounds=20)
+    >>> fit = fleet.train("dec-apx-gp", theta0=[2, 0.5, 1, 1], tol=1e-2)
     >>> panels = convergence(fleet)
     >>> [len(ax.lines) for ax in panels], panels[0].get_title()
     ([3, 3, 3, 3], '$\\\\ell_1$')

@@ -201,5 +201,8 @@ def _read_fit(facts: Mapping[str, Any], folder: Path, fleet: Fleet) -> Fit:
         compared=read_compared(facts.get("compared", [])),
         held=np.array(facts.get("held", []), dtype=np.int64),
         noises=fleet.kernel.noise_count,
+        offset=float(facts.get("offset", 0.0)),
+        flat_numbers=tuple(facts.get("flat_numbers", [])),
+        stopped_numbers=tuple(facts.get("stopped_numbers", [])),
         outliers=np.array(facts.get("outliers", []), dtype=np.int64),
     )

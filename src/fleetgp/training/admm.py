@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Outcome, Running, Verdict, drive
-from fleetgp.training.primal import Local
+from fleetgp.training.primal import Local, Primal
 
 
 class AdmmState(Protocol):
@@ -40,6 +41,8 @@ class Rounds(Protocol[State]):
 class Admm(abc.ABC, Generic[State]):
     """A trainer by ADMM on x = log theta."""
 
+    primal: Primal
+
     @abc.abstractmethod
     def begin(self, x: Array) -> State:
         """The state before the first round, from a start (A, P)."""
@@ -47,6 +50,17 @@ class Admm(abc.ABC, Generic[State]):
     @abc.abstractmethod
     def rounds(self, tol: float) -> Rounds[State]:
         """Its rounds, judged to a tolerance; with tol = 0 never converged."""
+
+    @abc.abstractmethod
+    def moved(self, state: State, numbers: IntArray, values: Array) -> State:
+        """With some hyperparameters of all agents at these values, where every likelihood is flat along them."""
+
+    def pinned(self, numbers: IntArray, values: Array) -> Self:
+        """A trainer like this one that leaves some hyperparameters at these values."""
+        found = copy(self)
+        found.primal = copy(self.primal)
+        found.primal.bounds = self.primal.bounds.pinned(numbers, values)
+        return found
 
     def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]:
         """Iterate to agreement and stationarity within tol; with tol = 0 for exactly `rounds` rounds."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 
 #: A slope below this share of the system's largest numbers is rounding.
 ROUNDING = 1e-13
@@ -51,6 +51,12 @@ class Bounds:
         under = (self.lower == -np.inf) & (self.upper > log_noise)
         under[:-count] = False
         return Bounds(np.where(under, log_noise, self.lower), self.upper) if under.any() else self
+
+    def pinned(self, numbers: IntArray, values: Array) -> Bounds:
+        """The same with some coordinates fixed."""
+        lower, upper = self.lower.copy(), self.upper.copy()
+        lower[numbers] = upper[numbers] = values
+        return Bounds(lower, upper)
 
     def shifted(self, by: Array) -> Bounds:
         """The same in other units."""

@@ -169,7 +169,8 @@ class CentralMinimizer:
         )
         gradient = np.abs(self.bounds.cut(search.best.local.x[0], search.slope)).max()
         left = gradient if np.isfinite(search.total) else np.inf
-        return Outcome(search.best, search.evaluations, self._judged(search, found, left, tol), np.asarray(left))
+        status = self._judged(search, found, left, tol)
+        return Outcome(search.best, search.evaluations, status, np.asarray(left), search.best.local.x[0])
 
     def _judged(self, search: Search, found: OptimizeResult, left: float, tol: float) -> Status:
         """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.training.objective import Objective, Values
 
 #: Step of the forward differences, and the smallest eigenvalue relative to the largest.
@@ -48,12 +48,34 @@ def measure_hessian(objective: Objective, x: Array, values: Values, where: BoolA
     meaning for agents that are not in `where`, and are not finite where a likelihood nearby is not.
     """
     silent = objective.silent
-    columns = []
-    for k, e in enumerate(np.eye(x.shape[1])):
-        asked = where & ~silent[:, k]
-        slopes = objective(x + STEP * e, asked).gradient - values.gradient if asked.any() else np.zeros_like(x)
-        columns.append(np.where(silent[:, k, None], objective.bend * e, slopes / STEP))
-    hessian = np.stack(columns, axis=2)
+    rows, columns = np.nonzero(where[:, None] & ~silent)
+    shifted = objective.at(rows, x[rows] + STEP * np.eye(x.shape[1])[columns])
+    return _from_slopes(objective, silent, (rows, columns), shifted.gradient - values.gradient[rows])
+
+
+def evaluate_with_hessian(objective: Objective, x: Array) -> tuple[Values, Array]:
+    """The likelihoods at x (A, P), and their Hessians as `measure_hessian` has them, (A, P, P).
+
+    All evaluations are asked for at once, so that they run side by side: an agent that is alone in its process then
+    uses all cores without threads inside BLAS, which wait for each other as soon as other work needs a core.
+    """
+    silent, agents = objective.silent, np.arange(len(x))
+    rows, columns = np.nonzero(~silent)
+    shifted = x[rows] + STEP * np.eye(x.shape[1])[columns]
+    found = objective.at(np.concatenate([agents, rows]), np.concatenate([x, shifted]))
+    values, around = found.part(slice(len(x))), found.part(slice(len(x), None))
+    slopes = around.gradient - values.gradient[rows]
+    return values, _from_slopes(objective, silent, (rows, columns), slopes)
+
+
+def _from_slopes(objective: Objective, silent: BoolArray, places: tuple[IntArray, IntArray], slopes: Array) -> Array:
+    """Hessians (A, P, P) from differences of gradients (K, P) along one coordinate of one agent each."""
+    agents, width = silent.shape
+    hessian = np.zeros((agents, width, width))
+    bend = np.broadcast_to(objective.bend, width)
+    for i, k in np.argwhere(silent):
+        hessian[i, k, k] = bend[k]
+    hessian[places] = slopes / STEP
     return np.asarray(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
 
 

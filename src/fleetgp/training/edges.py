@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import (
     LATE,
     UNWATCHED,
@@ -24,6 +24,7 @@ from fleetgp.graph import Graph
 from fleetgp.network import Incoming, Network
 from fleetgp.training.admm import Admm
 from fleetgp.training.deadline import NEVER, Deadline
+from fleetgp.training.newton import FLAT
 from fleetgp.training.primal import Local, Primal, Pull
 
 #: How far above critical damping an automatic rho goes.
@@ -95,6 +96,11 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         rule = self if self.interlude is None else WithInterludes(self, self.interlude)
         return OverNeighbours(rule, self.network, stopping)
 
+    def moved(self, state: EdgeState, numbers: IntArray, values: Array) -> EdgeState:
+        x, dual, middle = state.local.x.copy(), state.dual.copy(), state.middle.copy()
+        x[:, numbers], dual[:, numbers], middle[:, numbers] = values, 0.0, values
+        return replace(state, local=self.primal.start(x), dual=dual, middle=middle)
+
     # ---- the rule that the driver runs ----------------------------------------------------------------
 
     def message(self, state: EdgeState) -> Array:
@@ -117,7 +123,8 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         """
         slope = state.local.values.gradient + state.dual
         known = np.isfinite(state.stiffness)
-        distance = self.primal.bounds.cut(state.local.x, slope / np.where(known, state.stiffness, 1.0))
+        stiffness = np.where(known, np.maximum(state.stiffness, FLAT), 1.0)
+        distance = self.primal.bounds.cut(state.local.x, slope / stiffness)
         left = np.abs(distance).max(axis=1)
         left = np.where(np.isfinite(state.local.values.nll), left, np.nan)[:, None]
         largest = self._wishes(state.local)

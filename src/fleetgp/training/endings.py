@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from fleetgp.data.coordinates import DISTORTED, Coordinates
+from fleetgp.errors import FleetGPWarning, NotConvergedWarning
 from fleetgp.gp.failure import told_theta
 from fleetgp.training.fit import Fit, about_bounds, about_floor
 from fleetgp.training.methods import training_method
@@ -14,6 +16,8 @@ from fleetgp.training.options import TrainingOptions
 
 #: Options with which a user sets the length of steps.
 STEPS = ("rho", "kappa", "lipschitz", "step")
+#: Observations whose size is so many times their standard deviation are far from zero.
+FAR_FROM_ZERO = 16.0
 #: Less than this, in log theta, is no way that a training has gone.
 NOWHERE = 0.01
 
@@ -24,7 +28,9 @@ def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
         return about_divergence(fit, options, names)
     told = [
         about_coordinates(fit.coordinates),
+        about_offset(fit),
         about_mean(fit),
+        about_flat(fit, names),
         about_bounds(fit),
         about_floor(fit, options.noise_floor) if fit.at_floor.any() else "",
     ]
@@ -49,6 +55,66 @@ def about_mean(fit: Fit) -> str:
         return "the mean function is that of ordinary least squares: generalized least squares has no answer at theta"
     often = "once" if fit.mean.turns == 1 else f"{fit.mean.turns} times"
     return f"the mean function has not settled: theta was trained {often} and ended by {fit.status}"
+
+
+def about_offset(fit: Fit) -> str:
+    """What it means that the observations are far from zero, where the model takes them to vary around zero."""
+    if fit.offset < FAR_FROM_ZERO:
+        return ""
+    return (
+        f"the observations are far from zero: their size is about {fit.offset:.0f} times their standard deviation, and "
+        'the model has mean zero. Use normalize=True or mean="constant"'
+    )
+
+
+def about_flat(fit: Fit, names: Sequence[str]) -> str:
+    """Along which hyperparameters the likelihood is flat, and which ones stand at a limit of the training."""
+    theta = fit.theta
+    told = [
+        f"the likelihood does not depend on {names[k]} (now {theta[k]:.4g}): {_cause(names[k])}"
+        for k in fit.flat_numbers
+    ]
+    told += [
+        f"{names[k]} stands at the limit of the search, {theta[k]:.4g}, and the optimum lies there or beyond: "
+        f'give {names[k]} bounds or, for observations with a trend, mean="linear"'
+        for k in fit.stopped_numbers
+    ]
+    return ". ".join(told)
+
+
+def _cause(name: str) -> str:
+    """Why a likelihood is flat along a hyperparameter, and what a user may do about it."""
+    if name.endswith("alpha"):
+        return "with a large alpha rq is se, which has one hyperparameter less"
+    if name.startswith("sigma_f"):
+        return "this part of the kernel explains nothing of the observations"
+    return "the observations do not depend on its input, which may be left out"
+
+
+def about_rounds(fit: Fit, options: TrainingOptions) -> str:
+    """What to do about a training that ended before it converged; empty if it converged, or was not asked to."""
+    settled = fit.mean is None or fit.mean.settled
+    if fit.status != "round limit" or options.tol == 0.0 or not settled:
+        return ""
+    if fit.rounds < options.rounds:
+        return (
+            f"{fit.method} stopped after {fit.rounds} rounds before it converged, since rounding hides any further "
+            "progress: theta may be off. Raise noise_floor, give bounds, or use a larger tol"
+        )
+    return (
+        f"{fit.method} reached its limit of {options.rounds} rounds before it converged: theta may be off. Give more "
+        "rounds, continue with theta0=fit.theta, or use a larger tol"
+    )
+
+
+def warn_of_end(fit: Fit, options: TrainingOptions, names: Sequence[str], who: str = "", stacklevel: int = 2) -> None:
+    """Warn of what a user should know of the end of a training. who: stands before it."""
+    for told, kind in (
+        (about_end(fit, options, names), FleetGPWarning),
+        (about_rounds(fit, options), NotConvergedWarning),
+    ):
+        if told:
+            warnings.warn(f"{who}{told}", kind, stacklevel=stacklevel + 1)
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:

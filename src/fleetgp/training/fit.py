@@ -80,6 +80,11 @@ class Fit:
         `kernel="auto"`.
     noises: how many hyperparameters, the last of theta, are of the noise.
     outliers: (A,) how many of its observations each agent weighs down at the end; empty without `robust`.
+    offset: how many times the size of the observations is their standard deviation, where they are not normalized and
+        the fleet knows it; else 0.
+    flat_numbers: places in theta of the hyperparameters along which the likelihood is flat where the training ended;
+        `flat` has their names.
+    stopped_numbers: places of those at a limit that the training sets itself, where the likelihood is not flat.
     moments: of dec-full-gp, those of the scaled data of the whole fleet: with them an agent predicts alone.
 
     >>> import fleetgp as fg
@@ -119,6 +124,19 @@ class Fit:
     noises: int = 1
     outliers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     names: tuple[str, ...] = ()
+    offset: float = 0.0
+    flat_numbers: tuple[int, ...] = ()
+    stopped_numbers: tuple[int, ...] = ()
+
+    @property
+    def flat(self) -> tuple[str, ...]:
+        """The hyperparameters along which the likelihood is flat where the training ended, by name.
+
+        An input without effect, a large alpha of rq, a part of the kernel that is not needed: all values from there on
+        are equally good.
+        """
+        names = self.names or self.known.names
+        return tuple(names[number] for number in self.flat_numbers)
 
     @property
     def named(self) -> dict[str, float]:
@@ -127,7 +145,7 @@ class Fit:
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(90, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3), inputs=["lon", "lat"])
-        >>> fit = fleet.train("fact-gp", theta0=[1.2, 0.3, 1.3, 0.1], rounds=3)
+        >>> fit = fleet.train("fact-gp", theta0=[1.2, 0.3, 1.3, 0.1])
         >>> list(fit.named), fit.named["l_lat"] == fit.theta.tolist()[1]
         (['l_lon', 'l_lat', 'sigma_f', 'sigma_eps'], True)
         """

@@ -34,6 +34,19 @@ class Values:
         """(A,) nll without what priors have added."""
         return self.nll - self.penalty
 
+    def part(self, rows: slice) -> Values:
+        """Those of some agents."""
+        penalty = np.broadcast_to(self.penalty, self.nll.shape)
+        return Values(self.nll[rows], self.gradient[rows], self.jitter[rows], self.engine[rows], penalty[rows])
+
+    def renewed(self, rows: IntArray, other: Values) -> Values:
+        """These values, with those of the agents `rows` taken from `other`, which has no others."""
+        penalty = np.zeros_like(self.nll)
+        pairs = (self.nll, other.nll), (self.gradient, other.gradient), (self.jitter, other.jitter)
+        for own, new in (*pairs, (self.engine, other.engine), (penalty, other.penalty)):
+            own[rows] = new
+        return replace(self, penalty=penalty)
+
     def replaced(self, where: BoolArray, other: Values) -> Values:
         """These values, with the agents in `where` taken from `other`."""
         return Values(
@@ -79,29 +92,31 @@ class Objective:
 
     def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
         """Evaluate at (A, P); with `where` only these agents, the others hold zeros."""
-        agents, width = log_thetas.shape
-        rows = np.arange(agents) if where is None else np.flatnonzero(where)
-        found = self.answers(rows, log_thetas[rows])
-        values = Values(
-            np.zeros(agents), np.zeros((agents, width)), np.zeros(agents), np.full(agents, "dense", dtype=object)
+        if where is None:
+            return self.at(np.arange(len(log_thetas)), log_thetas)
+        agents = len(where)
+        nothing = Values(
+            np.zeros(agents), np.zeros_like(log_thetas), np.zeros(agents), np.full(agents, "dense", dtype=object)
         )
-        for i, evaluation in zip(rows, found, strict=True):
-            if isinstance(evaluation, NumericalError):
-                # Where the covariance cannot be factorized the likelihood is taken as infinite.
-                values.nll[i], values.gradient[i] = np.inf, np.nan
-            else:
-                values.nll[i], values.gradient[i], values.jitter[i] = (
-                    evaluation.nll,
-                    evaluation.gradient,
-                    evaluation.jitter,
-                )
-                values.engine[i] = evaluation.engine
-        return self._penalized(values, log_thetas, rows) if self.prior.given else values
+        rows = np.flatnonzero(where)
+        return nothing.renewed(rows, self.at(rows, log_thetas[rows]))
 
-    def _penalized(self, values: Values, log_thetas: Array, rows: IntArray) -> Values:
-        penalty, x = np.zeros(len(values.nll)), log_thetas[rows]
-        penalty[rows] = self.share * self.prior.penalty(x)
-        values.gradient[rows] += self.share * self.prior.gradient(x)
+    def at(self, rows: IntArray, log_thetas: Array) -> Values:
+        """Evaluate some agents (K,), each at its own log theta (K, P); an agent may come several times."""
+        found = self.answers(rows, log_thetas)
+        # Where the covariance cannot be factorized the likelihood is taken as infinite.
+        failed = Evaluation(np.inf, np.full(log_thetas.shape[1], np.nan), 0.0)
+        sound = [failed if isinstance(each, NumericalError) else each for each in found]
+        values = Values(
+            np.array([each.nll for each in sound]),
+            np.array([each.gradient for each in sound]).reshape(log_thetas.shape),
+            np.array([each.jitter for each in sound]),
+            np.array([each.engine for each in sound], dtype=object),
+        )
+        if not self.prior.given:
+            return values
+        penalty = self.share * self.prior.penalty(log_thetas)
+        values.gradient[:] += self.share * self.prior.gradient(log_thetas)
         return replace(values, nll=values.nll + penalty, penalty=penalty)
 
     @property

@@ -30,6 +30,8 @@ TRUST = 1.0
 DRIFT = 0.3
 #: The gradient at which a nested minimization by L-BFGS ends, in its round coordinates.
 NESTED_GRADIENT = 1e-6
+#: A bound that is farther away than this, in log theta, is not met in one round.
+CLOSE = 5.0
 #: L-BFGS ends where a step changes the value by less than this share: rounding.
 NESTED_DECREASE = 1e-15
 #: Gradient descent moves no more where a step is shorter than this, in log theta.
@@ -146,11 +148,11 @@ class NestedStep:
     def _lbfgs(self, i: int, local: Local, pull: Pull) -> Array:
         """L-BFGS in coordinates u = L'(x - start), LL' = curvature + weight, in which the problem is nearly round.
 
-        Those with a bound come last. L' is upper triangular, and among them made diagonal: each of their u is one of x,
+        Those near a bound come last. L' is upper triangular, and among them made diagonal: each of their u is one of x,
         scaled, and a bound on it alone. One of them is as round as without; several are no longer so to each other.
         """
         start = local.x[i]
-        given = np.broadcast_to(self.bounds.given, start.shape)
+        given = np.asarray((start - self.bounds.lower < CLOSE) | (self.bounds.upper - start < CLOSE))
         order = np.argsort(given, kind="stable")
         shape = np.linalg.cholesky((local.curvature.matrix[i] + np.diag(pull.weight))[np.ix_(order, order)])
         last = np.ix_(given[order], given[order])
@@ -170,6 +172,7 @@ class NestedStep:
             return nll + float(pull.value(x)), np.asarray(slope, dtype=float)
 
         ends = np.stack([self.bounds.lower - start, self.bounds.upper - start], axis=1)[order]
+        ends = np.where(given[order][:, None], ends, [-np.inf, np.inf])
         bounds = ends * np.diagonal(shape)[:, None] if given.any() else None
         options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": NESTED_DECREASE}
         found = minimize(

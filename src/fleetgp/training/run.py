@@ -10,7 +10,9 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Status
+from fleetgp.training.admm import Admm
 from fleetgp.training.fit import Start
+from fleetgp.training.flat import tried
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
 from fleetgp.training.setting import Setting
@@ -20,6 +22,8 @@ from fleetgp.training.starts import best_start
 #: never to a looser one than this, at which likelihoods of starts can be compared.
 COARSE = 100.0
 LOOSEST = 1e-3
+#: A jump to a limit may raise the fleet's likelihood by this, in nats.
+NO_LOSS = 1e-3
 
 #: report(start, round, thetas, chosen): theta in the units of the data; chosen once the fleet has decided for a start.
 Report = Callable[[int, int, Array, bool], None]
@@ -74,6 +78,20 @@ class Run(Generic[State]):
         state = self._begun() if before is None else before.state
         self._outcome = self.runner.run(state, rounds=rounds - done, tol=tol, record=self._record)
 
+    def finish(self, rounds: int, tol: float) -> None:
+        """Follow it to its end. By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which
+        the limit is as good. What has come to such a direction goes to its limit, and stays there.
+        """
+        if isinstance(self.runner, Admm) and tol > 0.0:
+            self.go(rounds, coarse(tol))
+            trial = tried(self.setting, self)
+            jumps = np.zeros(0, dtype=bool) if trial is None else trial.gains >= -NO_LOSS
+            if trial is not None and jumps.any() and self._outcome is not None:
+                self.runner = self.runner.pinned(trial.numbers[jumps], trial.limits[jumps])
+                state = self.runner.moved(self._outcome.state, trial.numbers[jumps], trial.limits[jumps])
+                self._outcome, self._tol = replace(self._outcome, state=state), np.inf
+        self.go(rounds, tol)
+
     @property
     def begun(self) -> bool:
         return self._outcome is not None
@@ -120,19 +138,24 @@ class Run(Generic[State]):
             self.report(self.number, len(self.history) - 1, self.setting.thetas(state.local.x), self.chosen)
 
 
+def coarse(tol: float) -> float:
+    """The tolerance to which a start is followed first."""
+    return min(tol * COARSE, LOOSEST)
+
+
 def follow(setting: Setting, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
     """Follow all starts, and the best one to its end; which one that is."""
     with setting.network.phase("training"):
         best = choose(setting, runs, options.rounds, options.tol) if len(runs) > 1 else 0
         runs[best].chosen = True
-        runs[best].go(options.rounds, options.tol)
+        runs[best].finish(options.rounds, options.tol)
     return best
 
 
 def choose(setting: Setting, runs: Sequence[Run[Any]], rounds: int, tol: float) -> int:
     """Follow all starts to where their likelihoods can be compared, or as many as there is time for; the best one."""
     for run in runs:
-        run.go(rounds, min(tol * COARSE, LOOSEST))
+        run.go(rounds, coarse(tol))
         if run.outcome.status == "time limit":
             break
     with setting.network.phase("choice"):

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import UNWATCHED, Running, Verdict
 from fleetgp.network import Network
 from fleetgp.training.admm import Admm
 from fleetgp.training.deadline import NEVER, Deadline
+from fleetgp.training.newton import FLAT
 from fleetgp.training.primal import Local, Primal, Pull
 
 
@@ -54,6 +55,11 @@ class ServerAdmm(Admm[ServerState]):
         state = ServerState(local, np.zeros_like(x), x, rho, np.ones(x.shape[1]), np.full(x.shape[1], np.nan))
         return self.gathered(self._retuned(state), np.full(len(x), np.inf))[0]
 
+    def moved(self, state: ServerState, numbers: IntArray, values: Array) -> ServerState:
+        x, dual, centre, mean = (each.copy() for each in (state.local.x, state.dual, state.centre, state.mean))
+        x[:, numbers], dual[:, numbers], centre[:, numbers], mean[numbers] = values, 0.0, values, values
+        return replace(state, local=self.primal.start(x), dual=dual, centre=centre, mean=mean)
+
     @property
     def late(self) -> bool:
         """Whether the time is up, on the central node's clock."""
@@ -72,8 +78,9 @@ class ServerAdmm(Admm[ServerState]):
         slope = local.values.gradient + dual
         gap = np.sqrt((away**2).sum(axis=1))
         if self.rho is None:
-            gap = np.maximum(gap, np.abs(self.primal.bounds.cut(local.x, slope / state.stiffness)).max(axis=1))
-            gap = np.maximum(gap, np.abs(state.rho * (z - state.centre) / state.stiffness).max(axis=1))
+            stiffness = np.maximum(state.stiffness, FLAT)
+            gap = np.maximum(gap, np.abs(self.primal.bounds.cut(local.x, slope / stiffness)).max(axis=1))
+            gap = np.maximum(gap, np.abs(state.rho * (z - state.centre) / stiffness).max(axis=1))
         else:
             gap = np.maximum(gap, self.primal.unsolved(local, slope, state.rho))
         gap = np.where(np.isfinite(local.values.nll), gap, np.nan)
@@ -111,7 +118,7 @@ class ServerRounds:
 
     def step(self, running: Running[ServerState]) -> tuple[Running[ServerState], Verdict | None]:
         state, left = self.admm.gathered(*self.admm.answered(running.state))
-        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.late)
+        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.late, highest=state.centre)
 
     def ends(self, running: Running[ServerState], verdict: Verdict) -> bool:
         return verdict.status != "round limit"

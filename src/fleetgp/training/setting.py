@@ -6,7 +6,7 @@ All that the fleet has to agree on for it is agreed here: scaling, samples, star
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,13 +25,14 @@ from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
 from fleetgp.training.deadline import NEVER, Deadline
 from fleetgp.training.edges import EdgeAdmm
+from fleetgp.training.flat import limits_around, limits_of, open_limits, within
 from fleetgp.training.known import Known
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from fleetgp.training.server import ServerAdmm
-from fleetgp.training.starts import agree_on_magnitudes, default_starts, different
+from fleetgp.training.starts import agree_on_magnitudes, default_starts, different, reach_of
 from fleetgp.training.tree import TreeNewton
 
 
@@ -42,7 +43,9 @@ class Setting:
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
     not bound it.  shift: what to add to log theta for that in the units of the data, (P,).  levels: of samples of the
     data to be trained on first.  data_at: the data that each expert has, with another mean function.
-    noises: how many hyperparameters are of the noise.
+    noises: how many hyperparameters are of the noise.  limits: those of the bounds that nobody has given, at which the
+    likelihood is flat.  offset: how many times the size of the observations is their standard deviation, in powers of
+    two; 0 where nobody knows.
     """
 
     method: TrainingMethod
@@ -59,6 +62,8 @@ class Setting:
     deadline: Deadline = NEVER
     data_at: Callable[[Scaling], Sequence[Shard]] | None = None
     noises: int = 1
+    limits: Bounds = field(default_factory=Bounds)
+    offset: float = 0.0
 
     @property
     def dimension(self) -> int:
@@ -110,9 +115,10 @@ def prepare(
     def data_at(scaling: Scaling) -> Sequence[Shard]:
         return scaling.apply(given, kernel)
 
-    starts, bounds, floor, levels = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
+    agreed = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
+    starts, bounds, floor, levels, limits, offset = agreed
     found = known, bounds, floor, objective, starts, shift, levels, deadline, data_at, kernel.noise_count
-    return Setting(method, network, reduction, scaling, *found)
+    return Setting(method, network, reduction, scaling, *found, limits, offset)
 
 
 def minimizer(setting: Setting) -> CentralMinimizer:
@@ -167,25 +173,31 @@ def _starts_and_bounds(
     options: TrainingOptions,
     shift: Array,
     known: Known,
-) -> tuple[Array, Bounds, float, int]:
-    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; and on how many levels
-    of samples: none where the starts are given, or the rounds.
+) -> tuple[Array, Bounds, float, int, Bounds, float]:
+    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; on how many levels
+    of samples: none where the starts are given, or the rounds; the limits among the bounds; and the offset.
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
     unbounded = 0.0 in known.lower[-kernel.noise_count :]
     asks = options.noise_floor > 0.0 and not options.normalize and unbounded
-    deviation, levels = 1.0, 0
+    deviation, levels, offset = 1.0, 0, 0.0
     if options.starts is None or asks:
         with network.phase("floor" if options.starts is not None else "starts"):
             seen = visible_of(data, kernel.noises)
             found = agree_on_magnitudes(reduction, seen, widths=options.starts is None, deviation=asks)
         deviation = found.deviation if asks else 1.0
+        offset = found.size / found.deviation if asks else 0.0
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
+    dimension = dimension_of(data)
     if options.starts is not None:
-        return bounds.clipped(options.starts - shift), bounds, floor, levels
-    starts = different(bounds.clipped(default_starts(found, network.agents, kernel)))
-    return starts, bounds, floor, found.levels if options.tol > 0.0 else 0
+        given = bounds.clipped(options.starts - shift)
+        limits = open_limits(limits_around(kernel, given, dimension), bounds, known.prior)
+        return given, within(limits, bounds), floor, levels, limits, offset
+    starts, reach = default_starts(found, network.agents, kernel), reach_of(found, network.agents)
+    limits = open_limits(limits_of(kernel, reach, found.size, dimension), bounds, known.prior)
+    levels = found.levels if options.tol > 0.0 else 0
+    return different(bounds.clipped(starts)), within(limits, bounds), floor, levels, limits, offset
 
 
 def bounds_and_floor(known: Known, shift: Array, floor: float, noises: int = 1) -> tuple[Bounds, float]:

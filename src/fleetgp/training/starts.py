@@ -59,14 +59,18 @@ def agree_on_magnitudes(
 
 
 def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array:
-    """log theta of the default starts, (S, P), from how wide the agents' data are and how large.
+    """log theta of the default starts, (S, P), from how wide the agents' data are and how large."""
+    reach, size = reach_of(magnitudes, agents), magnitudes.size
+    return np.log([[*kernel.start(reach, span, size), *[NOISE * size] * kernel.noise_count] for span in SPANS])
+
+
+def reach_of(magnitudes: Magnitudes, agents: int) -> Array:
+    """How far the fleet's data reach, (D,).
 
     An agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
     between the two.
     """
-    reach = magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths))
-    size = magnitudes.size
-    return np.log([[*kernel.start(reach, span, size), *[NOISE * size] * kernel.noise_count] for span in SPANS])
+    return np.asarray(magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths)))
 
 
 def different(starts: Array) -> Array:

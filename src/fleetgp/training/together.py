@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.reductions import ByServer, ByTree
@@ -129,6 +129,10 @@ class JointSetting(Setting):
             sharing.joined([one.shift for one in outputs]),
             max(one.levels for one in outputs),
             first.deadline,
+            limits=Bounds(
+                sharing.joined([one.limits.lower for one in outputs]),
+                sharing.joined([one.limits.upper for one in outputs]),
+            ),
             outputs=tuple(outputs),
         )
 
@@ -206,4 +210,12 @@ class TrainingTogether(LocalTraining):
             used=np.broadcast_to(shared.outputs[k].sizes, hosted),
             sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
             approximation=np.broadcast_to(estimates, hosted),
+            offset=own.offset,
+            flat_numbers=_own_numbers(whole.flat_numbers, places),
+            stopped_numbers=_own_numbers(whole.stopped_numbers, places),
         )
+
+
+def _own_numbers(numbers: tuple[int, ...], places: IntArray) -> tuple[int, ...]:
+    """Of hyperparameters of all outputs, those of one output, by their places in its own."""
+    return tuple(k for k, place in enumerate(places.tolist()) if place in numbers)

@@ -21,6 +21,7 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.network import Network
 from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
 from fleetgp.training.fit import Fit
+from fleetgp.training.flat import directions
 from fleetgp.training.mean import Correction, MeanFit, agree_on_correction, settle, trend_of
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
@@ -161,7 +162,7 @@ class LocalTraining:
             here.objective.settle(run.history[-1])
         (run,) = self._begun(here, [run.number], history)
         run.chosen = True
-        run.go(max(self._options.rounds, len(run.history)), tol)  # one at least
+        run.finish(max(self._options.rounds, len(run.history)), tol)  # one at least
         return run
 
     def correction(self) -> Correction:
@@ -208,6 +209,7 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
             setting.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
+    ended = directions(setting, chosen)
     return Fit(
         method=setting.method.name,
         thetas=history[-1],
@@ -229,6 +231,9 @@ def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: Mea
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
         noises=setting.noises,
+        offset=setting.offset,
+        flat_numbers=ended.flat,
+        stopped_numbers=ended.stopped,
     )
 
 

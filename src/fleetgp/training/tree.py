@@ -12,23 +12,29 @@ from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Verdict, d
 from fleetgp.network import Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import unevaluated
-from fleetgp.training.curvature import measure_hessian
+from fleetgp.training.curvature import evaluate_with_hessian
 from fleetgp.training.deadline import NEVER, Deadline
-from fleetgp.training.newton import Newton, Search, Sum, pack, unpack
+from fleetgp.training.newton import ROUNDING, Newton, Search, Sum, pack, unpack
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.primal import Local
 
 #: An agent whose likelihood or one of its derivatives is larger has failed: sums stay finite.
 LARGEST = 1e100
+#: After so many evaluations in a row that brought nothing, rounding hides the way to the minimum.
+MOST_STALLS = 30
 
 
 @dataclass(frozen=True)
 class TreeState:
-    """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents."""
+    """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents.
+
+    stalls: how many evaluations in a row have brought nothing; each agent counts them, from the same bits.
+    """
 
     local: Local
     start: Array
     search: Search
+    stalls: int = 0
 
 
 class TreeNewton:
@@ -63,22 +69,24 @@ class TreeNewton:
         """To a minimum within tol in log theta; with tol = 0 for exactly `rounds` evaluations."""
         recursion, residual = self.rounds(tol), state.search.residual
         if tol > 0.0 and residual <= tol:
-            return Outcome(state, 0, "converged", np.array(residual))
+            return Outcome(state, 0, "converged", np.array(residual), state.search.x)
         running, done, verdict = drive(
             recursion, recursion.start(state), rounds, lambda done, running: record(done, running.state)
         )
-        return Outcome.of(running.state, done, verdict)
+        return replace(Outcome.of(running.state, done, verdict), agreed=running.state.search.x)
 
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
         """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
-        values = self.objective(x)
-        told = self._decided(state, tol, self._rows(x, values))
+        values, hessian = evaluate_with_hessian(self.objective, x)
+        told = self._decided(state, tol, self._rows(values, hessian))
         before, search = state.search, Search.of(told[:-2], x.shape[1])
         # The start is each agent's own logarithm; from then on x is the root's.
         accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
         local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
-        return replace(state, local=local, search=search), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
+        stalls = 0 if better else state.stalls + 1
+        return replace(state, local=local, search=search, stalls=stalls), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
 
     def landed(self, state: TreeState) -> TreeState:
         """The last step, which no sum has to be known for: each agent takes it alone."""
@@ -87,16 +95,14 @@ class TreeNewton:
         values = state.local.values.replaced(np.isfinite(values.nll), values)
         return replace(state, local=replace(state.local, x=x, values=values))
 
-    def _rows(self, x: Array, values: Values) -> Array:
+    def _rows(self, values: Values, hessian: Array) -> Array:
         """What each hosted agent adds to the sums, (A, K): l_i, |l_i|, its derivatives; whether it has failed, when it
         adds nothing else; whether it wants an interlude; whether its time is up.
         """
-        finite: BoolArray = np.isfinite(values.nll)
-        hessian = measure_hessian(self.objective, x, values, finite)
         rows = np.column_stack([values.nll, np.abs(values.nll), values.gradient, pack(hessian)])
         failed = ~(np.abs(rows) <= LARGEST).all(axis=1)
         wanted = self.interlude is not None and self.interlude.wanted()
-        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(x), 1))
+        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(rows), 1))
         return np.column_stack([np.where(failed[:, None], 0.0, rows), failed, signs])
 
     def _decided(self, state: TreeState, tol: float, rows: Array) -> Array:
@@ -133,4 +139,5 @@ class TreeRounds:
         return self.start(state), verdict
 
     def ends(self, running: Running[TreeState], verdict: Verdict) -> bool:
-        return verdict.status != "round limit"
+        stuck = self.tol > 0.0 and running.state.stalls >= MOST_STALLS
+        return verdict.status != "round limit" or stuck

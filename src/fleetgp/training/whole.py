@@ -200,14 +200,20 @@ class WholeTraining:
     # ---- what the agents say of their grids ------------------------------------------------------------------
 
     def _set(self) -> Setting:
-        starts, own, floor = starts_and_bounds(self._frame, self._options, self.scaling)
+        starts, own, floor, limits = starts_and_bounds(self._frame, self._options, self.scaling)
         self._walls = Walls.around(self.moments, own)
         dimension = len(self.moments.sizes)
         shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
         objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-shift))
         bounds = self._walls.bounds
         found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), shift
-        return Setting(self._method, self._network, Alone(), *found)
+        return Setting(self._method, self._network, Alone(), *found, limits=limits, offset=self._offset)
+
+    @property
+    def _offset(self) -> float:
+        """As in `Setting`; of the residuals, where there is a mean function or a scale."""
+        frame = self._frame
+        return 0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation
 
     def _agree(self, wish: Wish) -> Verdict:
         """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""

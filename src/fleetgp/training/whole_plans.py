@@ -17,9 +17,10 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import PLANNED_RATIO, doubled_sizes, planned_reach, sizes_for_all
 from fleetgp.training.bounds import Bounds
+from fleetgp.training.flat import limits_around, limits_of, open_limits, within
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.setting import bounds_and_floor
-from fleetgp.training.starts import Magnitudes, default_starts, different, power_of_two
+from fleetgp.training.starts import Magnitudes, default_starts, different, power_of_two, reach_of
 
 #: From the best to the worst.
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -78,7 +79,7 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     """
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
-    starts, _, _ = starts_and_bounds(frame, options, scaling_of(frame, options.normalize))
+    starts, *_ = starts_and_bounds(frame, options, scaling_of(frame, options.normalize))
     if options.starts is None:
         starts = starts[:1]
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
@@ -119,9 +120,9 @@ def scaling_of(frame: Frame, normalize: bool) -> Scaling:
     return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
 
 
-def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Bounds, float]:
-    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations: those of full-gp, on
-    the fleet's own box.
+def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Bounds, float, Bounds]:
+    """Where to start, (S, P), the bounds, and the floor and the limits among them, for the scaled observations: those
+    of full-gp, on the fleet's own box.
     """
     size = deviation = 1.0
     if not options.normalize:
@@ -136,6 +137,11 @@ def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) 
     known = options.known_of(SMOOTH.names(dimension))
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
     if options.starts is None:
-        starts = default_starts(Magnitudes(2.0 * frame.box.half, size, deviation), 1, SMOOTH)
-        return different(bounds.clipped(starts)), bounds, floor
-    return bounds.clipped(options.starts - shift), bounds, floor
+        magnitudes = Magnitudes(2.0 * frame.box.half, size, deviation)
+        starts = different(bounds.clipped(default_starts(magnitudes, 1, SMOOTH)))
+        found = limits_of(SMOOTH, reach_of(magnitudes, 1), size, dimension)
+    else:
+        starts = bounds.clipped(options.starts - shift)
+        found = limits_around(SMOOTH, starts, dimension)
+    limits = open_limits(found, bounds, known.prior)
+    return starts, within(limits, bounds), floor, limits
