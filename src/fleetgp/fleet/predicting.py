@@ -37,7 +37,8 @@ def predict(
     """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
 
     queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
-        are times (`units`) may be times there.
+        are times (`units`) may be times there. Or an xarray Dataset or DataArray with the inputs as coordinates: all
+        cells, and `to_dataset` of the result has their grid.
     theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
         mean of their estimates), or those given to the fleet.
     consensus: with dec-, "tree" (default) adds up along the spanning tree: exact, in as many rounds as twice the
