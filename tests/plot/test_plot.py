@@ -250,5 +250,6 @@ def test_ticks_of_a_map_do_not_overlap_and_a_degree_is_as_long_as_on_the_ground(
             ends = sorted(one.get_window_extent().get_points()[:, axis].tolist() for one in labels if one.get_text())
             assert all(one[1] < other[0] for one, other in pairwise(ends))
         (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
-        ratio = (ax.bbox.width / (east - west)) / (ax.bbox.height / (north - south))
+        panel = ax.get_position().transformed(figure.transFigure)  # as drawn, with its aspect
+        ratio = (panel.width / (east - west)) / (panel.height / (north - south))
         assert ratio == pytest.approx(np.cos(np.radians(0.5 * (south + north))), rel=1e-3)
