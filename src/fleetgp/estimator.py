@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, Self
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -39,6 +40,34 @@ ROWS = 1000
 UNTRAINED = "untrained"
 #: Then a model of a signal that is as large as the unit of y, and a tenth of that as noise.
 UNTRAINED_SIGNAL, UNTRAINED_NOISE = 1.0, 0.1
+
+
+#: Keywords of scikit-learn's Gaussian processes, and what to give instead.
+EQUIVALENTS = {
+    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha ** 0.5}, and noisy=False for std of f',
+    "normalize_y": "give normalize, which is True by default",
+    "optimizer": "give trainer, or fixed values for all hyperparameters",
+    "n_restarts_optimizer": "training starts at three points",
+    "copy_X_train": "data are always copied",
+    "n_targets": "there is one target; for several see fleetgp.Outputs",
+    "n_jobs": "all cores are used; OMP_NUM_THREADS and OPENBLAS_NUM_THREADS limit them",
+}
+
+
+P = ParamSpec("P")
+
+
+def refusing_keywords(init: Callable[P, None]) -> Callable[P, None]:
+    """Name the equivalent of a keyword of scikit-learn in the error; `wraps` keeps the signature, which it inspects."""
+
+    @wraps(init)
+    def checked(*args: P.args, **given: P.kwargs) -> None:
+        for name in given:
+            if name in EQUIVALENTS:
+                raise InputError(f"FleetGPRegressor has no parameter {name!r}: {EQUIVALENTS[name]}")
+        init(*args, **given)
+
+    return checked
 
 
 class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -80,6 +109,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     (True, (1,), (1, 3))
     """
 
+    @refusing_keywords
     def __init__(
         self,
         kernel: str | Kernel | Sequence[str | Kernel] | None = None,
@@ -98,9 +128,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         fixed: Mapping[str, float] | None = None,
         noisy: bool = True,
         random_state: Any = 0,
-        **others: Any,
     ) -> None:
-        _refuse_keywords(others)
         self.kernel = kernel
         self.n_agents = n_agents
         self.partition = partition
@@ -305,25 +333,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         if whole and isinstance(labels[0], str) and 0 <= agent < len(labels):
             return int(agent)
         raise InputError(f"agent: expected one of {listed(map(str, labels))}, got {agent!r}: `fit` knows all agents")
-
-
-#: Keywords of scikit-learn's Gaussian processes, and what to give instead.
-EQUIVALENTS = {
-    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha ** 0.5}, and noisy=False for std of f',
-    "normalize_y": "give normalize, which is True by default",
-    "optimizer": "give trainer, or fixed values for all hyperparameters",
-    "n_restarts_optimizer": "training starts at three points",
-    "copy_X_train": "data are always copied",
-    "n_targets": "there is one target; for several see fleetgp.Outputs",
-    "n_jobs": "all cores are used; OMP_NUM_THREADS and OPENBLAS_NUM_THREADS limit them",
-}
-
-
-def _refuse_keywords(given: Mapping[str, Any]) -> None:
-    for name in given:
-        if name not in EQUIVALENTS:
-            raise TypeError(f"FleetGPRegressor has no parameter {name!r}")
-        raise InputError(f"FleetGPRegressor has no parameter {name!r}: {EQUIVALENTS[name]}")
 
 
 def converted_kernel(kernel: Any, inputs: Sequence[object]) -> tuple[Any, dict[str, float]]:

@@ -101,7 +101,7 @@ TABLE = [
     ("map m --mask no.nc --out m.nc", "no.nc: there is no such file"),
     ("map m --mask p.csv --out m.nc", "p.csv: it cannot be read as NetCDF"),
     ("map m --box 1 2 1 2 --out m.nc", "the map's box must have a width and a height, but it runs from"),
-    ("map m --out m.tif", "m.tif: expected a name that ends in .nc (or .png, for the picture alone)"),
+    ("map m --out m.tif", "m.tif: expected a name that ends in .nc (or .png or .pdf, for the picture alone)"),
     ("predict m p.csv --out a.csv --gradient --method dec-npae", "dec-npae has no gradients"),
     ("suggest m p.csv --out a.csv --by entropy", "unknown --by 'entropy': choose one of variance, mutual-information"),
     ("suggest m p.csv --out a.csv --agent Zoe", "unknown agent 'Zoe': choose one of Ada, Bo"),

@@ -131,4 +131,6 @@ def test_a_map_of_three_inputs_with_a_mask_and_units(tmp_path: Path, monkeypatch
     )
     run(*at, "--out", "only.png")
     assert colourful("only.png") > 0
+    run(*at, "--out", "only.pdf")
+    assert Path("only.pdf").read_bytes().startswith(b"%PDF")
     assert not Path("only.nc").exists()

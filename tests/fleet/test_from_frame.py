@@ -323,3 +323,66 @@ def test_kelvin_stay_kelvin_unless_degrees_celsius_are_asked_for(name: str) -> N
     assert celsius.notes == ("temperatures converted from K to degrees Celsius",)
     frame = fg.Fleet.from_frame(sea.to_dataframe(), inputs=["lon", "lat"], target=name, **model)
     np.testing.assert_array_equal(frame.shards[0][1], plain.shards[0][1])
+
+
+def days_at_sea() -> tuple[Any, fg.Fleet]:
+    """Rows with timestamps, of two boats with names."""
+    rng = np.random.default_rng(2)
+    days = pd.to_datetime("2021-01-01") + pd.to_timedelta(rng.uniform(0.0, 9.0, 40), "D")
+    rows = pd.DataFrame({"lon": rng.uniform(0.0, 2.0, 40), "day": days, "sst": rng.standard_normal(40)})
+    rows["boat"] = np.where(np.arange(40) % 3, "Ada", "Di")
+    model: dict[str, Any] = {"theta": [1.0, 1.0, 1.0, 0.3], "kernel": "matern32", "normalize": True}
+    return rows, fg.Fleet.from_frame(rows, inputs=["lon", "day"], target="sst", agent="boat", **model)
+
+
+def test_datasets_and_arrays_are_queries() -> None:
+    """All cells, in the order of the data's axes; the answer as a dataset has their grid."""
+    _, fleet = days_at_sea()
+    lon, day = [0.5, 1.0, 1.5], pd.to_datetime(["2021-01-02", "2021-01-05"])
+    cells = pd.DataFrame([(x, t) for t in day for x in lon], columns=["lon", "day"])
+    expected = fleet.predict(cells).mean.reshape(2, 3)
+    array = xr.DataArray(np.zeros((2, 3)), {"day": day, "lon": lon, "depth": 5.0}, ("day", "lon"))
+    np.testing.assert_allclose(fleet.predict(array).mean.reshape(array.shape), expected, rtol=1e-9)
+    found = fleet.predict(xr.Dataset(coords={"lon": lon, "day": day}))
+    np.testing.assert_allclose(found.to_dataset()["mean"].transpose("day", "lon"), expected, rtol=1e-9)
+    along = xr.Dataset({"lon": ("step", lon), "day": ("step", [*day, day[0]])})  # a way, and no grid
+    np.testing.assert_allclose(fleet.predict(along).mean, expected[[0, 1, 0], [0, 1, 2]], rtol=1e-9)
+    with pytest.raises(fg.InputError, match="expected a Dataset with the coordinates lon, day, got lon: add 'day'"):
+        fleet.predict(xr.Dataset(coords={"lon": lon}))
+    unnamed = fg.Fleet([([[0.0], [1.0]], [0.0, 1.0])], theta=[1.0, 1.0, 0.1], kernel="matern32", normalize=True)
+    with pytest.raises(fg.InputError, match="a Dataset needs a fleet whose inputs have names"):
+        unnamed.predict(xr.Dataset(coords={"lon": lon}))
+
+
+def test_scores_take_times_and_ledgers_take_names() -> None:
+    rows, fleet = days_at_sea()
+    numbers = rows[["lon", "day"]].assign(day=(rows["day"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D"))
+    assert fleet.score(rows, rows["sst"]).rmse == pytest.approx(fleet.score(numbers, rows["sst"]).rmse, rel=1e-9)
+    answer = fleet.predict(rows[:3], "dec-rbcm")
+    assert fleet.labels == ("Di", "Ada")
+    for number, name in enumerate(fleet.labels):
+        assert answer.ledger.sent_by(name) == answer.ledger.sent_by(number) != {}
+        assert answer.ledger.total(sender=name) == answer.ledger.total(sender=number)
+    with pytest.raises(fg.InputError, match=r"agent: expected one of Di, Ada, or a whole number .*, got 'Bo'"):
+        answer.ledger.sent_by("Bo")
+
+
+def test_a_model_takes_the_names_that_the_fleet_has() -> None:
+    _, fleet = days_at_sea()
+    model, same = fg.Model(fleet), fg.Model(fleet, fleet.labels, ("lon", "day"), "sst")
+    assert (model.agents, model.inputs, model.target) == (same.agents, same.inputs, same.target)
+    assert model == same
+    with pytest.raises(fg.InputError, match="inputs: expected their names"):
+        fg.Model(fg.Fleet([([[0.0], [1.0]], [0.0, 1.0])], theta=[1.0, 1.0, 0.1], kernel="se", normalize=True))
+
+
+def test_labels_that_differ_by_blanks_are_one_agent_with_a_warning() -> None:
+    rows, _ = days_at_sea()
+    rows.loc[0, "boat"] = "Di "
+    model: dict[str, Any] = {"theta": [1.0, 1.0, 1.0, 0.3], "kernel": "matern32", "normalize": True}
+    with pytest.warns(fg.FleetGPWarning, match="'Di' and 'Di ' differ by blanks"):
+        fleet = fg.Fleet.from_frame(rows, inputs=["lon", "day"], target="sst", agent="boat", **model)
+    assert fleet.labels == ("Di", "Ada")
+    with pytest.warns(fg.FleetGPWarning, match="'Di' and 'Di ' differ by blanks"):
+        names, _ = fg.data.partition_by_label(rows[["lon"]], rows["sst"], rows["boat"])
+    assert names == ["Di", "Ada"]

@@ -31,7 +31,7 @@ def test_a_ledger_knows_which_agents_there_are(agent: Any) -> None:
         lambda: ledger.total(receiver=agent),
     )
     for question in questions:
-        with pytest.raises(InputError, match="must be a whole number of at least -1 and at most 2, got"):
+        with pytest.raises(InputError, match="a whole number of at least -1 and at most 2, got"):
             question()
 
 

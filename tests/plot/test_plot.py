@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_a_map_has_the_numbers_of_the_prediction(std: str) -> None:
         mean, deviation = fg.plot.map(what, std=std)
         assert np.allclose(drawn(mean).collections[0].get_array(), told.mean.reshape(6, 5).T)
         assert np.allclose(deviation.collections[0].get_array(), getattr(told, std).reshape(6, 5).T)
-    assert mean.figure.axes[2].get_ylabel() == "sst (degC)"
+    assert mean.child_axes[0].get_ylabel() == "sst (degC)"
 
 
 def test_a_fleet_is_asked_for_its_map_and_what_nobody_knows_is_hatched() -> None:
@@ -233,3 +234,25 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_few_agents_have_colours_that_stay_apart() -> None:
     assert agent_colours(7) == list(COLOURS)
     assert len({tuple(colour) for colour in agent_colours(30)}) == 30
+
+
+@pytest.mark.parametrize("box", [(-73.0, 36.4, -69.4, 40.0), (-72.02, 36.4, -72.0, 36.5), (-75.0, 30.0, -60.0, 33.0)])
+def test_ticks_of_a_map_do_not_overlap_and_a_degree_is_as_long_as_on_the_ground(
+    box: tuple[float, float, float, float],
+) -> None:
+    west, south, east, north = box
+    places = np.random.default_rng(0).uniform((west, south), (east, north), (20, 2))
+    theta = [east - west, north - south, 1.0, 0.1]
+    shards = [(places, places[:, 0] - west)]
+    found = fg.Fleet(shards, theta=theta, inputs=["lon", "lat"], kernel="matern32", normalize=True)
+    axes = fg.plot.map(found, grid=(4, 4))
+    figure = axes[0].figure
+    figure.canvas.draw()
+    for ax in axes:
+        for axis, labels in ((0, ax.get_xticklabels()), (1, ax.get_yticklabels())):
+            ends = sorted(one.get_window_extent().get_points()[:, axis].tolist() for one in labels if one.get_text())
+            assert all(one[1] < other[0] for one, other in pairwise(ends))
+        (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
+        panel = ax.get_position().transformed(figure.transFigure)  # as drawn, with its aspect
+        ratio = (panel.width / (east - west)) / (panel.height / (north - south))
+        assert ratio == pytest.approx(np.cos(np.radians(0.5 * (south + north))), rel=1e-3)

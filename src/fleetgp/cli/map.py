@@ -18,7 +18,9 @@ from fleetgp.errors import InputError
 from fleetgp.files import check_writable
 from fleetgp.io.masks import read_mask
 
-MAP_OUT = Annotated[Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG.")]
+MAP_OUT = Annotated[
+    Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
+]
 GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
 MAP_BOX = Annotated[
     list[float] | None,
@@ -54,7 +56,7 @@ def map_(
     where: Cluster,
     output: options.Output,
 ) -> None:
-    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; with --out map.png as PNG only.
+    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; --out map.png and map.pdf: a picture alone.
 
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
     inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
@@ -111,7 +113,8 @@ def _counts(grid: str) -> tuple[int, int]:
 
 def _check(out: Path) -> None:
     """One clear error for a map that cannot be written."""
-    if out.suffix.lower() not in (".nc", ".png"):
-        raise InputError(f"{out}: expected a name that ends in .nc (or .png, for the picture alone)")
+    if out.suffix.lower() not in (".nc", ".png", ".pdf"):
+        raise InputError(f"{out}: expected a name that ends in .nc (or .png or .pdf, for the picture alone)")
     check_writable(out)
-    check_writable(out.with_suffix(".png"))
+    if out.suffix.lower() == ".nc":
+        check_writable(out.with_suffix(".png"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import InputError, check_name, shortened
+from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.given import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
@@ -104,11 +104,32 @@ def partition_by_label(
             f"labels: {len(missing)} are missing (first: row {missing[0]}): remove these rows, or name them"
         )
     names = np.array([str(label).strip() for label in labels])
+    warn_of_blanks(labels)
     if names.shape != observations.shape:
         raise InputError(f"expected one label per row ({len(observations)}), got {len(names)}")
     order = list(dict.fromkeys(names.tolist()))
     rows = [np.flatnonzero(names == name) for name in order]
     return order, _parts(X, inputs, observations, s, rows)
+
+
+def warn_of_blanks(labels: Iterable[object]) -> None:
+    """Say which agents are one and the same because their labels differ by blanks only."""
+    for name, spellings in sorted(_spellings(labels).items()):
+        if len(spellings) > 1:
+            warnings.warn(
+                f"labels: {' and '.join(map(repr, sorted(spellings)))} differ by blanks at the ends only, and are "
+                f"taken as one agent, {name!r}: rename one of them if they are two",
+                FleetGPWarning,
+                stacklevel=4,
+            )
+
+
+def _spellings(labels: Iterable[object]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            found.setdefault(label.strip(), set()).add(label)
+    return found
 
 
 def is_present(label: object) -> bool:

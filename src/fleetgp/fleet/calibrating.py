@@ -67,7 +67,8 @@ def calibrate(
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(400, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
     >>> found = fleet.calibrate("dec-poe", hold="rows")
     >>> knot = found.knots[0]
     >>> knot.rows, knot.before < 0.95, knot.factor > 1.0

@@ -15,7 +15,7 @@ from fleetgp.data.streamed import counts_of, dimension_of
 from fleetgp.errors import FleetGPWarning, InputError, shortened
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
-from fleetgp.fleet.named import AgentName, check_agent, with_numbers
+from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
@@ -116,6 +116,7 @@ class ConditionedFleet:
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
         )
         self._warn_of_outside(points, answer.uninformed, unfinished)
+        answer.ledger.labels = self.source.labels
         return replace(answer, points=self.source.points(points))
 
     def predict_in_blocks(
@@ -228,7 +229,7 @@ class ConditionedFleet:
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
     dimension = dimension_of(source.seen)
-    queries = with_numbers(queries, source.units)
+    queries = with_numbers(cells_as_frame(queries, source.inputs), source.units)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")

@@ -214,6 +214,7 @@ class Fleet(Closing, Choosing, Named):
             self.theta, self.unfinished = fit.theta, None
             self.chosen(fit.kernel)
         names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
+        fit.ledger.labels = self.labels
         self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.shards), None
         return self.fit
 

@@ -52,7 +52,8 @@ def joint(
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
     >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6], [1.5, 0.2]], "dec-rbcm")
     >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
     ((3, 3), 4, (5, 3))
@@ -86,7 +87,8 @@ def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *,
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
     >>> fleet.sample([[0.5, 0.5], [0.5, 0.6]], n=3, method="dec-full-gp", seed=7).shape
     (3, 2)
     """

@@ -70,6 +70,8 @@ class Named:
         if not isinstance(units, Mapping):
             raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
         self._labels, self.target = named, target
+        if (fit := getattr(self, "fit", None)) is not None:
+            fit.ledger.labels = named
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes
@@ -94,6 +96,30 @@ def check_agent(agent: object, labels: Sequence[str] | int) -> int:
             f"agent: expected a name ({listed(named)}), or a number from 0 to {count - 1}, got {shortened(agent)}"
         )
     raise InputError(f"agent must lie between 0 and {count - 1}, got {shortened(agent)}")
+
+
+def cells_as_frame(data: Any, inputs: Sequence[str] | None) -> Any:
+    """The cells of an xarray Dataset or DataArray as a data frame with the inputs as columns; anything else as it is.
+
+    A row for each combination along the axes of the inputs, in the order of the data's own axes, the last one fastest.
+    """
+    if not hasattr(data, "dims") or not hasattr(data, "coords"):
+        return data
+    kind = type(data).__name__
+    if inputs is None:
+        raise InputError(f"queries: a {kind} needs a fleet whose inputs have names: Fleet(.., inputs=[..])")
+    missing = [name for name in inputs if name not in data.coords and name not in getattr(data, "data_vars", ())]
+    if missing:
+        raise InputError(
+            f"queries: expected a {kind} with the coordinates {', '.join(inputs)}, got "
+            f"{', '.join(map(str, data.coords)) or 'none'}: add {missing[0]!r}"
+        )
+    import pandas as pd  # xarray needs it, so it is there
+    import xarray as xr
+
+    cells = xr.broadcast(*(data[name].reset_coords(drop=True) for name in inputs))
+    axes = [axis for axis in data.dims if axis in cells[0].dims]
+    return pd.DataFrame({name: own.transpose(*axes).values.ravel() for name, own in zip(inputs, cells, strict=True)})
 
 
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:

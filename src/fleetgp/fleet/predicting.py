@@ -41,7 +41,8 @@ def predict(
     method: dec-nn-grbcm without one, which shares a sample of N_i/M rows of every agent with all agents; dec-nn-rbcm,
         which sends no row, if the fleet was made with private="rows".
     queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
-        are times (`units`) may be times there.
+        are times (`units`) may be times there. Or an xarray Dataset or DataArray with the inputs as coordinates: all
+        cells, and `to_dataset` of the result has their grid.
     theta: hyperparameters in natural units; without it those of the last training (the agents agree on the
         mean of their estimates), or those given to the fleet.
     consensus: with dec-, "tree" (default) adds up along the spanning tree: exact, in as many rounds as twice the

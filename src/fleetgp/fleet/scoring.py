@@ -14,7 +14,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import summaries_of
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
-from fleetgp.fleet.named import AgentName
+from fleetgp.fleet.named import AgentName, with_numbers
 from fleetgp.fleet.noises import check_deviations, parted
 from fleetgp.fleet.privacy import refuse_queries
 from fleetgp.fleet.shards import check_shards
@@ -39,9 +39,10 @@ def score_fleet(
 ) -> Scores:
     """All scores of the fleet's predictions of observations that it has not seen (`Scores`).
 
-    X, y: (T, D) and (T,), an array or a data frame with the inputs. Or X alone, as a list of (X_i, y_i) or
-        (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own rows. A fleet
-        with private="rows" refuses this: the inputs of agents' rows would be queries, which all agents see.
+    X, y: (T, D) and (T,), an array or a data frame with the inputs, times as in `predict`. Or X alone, as a list of
+        (X_i, y_i) or (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own
+        rows. A fleet with private="rows" refuses this: the inputs of agents' rows would be queries, which all agents
+        see.
     s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
     method, asking: as in `predict`, whose variance is that of an observation here.
     agent: who asks; without it every agent is told, and `answers` of the result has the scores of each one's answer.
@@ -66,7 +67,8 @@ def score_fleet(
         )
     whose, pairs, known = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(fleet, X, s)
     try:
-        checked, _ = check_shards(pairs, fleet.inputs)
+        numbers = [(with_numbers(own, fleet.units), seen) for own, seen in pairs]
+        checked, _ = check_shards(numbers, fleet.inputs)
         added = _known(checked, known)
     except InputError as error:
         raise error if y is None else InputError(str(error).removeprefix("agent 0: ")) from error

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.partition import is_present
+from fleetgp.data.partition import is_present, warn_of_blanks
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.files import whole
@@ -163,6 +163,7 @@ def observations_of(
         present = np.array([is_present(value) for value in table.columns[agent]], dtype=bool)
         sound &= present
         labels = tuple(label_text(value) for value in table.columns[agent][sound])
+        warn_of_blanks(table.columns[agent])
     bad = np.flatnonzero(~(sound & known.all(axis=1)))
     if bad.size and missing == "refuse":
         raise missing_rows(where, bad.size, len(sound), int(bad[0]), settable=settable)

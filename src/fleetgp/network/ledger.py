@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import IntArray
-from fleetgp.errors import check_name, unknown_name
+from fleetgp.errors import InputError, check_name, listed, shortened, unknown_name
 from fleetgp.given import check_whole
 
 #: The kinds of content a message part can have.
@@ -77,6 +77,7 @@ class Ledger:
     def __init__(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
         self.senders, self.receivers = _as_ids(senders), _as_ids(receivers)
         self.agents = 1 + int(max(self.senders.max(initial=0), self.receivers.max(initial=0)))
+        self.labels: tuple[str, ...] = ()  # names of the agents, where they have names
         self._rounds: dict[str, int] = defaultdict(int)
         self._tables: dict[tuple[str, str], IntArray] = {}
 
@@ -108,24 +109,21 @@ class Ledger:
         *,
         phase: str | None = None,
         kind: str | None = None,
-        sender: int | None = None,
-        receiver: int | None = None,
+        sender: int | str | None = None,
+        receiver: int | str | None = None,
     ) -> Traffic:
         """The traffic that fits all that is given. Without a kind, a message counts once.
 
         kind: one of `KINDS`, or "framing"; what was not sent is 0.
-        sender, receiver: numbers of agents; -1 is the server.
+        sender, receiver: numbers or names of agents; -1 is the server.
         """
         if kind is not None:
             check_name("kind of content", kind, (*KINDS, FRAMING))
-        for what, agent in (("sender", sender), ("receiver", receiver)):
-            if agent is not None:
-                check_whole(f"{what} (the number of an agent)", agent, least=SERVER, most=self.agents - 1)
         chosen = np.ones(len(self.senders), dtype=bool)
         if sender is not None:
-            chosen &= self.senders == sender
+            chosen &= self.senders == self._number(sender, "sender")
         if receiver is not None:
-            chosen &= self.receivers == receiver
+            chosen &= self.receivers == self._number(receiver, "receiver")
         messages = scalars = size = 0
         for (in_phase, of_kind), table in self._tables.items():
             if phase not in (None, in_phase) or kind not in (None, of_kind):
@@ -184,12 +182,28 @@ class Ledger:
         used = np.flatnonzero(framing[0])
         return {(int(self.senders[e]), int(self.receivers[e])): Traffic(*(int(v) for v in framing[:, e])) for e in used}
 
-    def sent_by(self, agent: int) -> dict[str, Traffic]:
-        """What left an agent, by kind of content; relayed content counts too. agent: its number; -1 is the server."""
-        check_whole("agent (its number)", agent, least=SERVER, most=self.agents - 1)
+    def sent_by(self, agent: int | str) -> dict[str, Traffic]:
+        """What left an agent, by kind of content; relayed content counts too.
+
+        agent: its number, -1 for the server; or its name, where the fleet has names for its agents.
+        """
+        agent = self._number(agent, "agent")
         kinds = (*self.kinds, FRAMING)
         sent = {kind: self.total(kind=kind, sender=agent) for kind in kinds}
         return {kind: traffic for kind, traffic in sent.items() if traffic.messages}
+
+    def _number(self, agent: int | str, what: str) -> int:
+        """The number of an agent that is given by it, or by its name."""
+        if not isinstance(agent, str):
+            check_whole(f"{what} (the number of an agent)", agent, least=SERVER, most=self.agents - 1)
+            return int(agent)
+        if agent not in self.labels:
+            names = f"one of {listed(self.labels)}, or " if self.labels else ""
+            raise InputError(
+                f"{what}: expected {names}a whole number of at least -1 and at most {self.agents - 1}, "
+                f"got {shortened(agent)}"
+            )
+        return self.labels.index(agent)
 
     # ---- joining --------------------------------------------------------------------------------------
 

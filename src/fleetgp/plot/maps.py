@@ -15,11 +15,13 @@ from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.maps import COVERAGE, KNOWN, identifier
 from fleetgp.given import as_numbers
-from fleetgp.plot.style import PAGE, SMALL, TEXT, aspect_of, several_axes, with_unit
+from fleetgp.plot.style import SMALL, TEXT, aspect_of, several_axes, with_unit
 from fleetgp.prediction import Prediction
 
 #: Deviations that differ by more than this factor are drawn on a logarithmic scale.
 WIDE = 10.0
+#: Inches: of a panel, at most.
+WIDEST, HIGHEST = 3.4, 3.6
 #: Observations that are drawn, at most.
 MOST = 1500
 #: The deviations that a map has, and what they are called.
@@ -66,8 +68,11 @@ def map_(
         places = shown_places(dots, layers.names) if isinstance(dots, Fleet) else as_numbers(dots, "dots")
         if places.ndim != 2 or places.shape[1] != 2:
             raise InputError(f"dots: expected a fleet, or places (N, 2), got the shape {places.shape}")
-    wide = layers.shape_on_ground >= 0.6
-    found = several_axes(axes, 1, 2, (PAGE, 3.1) if wide else (5.2, 4.4), sharey=True)
+    width, height = layers.inches
+    found = several_axes(axes, 1, 2, (2.0 * (width + 1.3), height + 1.0), sharey=True)
+    if axes is None:
+        for ax in found:
+            _limit_ticks(ax, layers, width, height)
     target, unit = layers.target, layers.units.get(layers.target, "")
     label = f"{target} ({unit})" if unit else target
     panels = (
@@ -75,13 +80,13 @@ def map_(
         (
             DEVIATIONS[std],
             layers.deviation,
-            f"deviation of {label}",
+            f"std of {label}",
         ),
     )
     for number, (ax, (title, values, told)) in enumerate(zip(found, panels, strict=True)):
         _panel(ax, layers, values, told, deviation=number == 1)
         ax.plot(*places.T, ".", color="white", markersize=0.8, alpha=0.5)
-        ax.set_title(title, fontsize=TEXT + 0.5)
+        ax.set_title(title, fontsize=TEXT + 0.5, wrap=True)
         ax.set_xlabel(with_unit(layers.names[0], layers.units))
     found[0].set_ylabel(with_unit(layers.names[1], layers.units))
     return found
@@ -139,6 +144,21 @@ class Layers:
         factor = 1.0 if self.aspect == "equal" else float(self.aspect)
         return float(np.ptp(self.x) / max(factor * np.ptp(self.y), 1e-300))
 
+    @property
+    def inches(self) -> tuple[float, float]:
+        """Width and height of a panel, with the shape of the map; long ones are limited."""
+        shape = min(max(self.shape_on_ground, 0.2), 5.0)
+        return (WIDEST, WIDEST / shape) if shape * HIGHEST > WIDEST else (shape * HIGHEST, HIGHEST)
+
+
+def _limit_ticks(ax: Any, layers: Layers, width: float, height: float) -> None:
+    """As many tick labels as have room beside each other; times have labels of their own."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis, values, room in ((ax.xaxis, layers.x, width / 0.5), (ax.yaxis, layers.y, height / 0.3)):
+        if values.dtype.kind != "M":
+            axis.set_major_locator(MaxNLocator(max(1, int(room)), steps=[1, 2, 2.5, 5, 10], min_n_ticks=1))
+
 
 def shown_places(fleet: Fleet, names: tuple[str, str]) -> Array:
     """(n, 2) some of a fleet's observations, along two inputs; none of data in files."""
@@ -161,7 +181,8 @@ def _panel(ax: Any, layers: Layers, values: Array, label: str, *, deviation: boo
         scale = LogNorm(least, most) if deviation and most > WIDE * least > 0.0 else None
         colours = "magma" if deviation else "viridis"
         image = ax.pcolormesh(layers.x, layers.y, shown, cmap=colours, norm=scale, shading="nearest", rasterized=True)
-        bar = ax.figure.colorbar(image, ax=ax, shrink=0.9)
+        beside = ax.inset_axes((1.0 + 0.1 / layers.inches[0], 0.0, 0.12 / layers.inches[0], 1.0))
+        bar = ax.figure.colorbar(image, cax=beside)
         bar.set_label(label, size=TEXT)
         bar.ax.tick_params(which="both", labelsize=SMALL)
         if scale is not None:

@@ -32,7 +32,8 @@ class Gradient:
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
     >>> found = fleet.gradient([[0.5, 0.5], [1.5, 0.5]], "dec-full-gp")
     >>> found.gradient.shape, found.std.shape, found.covariance.shape, found.status
     ((2, 2), (2, 2), (2, 2, 2), 'converged')

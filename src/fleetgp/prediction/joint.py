@@ -34,7 +34,8 @@ class Joint:
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
     >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6]], "dec-full-gp")
     >>> found.mean.shape, found.covariance.shape, bool((found.std == found.variance**0.5).all())
     ((2,), (2, 2), True)
@@ -68,7 +69,8 @@ class Joint:
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
-        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+        >>> fleet = Fleet(shards, theta=theta, kernel="se")
         >>> draws = fleet.joint([[0.5, 0.5], [0.5, 0.6]], "dec-rbcm").sample(1000, seed=3)
         >>> draws.shape, bool(np.corrcoef(draws.T)[0, 1] > 0.3)
         ((1000, 2), True)

@@ -15,6 +15,8 @@ from fleetgp.storage.answers import Answers
 from fleetgp.storage.model import Model
 
 PICTURE = ".png"
+#: A map of such a name is a picture alone.
+PICTURES = (PICTURE, ".pdf")
 
 
 def save_map(
@@ -29,13 +31,13 @@ def save_map(
     facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
     known = on_all_cells(coverage, chosen, answers.uninformed)
     data = map_dataset(model.fleet, grid, columns, known, chosen, facts, units)
-    picture = path.with_suffix(PICTURE)
+    picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
     figure = _draw(grid, data, model, answers)
     with whole(picture) as partial_picture:
         if path != picture:
             with whole(path) as partial:
                 data.to_netcdf(partial)
-        figure.savefig(partial_picture, dpi=200, format="png")
+        figure.savefig(partial_picture, dpi=200, format=picture.suffix[1:].lower())
     return picture
 
 

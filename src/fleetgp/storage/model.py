@@ -15,7 +15,8 @@ from fleetgp.given import as_names
 class Model:
     """A fleet with the names that people know it by.
 
-    agents, inputs: M and D names, which it has as tuples.  target: the name of what is observed.
+    agents, inputs: M and D names, which it has as tuples.  target: the name of what is observed. Without them those
+        that the fleet has from its data; agents are called 0, 1, .. and the target y where the data have no names.
     note: what else is to be told of how it came about.
 
     The fleet learns them, so that it takes data frames by the inputs' names; if it has names of inputs, they must be
@@ -25,21 +26,29 @@ class Model:
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
     >>> Model(fleet, ("Ada", "Bo"), ("lon", "lat"), "sst")
-    Model(sst at (lon, lat): 2 agents, 120 observations, kernel se, given)
+    Model(sst at (lon, lat): 2 agents, 120 observations, kernel matern32, given)
+    >>> Model(fleet).agents  # the fleet has names now
+    ('Ada', 'Bo')
     >>> model = Model(Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]), ["ada"], ["lon"], "sst")
     >>> model.theta
     {'l_lon': 1.0, 'sigma_f': 1.0, 'sigma_eps': 0.1}
     """
 
     fleet: Fleet
-    agents: Sequence[str]
-    inputs: Sequence[str]
-    target: str
+    agents: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    target: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.fleet, Fleet):
             raise InputError(f"fleet: expected a Fleet, got {shortened(self.fleet)}")
+        known = {"agents": self.fleet.labels, "inputs": self.fleet.inputs, "target": self.fleet.target}
+        for name, value in known.items():
+            if getattr(self, name) in ((), ""):
+                object.__setattr__(self, name, value)
+        if self.inputs is None:
+            raise InputError('inputs: expected their names, inputs=["lon", "lat"] say, since the fleet has none')
         for name, expected in (("agents", self.fleet.agents), ("inputs", self.fleet.dimension)):
             given = getattr(self, name)
             names = as_names(given, name)
