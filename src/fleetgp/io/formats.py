@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")
 FORMATS = TABLES + FIELDS
 #: A file may unpack to this many bytes in any case, and beyond it to so many times its own size.
 UNPACKED, RATIO = 1 << 30, 100
+#: A table may have so many columns: far more than a model can have inputs, and few enough to be read in seconds.
+MOST_COLUMNS = 10_000
 #: The description of an array in an NPZ file has a few hundred bytes.
 LONGEST_HEADER = 1 << 16
 
@@ -129,6 +132,8 @@ def check_file(file: Path, how: Reading) -> None:
         raise InputError(f"{file}: there is no such file")
     if file.is_dir() != (kind == ".zarr"):
         raise InputError(f"{file}: expected a {'folder, as Zarr is one' if kind == '.zarr' else 'file, got a folder'}")
+    if not file.is_dir() and not file.is_file():
+        raise InputError(f"{file}: expected a regular file, got a pipe, a socket or a device: write the data to a file")
     how.check(file)
 
 
@@ -158,6 +163,15 @@ def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
                 f", or say how they are (--sep '{option}')" if settable else ""
             )
     return ""
+
+
+def _check_columns(file: Path, count: int, least: str = "") -> None:
+    """One clear error for a table with more columns than can be read in reasonable time."""
+    if count > MOST_COLUMNS:
+        raise InputError(
+            f"{file}: expected at most {MOST_COLUMNS:,} columns, got {least}{count:,}: keep the columns that are "
+            "needed, and check that every observation is a row, not a column"
+        )
 
 
 def _check_expansion(file: Path, size: int) -> None:
@@ -198,9 +212,16 @@ def csv_options(how: Reading) -> dict[str, str]:
 
 def csv_names(file: Path, options: dict[str, str]) -> list[str]:
     """The names in the header, which must differ."""
+    with file.open(encoding=options["encoding"]) as stream:
+        fields = 0
+        while fields <= MOST_COLUMNS and (part := stream.readline(1 << 16)):
+            fields += part.count(options["sep"])
+            if part.endswith("\n"):
+                break
+    _check_columns(file, fields + 1, "at least ")
     header = pandas_for(file).read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
     names = [str(name) for name in header.iloc[0]]
-    twice = [name for name in names if name and names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
     if twice:
         raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
     return names
@@ -236,6 +257,7 @@ def _parquet(file: Path, text: Which | None, how: Reading) -> Table:
     except ImportError as error:
         raise InputError(f'{file}: Parquet needs pyarrow: pip install "fleetgp[data]"') from error
     facts = read_metadata(file)
+    _check_columns(file, facts.num_columns)
     _check_expansion(file, 8 * facts.num_rows * facts.num_columns)
     table = pd.read_parquet(file)
     return Table({str(name): table[name].to_numpy() for name in table.columns})
@@ -245,6 +267,7 @@ def _npz(file: Path, text: Which | None, how: Reading) -> Table:
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
+            _check_columns(file, len(members))
             _check_expansion(file, sum(member.file_size for member in members))
             for member in members:
                 _check_array(archive, member, file)

@@ -12,12 +12,14 @@ from fleetgp.agent.description.certificates import NAMED
 from fleetgp.agent.description.checks import Check
 from fleetgp.agent.description.description import Description
 from fleetgp.agent.description.parts import FleetPart
-from fleetgp.agent.description.toml_lines import DEEPEST, Lines, too_deep
+from fleetgp.agent.description.toml_lines import DEEPEST, Lines, keys_in, too_deep
 from fleetgp.errors import InputError, shortened
 
 #: A fleet.toml beyond these is refused before it is looked at more closely.
 MAX_BYTES = 512 * 1024
 MAX_AGENTS = 1000
+#: Keys, tables and lists: twenty for each of the agents.
+MAX_KEYS = 20 * MAX_AGENTS
 
 
 def read_description(path: str | Path) -> Description:
@@ -50,7 +52,8 @@ def read_description(path: str | Path) -> Description:
 def _text(file: Path) -> str:
     """The file's text, if it can be a description: none that would take a parser long."""
     if not file.is_file():
-        raise InputError(f"{file}: there is no such file")
+        wrong = "expected a file, got a folder, a pipe or a device" if file.exists() else "there is no such file"
+        raise InputError(f"{file}: {wrong}")
     with file.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -62,6 +65,9 @@ def _text(file: Path) -> str:
     deep = too_deep(text)
     if deep:
         raise InputError(f"{file}, line {deep}: expected values and keys at most {DEEPEST} deep, got deeper ones")
+    keys = keys_in(text)
+    if keys > MAX_KEYS:
+        raise InputError(f"{file}: expected at most {MAX_KEYS:,} keys, got {keys:,}: is it a fleet description?")
     return text
 
 

@@ -104,6 +104,15 @@ class Lines:
             number, column = number + 1, 0
 
 
+def keys_in(text: str) -> int:
+    """How many values, tables and lists a TOML text has, at most.
+
+    >>> keys_in("a = 1\\n[b]\\nc.d = 'e = f' # g = h")
+    3
+    """
+    return sum(found.group() in "=[" for found in _TOKEN.finditer(text))
+
+
 def too_deep(text: str) -> int:
     """The line on which values are nested, or keys dotted, too deep for the standard parser; 0 if there is none.
 
