@@ -163,9 +163,9 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
     ("call", "said"),
     [
         (
-            lambda: fg.Fleet(paper_shards(60, 3), normalize="yes", kernel="se"),
+            lambda: fg.Fleet(paper_shards(60, 3), normalize="yes", kernel="se"),  # type: ignore[arg-type]
             "normalize: expected True or False, got 'yes'",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=-1, kernel="se", normalize=False), "seed must be a whole number"),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5, kernel="se", normalize=False), "seed must be a whole number"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], noisy="no"), "noisy: expected True or False, got 'no'"),  # type: ignore[arg-type]
