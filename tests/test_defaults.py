@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,12 @@ def of_fleet(fleet: fg.Fleet | fg.Outputs) -> dict[str, Any]:
     return dict(zip(EXPECTED, (kernel.name, *settings), strict=True))
 
 
-def default_of(function: Any, name: str) -> object:
-    return inspect.signature(function).parameters[name].default
-
-
 def test_python() -> None:
     x, y = rows()
-    assert of_fleet(fg.Fleet([(x, y)])) == EXPECTED
+    fleet = fg.Fleet([(x, y)])
+    assert of_fleet(fleet) == EXPECTED
     assert of_fleet(fg.Outputs([(x, np.column_stack([y, y]))], targets=["a", "b"])) == EXPECTED
-    assert (default_of(fg.Fleet.train, "method"), default_of(fg.Fleet.predict, "method")) == METHODS
+    assert (fleet.train().method, fleet.predict(x[:1]).method) == METHODS
 
 
 def test_the_estimator() -> None:

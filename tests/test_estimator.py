@@ -176,9 +176,9 @@ def test_what_scikit_learn_has_and_this_has_not_is_refused_with_its_equivalent()
         FleetGPRegressor(sk.RBF([1.0, 1.0, 1.0])).fit(X, y)
     for keyword in ("alpha", "normalize_y", "optimizer", "n_restarts_optimizer", "copy_X_train", "n_targets", "n_jobs"):
         with pytest.raises(fg.InputError, match=f"has no parameter '{keyword}': "):
-            FleetGPRegressor(**{keyword: None})
+            FleetGPRegressor(**{keyword: None})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        FleetGPRegressor(colour=1)
+        FleetGPRegressor(colour=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("given", [{"mean": "linear"}, {"kernel": "se", "predictor": "full-gp"}, {"engine": "dense"}])

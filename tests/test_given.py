@@ -166,9 +166,9 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
     ("call", "said"),
     [
         (
-            lambda: fg.Fleet(paper_shards(60, 3), normalize="yes", kernel="se"),
+            lambda: fg.Fleet(paper_shards(60, 3), normalize="yes", kernel="se"),  # type: ignore[arg-type]
             "normalize: expected True or False, got 'yes'",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=-1, kernel="se", normalize=False), "seed must be a whole number"),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5, kernel="se", normalize=False), "seed must be a whole number"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], noisy="no"), "noisy: expected True or False, got 'no'"),  # type: ignore[arg-type]
@@ -195,7 +195,8 @@ def test_wrong_options_are_one_clear_error(call: Callable[[], Any], said: str) -
 
 
 def test_labels_are_stripped() -> None:
-    names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["Ada", " Ada ", "Bo ü"])
+    with pytest.warns(fg.FleetGPWarning, match="' Ada ' and 'Ada' differ by blanks at the ends only"):
+        names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["Ada", " Ada ", "Bo ü"])
     assert names == ["Ada", "Bo ü"]
     assert shards[0][1].tolist() == [1.0, 2.0]
 

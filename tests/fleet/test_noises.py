@@ -108,8 +108,8 @@ def test_units_do_not_matter() -> None:
     other = fg.Fleet(
         [(10.0 * x + 50.0, 7.0 * y - 3.0, 7.0 * s) for x, y, s in SHARDS],
         noise="agents",
-        **{"kernel": "se", "normalize": False, **settings},
-    )  # type: ignore[arg-type]
+        **{"kernel": "se", "normalize": False, **settings},  # type: ignore[arg-type]
+    )
     units = np.array([10.0, 10.0, 7.0, 7.0, 7.0])
     first, second = one.train(theta0=start, tol=1e-8), other.train(theta0=start * units, tol=1e-8)
     np.testing.assert_allclose(second.theta, first.theta * units, rtol=1e-5)

@@ -50,11 +50,12 @@ def test_in_any_batches_and_any_order_it_is_as_if_all_had_been_there(engine: str
         if data.draw(st.booleans()):
             fleet.predict(POINTS, asked, **how)
     found = fleet.predict(POINTS, asked, **how)
+    model: dict[str, Any] = {"kernel": "se", "normalize": False, **options}
     same(
         found,
-        fg.Fleet(fleet.shards, **{"kernel": "se", "normalize": False, **options}).predict(POINTS, asked, **how),
+        fg.Fleet(fleet.shards, **model).predict(POINTS, asked, **how),
         exactly=engine == "vecchia",
-    )  # type: ignore[arg-type]
+    )
     if asked != "dec-nn-grbcm":  # whose samples are drawn by the number of a row
         same(found, fg.Fleet(whole, **{"kernel": "se", "normalize": False, **options}).predict(POINTS, asked, **how))  # type: ignore[arg-type]
 

@@ -96,7 +96,8 @@ def test_every_trainer_finds_the_same_optimum(data: str) -> None:
 
 def test_moments_know_of_one_noise_only() -> None:
     for how in ({"noise": "agents"}, {"robust": True}):
-        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **{"kernel": "se", "normalize": False, **how})
+        model: dict[str, Any] = {"kernel": "se", "normalize": False, **how}
+        fleet = fg.Fleet([shard[:2] for shard in SHARDS], **model)
         with pytest.raises(InputError, match="dec-full-gp needs one noise for all observations, and here it differs"):
             fleet.train("dec-full-gp")
         with pytest.raises(InputError, match="the moments engine needs one noise for all observations"):
