@@ -174,11 +174,12 @@ def test_what_scikit_learn_has_and_this_has_not_is_refused_with_its_equivalent()
             FleetGPRegressor(kernel).fit(X, y)
     with pytest.raises(fg.InputError, match="expected 1 or 2 length-scales"):
         FleetGPRegressor(sk.RBF([1.0, 1.0, 1.0])).fit(X, y)
+    regressor: Any = FleetGPRegressor
     for keyword in ("alpha", "normalize_y", "optimizer", "n_restarts_optimizer", "copy_X_train", "n_targets", "n_jobs"):
         with pytest.raises(fg.InputError, match=f"has no parameter '{keyword}': "):
-            FleetGPRegressor(**{keyword: None})  # type: ignore[arg-type]
+            regressor(**{keyword: None})
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        FleetGPRegressor(colour=1)  # type: ignore[call-arg]
+        regressor(colour=1)
 
 
 @pytest.mark.parametrize("given", [{"mean": "linear"}, {"kernel": "se", "predictor": "full-gp"}, {"engine": "dense"}])

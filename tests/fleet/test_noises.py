@@ -103,12 +103,13 @@ def test_every_predictor_takes_it(method: str) -> None:
 
 def test_units_do_not_matter() -> None:
     """Observations and deviations in other units, inputs elsewhere: theta in these, and the same predictions."""
-    start, settings = [*THETA[:3], 0.2, 0.2], {"normalize": True, "mean": "linear", "coordinates": "scaled"}
-    one = fg.Fleet(SHARDS, noise="agents", **{"kernel": "se", "normalize": False, **settings})  # type: ignore[arg-type]
+    start = [*THETA[:3], 0.2, 0.2]
+    settings: dict[str, Any] = {"kernel": "se", "normalize": True, "mean": "linear", "coordinates": "scaled"}
+    one = fg.Fleet(SHARDS, noise="agents", **settings)
     other = fg.Fleet(
         [(10.0 * x + 50.0, 7.0 * y - 3.0, 7.0 * s) for x, y, s in SHARDS],
         noise="agents",
-        **{"kernel": "se", "normalize": False, **settings},  # type: ignore[arg-type]
+        **settings,
     )
     units = np.array([10.0, 10.0, 7.0, 7.0, 7.0])
     first, second = one.train(theta0=start, tol=1e-8), other.train(theta0=start * units, tol=1e-8)

@@ -53,7 +53,7 @@ def turned(parts: list[Shard], **given: Any) -> fg.Fleet:
 
 def rounded(parts: list[Shard]) -> list[Shard]:
     """As a table with six digits has them."""
-    return [tuple(np.vectorize(lambda v: float(f"{v:.6g}"))(part) for part in shard) for shard in parts]  # type: ignore[misc]
+    return [tuple(np.vectorize(lambda v: float(f"{v:.6g}"))(part) for part in shard) for shard in parts]
 
 
 def same(one: fg.Prediction, other: fg.Prediction, rtol: float) -> None:
@@ -84,7 +84,8 @@ def test_nor_do_averages_joint_answers_and_gradients(method: str) -> None:
     steep, steeper = one.gradient(queries(), method), other.gradient(queries(), method)
     np.testing.assert_allclose(steeper.gradient, steep.gradient, atol=1e-5)
     if prediction_method(method).decentralized:
-        same(*(f.predict(queries(), method, consensus="average", tol=1e-9) for f in (one, other)), rtol=1e-6)
+        averaged = [f.predict(queries(), method, consensus="average", tol=1e-9) for f in (one, other)]
+        same(averaged[0], averaged[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
@@ -126,7 +127,7 @@ def test_trained_hyperparameters_do_not_depend_on_the_order_of_agents(method: st
 @pytest.mark.parametrize("given", [{"kernel": ["se", "matern32"]}, {"kernel": "matern32", "mean": "linear"}])
 def test_starts_kernels_and_means_do_not_depend_on_the_order_of_agents(given: dict[str, Any]) -> None:
     """With the default starts, to convergence, or for a few rounds where kernels are compared."""
-    how = {"rounds": 8} if isinstance(given["kernel"], list) else {}
+    how: dict[str, Any] = {"rounds": 8} if isinstance(given["kernel"], list) else {}
     parts = shards()
     makers = partial(fleet, parts), partial(turned, parts), partial(fleet, rounded(parts))
     one, other, few = (make(normalize=True, **given) for make in makers)
@@ -154,7 +155,7 @@ def test_a_fleet_of_one_agent_answers_with_its_posterior(method: str) -> None:
     kernel = ConstantKernel(THETA[2] ** 2) * RBF(np.array(THETA[:2]) / np.sqrt(2.0))
     exact = GaussianProcessRegressor(kernel, alpha=THETA[3] ** 2, optimizer=None).fit(x, y)
     mean, std = exact.predict(queries(), return_std=True)
-    how = {"neighbours": len(y)} if method == "dec-nearest" else {}
+    how: dict[str, Any] = {"neighbours": len(y)} if method == "dec-nearest" else {}
     found, joint = alone.predict(queries(), method, **how), alone.joint(queries(), method, **how)
     np.testing.assert_allclose(found.mean, mean, atol=1e-5)
     np.testing.assert_allclose(found.std, std, atol=1e-5)

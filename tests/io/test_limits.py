@@ -3,6 +3,7 @@
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,8 @@ def test_tables_of_too_many_columns_are_refused_before_they_are_read(tmp_path: P
     with pytest.raises(InputError, match="at most 10,000 columns, got at least 10,001"):
         read_table(wide)
     arrays = tmp_path / "wide.npz"
-    np.savez(arrays, **{name: np.zeros(1) for name in names})
+    columns: dict[str, Any] = {name: np.zeros(1) for name in names}
+    np.savez(arrays, **columns)
     with pytest.raises(InputError, match="at most 10,000 columns, got 10,001"):
         read_table(arrays)
 

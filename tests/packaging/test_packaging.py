@@ -90,7 +90,7 @@ def test_exact_versions_are_to_be_had_by_every_python_that_we_name() -> None:
     for name, _, version in pinned:
         package = installed(name.partition("[")[0])
         assert package.version == version, f"{name}: make .venv/.installed"
-        assert SpecifierSet(package.metadata.get("Requires-Python", "")).contains(oldest), (name, version)
+        assert SpecifierSet(package.metadata["Requires-Python"] or "").contains(oldest), (name, version)
 
 
 #: Besides the one that the tests run with.

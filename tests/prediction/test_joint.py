@@ -79,7 +79,8 @@ def relative_weights_by_hand(points: Array) -> tuple[Array, Array]:
     """grBCM with functions of matrices, all agents taking part."""
     parts = shards()
     samples = [sample(s, AGENTS, 0) for s in parts]
-    base_mean, base = posterior(*map(np.concatenate, zip(*samples, strict=True)), points)  # type: ignore[call-overload]
+    inputs, observations = (np.concatenate(part) for part in zip(*samples, strict=True))
+    base_mean, base = posterior(inputs, observations, points)
     white, unit = np.linalg.inv(sqrtm(base)), np.eye(len(points))
     told = [posterior(*augmented(s, i, samples), points) for i, s in enumerate(parts)]
     seen = [(white @ (mean - base_mean), white @ covariance @ white) for mean, covariance in told]
