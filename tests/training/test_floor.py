@@ -188,7 +188,8 @@ def test_it_is_in_units_of_the_observations_deviation(method: str) -> None:
     start = [2.0, 0.5, 3.0, 3.0]
     scaled = fg.Fleet(shards, normalize=True, kernel="se").train(method, theta0=start, rounds=1, noise_floor=1e-4)
     assert scaled.noise_floor == pytest.approx(1e-4 * pooled.std(), rel=1e-12)
-    plain = fg.Fleet(shards, kernel="se", normalize=False).train(method, theta0=start, rounds=1, noise_floor=1e-4)
+    with pytest.warns(fg.FleetGPWarning, match="far from zero"):
+        plain = fg.Fleet(shards, kernel="se", normalize=False).train(method, theta0=start, rounds=1, noise_floor=1e-4)
     own = pooled.std() if method == "full-gp" else max(y.std() for _, y in shards)
     assert plain.noise_floor == pytest.approx(1e-4 * 2.0 ** np.ceil(np.log2(own)), rel=1e-12)
 

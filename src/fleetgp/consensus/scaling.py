@@ -32,11 +32,17 @@ def check_mean(name: object) -> MeanName:
 
 
 def agree_on_scaling(
-    reduction: Reduction, shards: Sequence[Shard], mean: MeanName = "zero", *, normalize: bool = True
+    reduction: Reduction,
+    shards: Sequence[Shard],
+    mean: MeanName = "zero",
+    *,
+    normalize: bool = True,
+    learning: bool = False,
 ) -> Scaling:
     """The mean function by ordinary least squares and, with normalize, the deviation from it, in one reduction.
 
-    With mean="zero" and normalize the fleet's mean and standard deviation.
+    With mean="zero" and normalize the fleet's mean and standard deviation. learning: whether a constant target is an
+    error, the same at every agent.
     """
     if mean == "linear":
         found = _linear(reduction, shards)
@@ -44,7 +50,7 @@ def agree_on_scaling(
     own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
     ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
-    if normalize and count > 1 and spread <= CONSTANT * abs(centre):
+    if learning and normalize and count > 1 and spread <= CONSTANT * abs(centre):
         raise NothingToLearnError("the target of the fleet")
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
 

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from fleetgp.training.run import Run
     from fleetgp.training.setting import Setting
 
-#: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-10.
-LONGEST = 1e5
+#: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-6.
+LONGEST = 1e3
 #: The largest alpha of rq, which is se by then, and any other hyperparameter without a unit: a multiple of its start.
-LARGEST_SHAPE = 1e5
-#: The smallest sigma_f, as a share of the observations' size.
-FAINTEST = 1e-6
+LARGEST_SHAPE = 1e4
+#: The smallest and the largest sigma_f, as multiples of the observations' size. It grows without end, together with
+#: the length-scales, where observations without noise follow a straight line.
+FAINTEST, LOUDEST = 1e-5, 1e3
 #: As close to its limit as this, in log theta, a hyperparameter may stand in a flat direction.
-NEAR = np.log(1e4)
+NEAR = np.log(100.0)
 #: Along a flat direction, the likelihood changes by less than this, in nats.
 NEGLIGIBLE = 0.05
 #: Between its limit and this far from it, in log theta, a flat likelihood does not change either.
@@ -52,20 +53,20 @@ class Ended:
 def limits_of(kernel: Kernel, reach: Array, size: float, dimension: int) -> Bounds:
     """On log theta, (P,). reach: (D,) how far the data do.  size: of the observations."""
     base, far = kernel.start(reach, 1.0, size), kernel.start(reach, LONGEST, size)
-    return _limits(kernel, dimension, base, np.where(far == base, LARGEST_SHAPE * base, far))
+    return _limits(kernel, dimension, base, np.where(far == base, LARGEST_SHAPE * base, far), LOUDEST)
 
 
 def limits_around(kernel: Kernel, starts: Array, dimension: int) -> Bounds:
     """The same where nothing is known of the data but starts that were given, log theta (S, P)."""
     own = np.exp(starts[:, : starts.shape[1] - kernel.noise_count])
-    return _limits(kernel, dimension, own.min(axis=0), LARGEST_SHAPE * own.max(axis=0))
+    return _limits(kernel, dimension, own.min(axis=0), LARGEST_SHAPE * own.max(axis=0), np.inf)
 
 
-def _limits(kernel: Kernel, dimension: int, signals: Array, largest: Array) -> Bounds:
+def _limits(kernel: Kernel, dimension: int, signals: Array, largest: Array, loudest: float) -> Bounds:
     noises, signal = kernel.noise_count, _signals(kernel, dimension)
     with np.errstate(divide="ignore"):
         lower = np.where(signal, np.log(FAINTEST * signals), -np.inf)
-        upper = np.where(signal, np.inf, np.log(largest))
+        upper = np.log(np.where(signal, loudest * signals, largest))
     return Bounds(np.append(lower, np.full(noises, -np.inf)), np.append(upper, np.full(noises, np.inf)))
 
 
@@ -113,7 +114,7 @@ def tried(setting: Setting, run: Run[Any]) -> Trial | None:
     if outcome.status != "converged" or outcome.agreed is None or not limits.given.any():
         return None
     low, high = (np.broadcast_to(end, outcome.agreed.shape) for end in (limits.lower, limits.upper))
-    above = outcome.agreed >= high - NEAR
+    above = outcome.agreed >= high - np.where(low > -np.inf, AT, NEAR)  # a large sigma_f is not flat before its end
     numbers = np.flatnonzero(above | (outcome.agreed <= low + NEAR))
     if not len(numbers):
         return None

@@ -101,7 +101,7 @@ def prepare(
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
             seen = visible_of(shards, kernel.noises)
-            scaling = agree_on_scaling(reduction, seen, options.mean, normalize=options.normalize)
+            scaling = agree_on_scaling(reduction, seen, options.mean, normalize=options.normalize, learning=True)
     given = _data(method, shards, network, kernel, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours

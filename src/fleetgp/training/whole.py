@@ -22,9 +22,10 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moments
 from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
-from fleetgp.consensus.scaling import Scaling, agree_on_scaling
+from fleetgp.consensus.scaling import CONSTANT, Scaling, agree_on_scaling
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import FIRST, Shards, Streamed
+from fleetgp.errors import NothingToLearnError
 from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.fleet_expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.gp.kernels import Kernel
@@ -81,6 +82,8 @@ class WholeTraining:
         self._frame, sizes = agree_on_frame(
             network, shards, lambda frame: first_sizes(frame, options), central=self._central
         )
+        if self._frame.count > 1 and self._frame.deviation <= CONSTANT * abs(self._frame.mean):
+            raise NothingToLearnError("the target of the fleet")
         if sizes is None:
             raise too_wide(self._frame, options)
         self._sizes, self._given = sizes, shards
