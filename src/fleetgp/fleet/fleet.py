@@ -27,7 +27,7 @@ from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import AgentName, Named, check_agent, with_numbers
 from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
-from fleetgp.fleet.predicting import condition, predict
+from fleetgp.fleet.predicting import condition, earlier_moments, predict
 from fleetgp.fleet.scoring import score_fleet
 from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
 from fleetgp.fleet.suggest import suggest
@@ -149,7 +149,7 @@ class Fleet(Closing, Choosing, Named):
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)
     train, trainer = train, trainer
-    predict, condition = predict, condition
+    predict, condition, earlier_moments = predict, condition, earlier_moments
     calibrate = calibrate
     map = map_
     score, cross_validate = score_fleet, cross_validate
@@ -193,6 +193,13 @@ class Fleet(Closing, Choosing, Named):
     def moments(self) -> FleetMoments | None:
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
         return None if self.fit is None or not same_shards(self.shards, self._trained) else self.fit.moments
+
+    def trained_on(self, rows: Sequence[int]) -> None:
+        """The moments of the fit are of so many rows of each agent, the first ones."""
+        if len(rows) != self.agents or any(not 0 <= n <= len(y) for n, (_, y) in zip(rows, self.shards, strict=True)):
+            raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
+        pairs = zip(self.shards, rows, strict=True)
+        self._trained = tuple(shard if n == len(shard[1]) else (shard[0][:n], shard[1][:n]) for shard, n in pairs)
 
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
