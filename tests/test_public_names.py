@@ -18,7 +18,7 @@ import fleetgp as fg
 MODULES = ("data", "io", "metrics", "plot")
 #: What one part of the library asks of another, and no user: a docstring is enough.
 INNER = {"about", "adopt", "at_centre", "cancel", "check", "choose_from", "chosen", "exchange_parts", "flood_parts"}
-INNER |= {"hosted_by", "incoming_of", "known_of", "refuse_foreign", "same"}
+INNER |= {"hosted_by", "incoming_of", "known_of", "observed", "refuse_foreign", "same", "trained_on"}
 #: Whose examples show a class that is not made itself.
 SHOWN_BY = {"fleetgp.Network": fg.InProcess}
 #: Names that need an extra are no part of __all__, for `import *`.

@@ -34,7 +34,7 @@ def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> 
             again.append(wrong)
     assert store(tmp_path).rows == 4
     np.testing.assert_array_equal(store(tmp_path, ("y", "x")).shard[0][1], [8, 7])  # rows know their columns
-    assert [p.name for p in tmp_path.iterdir() if "told" in p.name] == ["told.jsonl"]
+    assert [p.name for p in tmp_path.iterdir() if "told" in p.name and p.suffix != ".acknowledged"] == ["told.jsonl"]
 
 
 def test_lines_of_older_versions_are_still_read(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_disk_that_fills_up_after_any_byte_keeps_nothing_of_a_refused_batch(tm
     path = tmp_path / "told.jsonl"
     data = journal(tmp_path)
     data.append(np.array([[1.5, 2.5, 3.5]]), "first")
-    before = path.read_bytes()
+    before, noted = path.read_bytes(), (tmp_path / "told.acknowledged").read_bytes()
     batch = np.array([[4.25, 5.25, 6.25], [7.0, 8.0, 9.0]])
     with mock.patch("os.fsync"):  # what is tried here is no power cut, and there are many
         data.append(batch, "second")
@@ -74,6 +74,7 @@ def test_a_disk_that_fills_up_after_any_byte_keeps_nothing_of_a_refused_batch(tm
             assert data.append(batch, "second")
             assert path.read_bytes() == before + line
             path.write_bytes(before + line[:after])  # as after a kill before the truncation
+            (tmp_path / "told.acknowledged").write_bytes(noted)
             assert journal(tmp_path).rows.tolist() == [[1.5, 2.5, 3.5]]
             assert path.read_bytes() == before
 
@@ -208,7 +209,7 @@ def test_damage_on_a_full_disk_leaves_the_file_as_it_is(tmp_path: Path) -> None:
         data = store(tmp_path)
     assert (told(data), data.journal.damaged, data.journal.aside) == ([[1, 1, 1]], 1, None)
     assert path.read_bytes() == spoilt
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "told.jsonl"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "told.acknowledged", "told.jsonl"]
     data.append([[2, 2, 2]])
     assert told(store(tmp_path)) == [[1, 1, 1], [2, 2, 2]]
 
@@ -295,3 +296,40 @@ def test_a_folder_that_cannot_be_synced_refuses_the_batch(tmp_path: Path, monkey
     assert (len(kept.rows), (tmp_path / "told.jsonl").read_bytes()) == (0, b"")
     assert kept.append(np.array([[1.0, 2.0, 3.0]]), "first")
     assert journal(tmp_path).rows.tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_a_file_that_lost_its_end_says_how_many_acknowledged_rows_are_missing(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    for number, count in enumerate((2, 1, 3)):
+        first.append(np.full((count, 3), float(number)), f"request-{number}")
+    path, mark = tmp_path / "told.jsonl", tmp_path / "told.acknowledged"
+    data, noted = path.read_bytes(), mark.read_bytes()
+    ends = [place for place, byte in enumerate(data) if byte == ord("\n")]
+    for cut in (0, 1, *(end + shift for end in ends for shift in (-9, -1, 0, 1) if end + shift < len(data))):
+        for left in tmp_path.glob("told*"):
+            left.unlink()
+        path.write_bytes(data[:cut])
+        mark.write_bytes(noted)
+        again = journal(tmp_path)
+        kept = sum(count for count, end in zip((2, 1, 3), ends, strict=True) if end <= cut)
+        assert (len(again.rows), again.missing_rows, again.missing_bytes) == (kept, 6 - kept, len(data) - cut)
+        assert f"{6 - kept} acknowledged rows ({len(data) - cut} bytes) are missing" in again.problem
+        torn = cut > 0 and data[cut - 1] != ord("\n")
+        assert (again.aside is not None) == torn
+        if again.aside is not None:
+            assert again.aside.read_bytes() == data[:cut]
+        again.append(np.ones((1, 3)), "another")
+        assert (len(journal(tmp_path).rows), journal(tmp_path).problem) == (kept + 1, "")
+
+
+def test_an_append_that_a_crash_cut_short_is_no_loss(tmp_path: Path) -> None:
+    journal(tmp_path).append(np.zeros((2, 3)), "first")
+    path, mark = tmp_path / "told.jsonl", tmp_path / "told.acknowledged"
+    before, noted = path.read_bytes(), mark.read_bytes()
+    journal(tmp_path).append(np.ones((3, 3)), "second")
+    data = path.read_bytes()
+    for cut in (len(before), len(before) + 1, len(data) - 9, len(data) - 1, len(data)):
+        path.write_bytes(data[:cut])
+        mark.write_bytes(noted)  # it is written after the rows
+        again = journal(tmp_path)
+        assert (len(again.rows), again.problem, again.damaged, again.aside) == (2 + 3 * (cut == len(data)), "", 0, None)

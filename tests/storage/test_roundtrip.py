@@ -118,8 +118,31 @@ def test_moments_of_fewer_rows_are_not_taken_for_those_of_all(tmp_path: Path) ->
     again = load_model(save_model(Model(fleet, ("a", "b", "c"), INPUTS, "sst"), tmp_path / "m"))
     assert again.fleet.moments is None
     old, new = (one.predict([[1.0, 1.0], [0.3, 0.2]], "dec-full-gp") for one in (fleet, again.fleet))
-    assert new.mean == pytest.approx(old.mean, rel=1e-7)
-    assert new.std == pytest.approx(old.std, rel=1e-7)
+    rows = [(x, y) for x, y in fleet.shards]
+    other = fg.Fleet(rows, theta=fleet.theta, kernel="se", normalize=False).predict([[1.0, 1.0], [0.3, 0.2]], "full-gp")
+    assert new.mean == pytest.approx(other.mean, rel=1e-7)  # by the dense formulas, from all rows
+    assert new.std == pytest.approx(other.std, rel=1e-7)
+    assert np.array_equal(old.mean, new.mean)
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
+@pytest.mark.parametrize("asked", ["never", "between", "after", "elsewhere"])
+def test_moments_and_later_rows_add_up_to_the_same_bits(asked: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    fleet, queries = whole(), rng.uniform(0.2, 1.8, (9, 2))
+    for step in range(2):
+        fleet.observe(1 + step, rng.uniform(0.3, 1.7, (7, 2)), rng.standard_normal(7))
+        if asked == "after" or (asked == "between" and step == 0):
+            fleet.predict(queries, "dec-full-gp")
+    if asked == "elsewhere":
+        fleet.predict(queries, "dec-full-gp", theta=1.1 * np.asarray(fleet.theta))
+    model = Model(fleet, ("a", "b", "c"), INPUTS, "sst")
+    again = load_model(save_model(model, tmp_path / "m"))
+    twice = load_model(save_model(again, tmp_path / "n"))
+    old, new, last = (one.fleet.predict(queries, "dec-full-gp") for one in (model, again, twice))
+    for one in (new, last):
+        assert np.array_equal(old.mean, one.mean)
+        assert np.array_equal(old.variance, one.variance)
 
 
 def test_outputs_too(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fleetgp.errors import FleetGPWarning, NumericalError
 from fleetgp.fleet.source import Source
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.failure import retold
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Conditioned, Conditioner, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, Earlier, agreement_key
@@ -26,6 +27,7 @@ from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.gradients import answer_gradients
 from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.jointly import answer_jointly
+from fleetgp.prediction.methods import prediction_method
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.training.endings import about_coordinates
 from fleetgp.training.mean import agree_on_correction, trend_of
@@ -98,6 +100,13 @@ class HostedAnswers:
         self.source, self._options, self._conditioner = source, options, conditioner
         self.agreed = {} if agreed is None else agreed
         self._conditioned: dict[bool, Conditioned] = {}
+
+    @property
+    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
+        """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
+        options = PredictionOptions(seed=self.source.seed)
+        made = self.agreed.get(agreement_key(prediction_method("dec-full-gp"), options))
+        return None if made is None or made.value.moments is None else (made.value.moments, made.rows)
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""

@@ -21,6 +21,7 @@ from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
+from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.prediction import (
     Calibration,
     Conditioner,
@@ -85,6 +86,12 @@ class ConditionedFleet:
     def engine(self) -> str:
         """The one that was asked for."""
         return self._options.engine
+
+    @property
+    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
+        """What the last answer of dec-full-gp was from, and of how many rows; None if none came from this process."""
+        hosted = getattr(self._answers, "hosted", None)
+        return None if hosted is None else hosted.last_moments
 
     def same(self, source: Source, engine: str, neighbours: int | None) -> bool:
         """Whether this is the fleet with these data, this model and these engines."""

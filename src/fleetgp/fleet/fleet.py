@@ -208,6 +208,13 @@ class Fleet(Closing, Choosing, Named):
         """What is observed, by name, and the agents' rows of it."""
         return [(self.target, self.shards)]
 
+    def trained_on(self, rows: Sequence[int]) -> None:
+        """The moments of the fit are of so many rows of each agent, the first ones."""
+        if len(rows) != self.agents or any(not 0 <= n <= len(y) for n, (_, y) in zip(rows, self.shards, strict=True)):
+            raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
+        pairs = zip(self.shards, rows, strict=True)
+        self._trained = tuple(shard if n == len(shard[1]) else (shard[0][:n], shard[1][:n]) for shard, n in pairs)
+
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
         if fit.status != "diverged":

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
+from fleetgp.data.streamed import Streamed
 from fleetgp.fleet.calibrating import current_calibration
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
-from fleetgp.prediction import Prediction
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
 
 if TYPE_CHECKING:
@@ -111,3 +113,17 @@ def condition(
     """
     source, how = source_of(fleet, theta, fleet._trained), current_calibration(fleet, theta)
     return ConditionedFleet(source, engine, neighbours, backend=fleet._backend, calibration=how)
+
+
+def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None:
+    """The moments to which those of newer rows will be added, and how many rows of each agent they are of.
+
+    Those of the last answer of dec-full-gp, where it came from this process, else those of the training.
+    """
+    if fleet.fit is None or fleet.theta is None or isinstance(fleet.shards, Streamed):
+        return None
+    source, last = source_of(fleet, None, fleet._trained), fleet._conditioned
+    if source.moments is None:
+        return None
+    found = last.last_moments if last is not None and source.grown_from(last.source) else None
+    return found or (source.moments, source.trained)

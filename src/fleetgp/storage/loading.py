@@ -98,9 +98,11 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[tuple[Any, ...]] = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
     moments = None
-    if "moments" in facts or "beside" in facts:
+    if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")
-        remembered, moments = load_moments(folder, kept or facts["beside"], names, len(inputs), method)
+        remembered, moments = load_moments(
+            folder, kept or facts.get("beside") or facts["earlier"], names, len(inputs), method
+        )
         shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
     noises = noises_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
@@ -124,6 +126,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         )
     if "training" in facts:
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
+        if "earlier" in facts:
+            fleet.trained_on([int(count) for count in facts["earlier"]["rows"]])
     if "calibration" in facts:
         fleet.calibration = read_calibration(facts["calibration"], fleet)
     fleet.units = {

@@ -18,6 +18,7 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.noises import shown
+from fleetgp.fleet.predicting import earlier_moments
 from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
 from fleetgp.storage.calibrations import calibration_facts, compared_facts
@@ -175,6 +176,9 @@ def _write(model: Model, folder: Path) -> None:
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
         kept = save_moments(folder, fleet.moments, summaries_of(fleet.shards))
         facts["beside" if by_rows else "moments"] = kept
+    elif by_rows and (earlier := earlier_moments(fleet)) is not None:  # rows came since: they are added again
+        kept = save_moments(folder, earlier[0], summaries_of(fleet.shards))
+        facts["earlier"] = kept | {"rows": list(earlier[1])}
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
         facts["training"] = _training_facts(replace(fit, known=labelled), folder)

@@ -44,6 +44,7 @@ class Journal:
 
     rows: (N, C), all that is kept.  damaged: lines in the middle that could not be read when the file was opened; what
     was sound in them is kept, and the file as it was is `aside` (None if there was no room for a copy).
+    missing_rows, missing_bytes: how much was acknowledged and was not in the file when it was opened.
     """
 
     def __init__(self, path: Path, columns: Sequence[str], largest: float) -> None:
@@ -53,12 +54,29 @@ class Journal:
         self._requests: dict[str, tuple[int, str]] = {}  # how many rows, and their check
         self._size = 0
         self._doubtful = False  # behind `_size` there may be something that was refused
+        self._mark = path.with_suffix(".acknowledged")
+        acknowledged_bytes, acknowledged_rows = self._acknowledged = _read_mark(self._mark)
+        self.missing_bytes = acknowledged_bytes
         found: list[Batch] = []
         if os.path.lexists(path):
             with self._opened() as file:
                 found = self._recall(file)
         rows = [row for batch in found for row in batch.rows]
         self.rows: Array = np.array(rows) if rows else np.zeros((0, len(self.columns)))
+        self.missing_rows = max(0, acknowledged_rows - len(rows))
+        if self._acknowledged != (0, 0) and not self._doubtful:
+            self._note()  # what is missing is reported once
+
+    @property
+    def problem(self) -> str:
+        """What was acknowledged and is missing, in a sentence; empty if nothing is."""
+        if not (self.missing_rows or self.missing_bytes):
+            return ""
+        kept = f"the file as it was is {self.aside}" if self.aside else "restore a backup, or observe them again"
+        return (
+            f"{self.path}: {self.missing_rows} acknowledged rows ({self.missing_bytes} bytes) are missing, since "
+            f"the file was cut or changed: {kept}"
+        )
 
     def knows(self, request: str) -> bool:
         return request in self._requests
@@ -94,7 +112,21 @@ class Journal:
         self._size += len(line) + 1
         self._requests[request] = len(values), check
         self.rows = np.concatenate([self.rows, values])
+        self._note()
         return True
+
+    def _note(self) -> None:
+        """Write down how much is acknowledged from now on. A crash before it leaves a lower number, which does no harm.
+
+        It is not synced, and a failure is none of the append: then less is noticed, and nothing is lost.
+        """
+        mark = f"{self._size:020d} {len(self.rows):020d}"
+        with suppress(OSError):
+            file = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            try:
+                os.pwrite(file, f"{mark} {zlib.crc32(mark.encode()):08x}\n".encode(), 0)
+            finally:
+                os.close(file)
 
     # ---- the file -------------------------------------------------------------------------------------------
 
@@ -146,11 +178,14 @@ class Journal:
         """All batches. What a crash cut short was never acknowledged; what is damaged is left out, and a copy kept."""
         with open(file, "rb", closefd=False) as stream:
             data = stream.read()
-        self._size = data.rfind(b"\n") + 1
-        self._doubtful = self._size < len(data)
+        self.missing_bytes = max(0, self._acknowledged[0] - len(data))
+        end = data.rfind(b"\n") + 1
+        torn = end < len(data) and end < self._acknowledged[0]  # the last line was whole, and acknowledged
+        lines = data + b"\n" if torn else data[:end]
+        self._size, self._doubtful = end, end < len(data)
         found: list[Batch] = []
         strangers: list[int] = []
-        for number, line in enumerate(data[: self._size].split(b"\n")[:-1], start=1):
+        for number, line in enumerate(lines.split(b"\n")[:-1], start=1):
             batches, sound = self._read(line, number, strangers)
             self.damaged += not sound
             for batch in batches:
@@ -162,7 +197,7 @@ class Journal:
         self._requests.pop("", None)
         if strangers and not found:
             raise self._stranger(strangers[0])
-        if self.damaged:
+        if self.damaged or torn:
             self._set_aside(data, "".join(f"{batch.text}\n" for batch in found).encode())
         else:
             with suppress(OSError):  # then before the next append
@@ -238,6 +273,16 @@ class Journal:
             f"{self.path}, line {number}: expected rows with {', '.join(self.columns)}, got other columns: "
             "move the file away, if its rows are of another fleet"
         )
+
+
+def _read_mark(path: Path) -> tuple[int, int]:
+    """How many bytes and rows were acknowledged; zeros where nothing, or nothing sound, says so."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+            size, rows, check = stream.read(51).decode().split()
+    except (OSError, ValueError):
+        return 0, 0
+    return (int(size), int(rows)) if check == f"{zlib.crc32(f'{size} {rows}'.encode()):08x}" else (0, 0)
 
 
 def _write(file: int, data: bytes) -> None:

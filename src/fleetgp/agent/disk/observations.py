@@ -52,13 +52,16 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
     journal = data.journal
-    if journal.damaged:
+    if journal.damaged or journal.missing_rows or journal.missing_bytes:
+        copy = "none: no room; the file is left as it is" if journal.damaged else "none: nothing of them is left"
         log.error(
             "observed rows damaged",
             file=str(journal.path),
             unreadable_lines=journal.damaged,
             rows_kept=len(journal.rows),
-            copy=str(journal.aside) if journal.aside else "none: no room; the file is left as it is",
+            rows_missing=journal.missing_rows,
+            bytes_missing=journal.missing_bytes,
+            copy=str(journal.aside) if journal.aside else copy,
         )
     return data
 
