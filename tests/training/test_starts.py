@@ -29,6 +29,7 @@ def test_default_starts_find_the_same_optimum(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", mostly_long(["full-gp", "fact-gp", "apx-gp", "dec-apx-gp"], "fact-gp", "dec-apx-gp"))
+@pytest.mark.filterwarnings("ignore:the likelihood does not depend on:fleetgp.FleetGPWarning")  # where all is noise
 def test_the_best_of_several_starts_wins(method: str) -> None:
     """From a start that explains everything as noise the likelihood has an optimum of its own."""
     rng = np.random.default_rng(1)

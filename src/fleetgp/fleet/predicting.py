@@ -14,7 +14,7 @@ from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.prediction import Prediction, prediction_method
+from fleetgp.prediction import Prediction
 from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
 
 if TYPE_CHECKING:
