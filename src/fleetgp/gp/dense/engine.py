@@ -24,6 +24,9 @@ from fleetgp.linalg.threads import cores, share
 #: Below this length-scale a squared distance overflows, whatever the data.
 SMALLEST_SCALE = 1e-150
 
+#: A squared pivot below this share of the diagonal is rounding: rows that repeat, with noise that is next to nothing.
+PIVOT = 1e-15
+
 
 class DenseEngine(DataEngine):
     """The exact GP of one agent's data; its answer is never None.
@@ -82,7 +85,7 @@ class DenseEngine(DataEngine):
 
     def posterior(self, h: Hyperparameters) -> DensePosterior:
         """The same, from all rows; a MemoryError is the caller's to explain."""
-        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h))
+        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h), pivot=PIVOT)
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
