@@ -100,9 +100,7 @@ def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
 
     monkeypatch.setattr(ZenohNetwork, "_send", send)
     describe(tmp_path, 3, points=15, edges=[(0, 1), (1, 2), (0, 2)], training="dec-full-gp", training_options="")
-    file = tmp_path / "fleet.toml"
-    file.write_text('kernel = "se"\n' + file.read_text())
-    with running(read_description(file), tmp_path) as agents:
+    with running(read_description(tmp_path / "fleet.toml"), tmp_path) as agents:
         liar, *honest = agents
         until(lambda: any(agent.phase == "failed" for agent in honest))
         liar.stop()

@@ -103,7 +103,7 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert "unknown prediction method" in wrong("predict", "m", "points.csv", "--method", "magic", "--out", "a.csv")
     assert "ends in .csv" in wrong("predict", "m", "points.csv", "--out", "a.xlsx")
     assert "--grid must be like" in wrong("map", "m", "--grid", "200", "--out", "a.nc")
-    assert "ends in .nc" in wrong("map", "m", "--out", "a.pdf")
+    assert "ends in .nc" in wrong("map", "m", "--out", "a.docx")
     assert not list(folder.glob("a.*"))
 
 

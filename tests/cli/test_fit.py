@@ -73,7 +73,7 @@ def test_rows_with_gaps_are_refused_or_dropped_with_a_count(folder: Path) -> Non
 
 def test_not_converged_is_said_and_kept(folder: Path) -> None:
     found = run("fit", "observations.csv", *FIT, "--out", "m", "--rounds", "3")
-    assert "warning: training ended by round limit after 3 rounds" in " ".join(found.stderr.split())
+    assert "warning: dec-fact-gp reached its limit of 3 rounds before it converged" in " ".join(found.stderr.split())
     capped = ("--method", "dec-rbcm", "--consensus", "average", "--rounds", "2")
     later = run("predict", "m", "points.csv", "--out", "a.csv", *capped)
     text = " ".join(later.stderr.split())

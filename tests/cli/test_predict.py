@@ -41,7 +41,7 @@ def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
     packed(modelled / "f.nc")
     assert "give one as date" in wrong("predict", "m", "f.nc", "--out", "a.csv")
     result = run("predict", "m", "f.nc", "--date", "2021-01-01", "--stride", "5", "--out", "a.csv")
-    assert "temperatures converted from K" in said(result)
+    assert "sst is in kelvin, as in the data" in said(result)
     assert len(pd.read_csv("a.csv")) == 14
 
 

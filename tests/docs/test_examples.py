@@ -55,6 +55,7 @@ def test_what_robots_call_safe_is_safe() -> None:
     assert starting(numbers, "of these, share that is not") < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:the likelihood does not depend on l_clearance")  # of so few patients
 def test_hospitals_are_better_together() -> None:
     _, numbers = run("hospitals")
     assert starting(numbers, "error together") < starting(numbers, "error of the best hospital alone")

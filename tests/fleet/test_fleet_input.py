@@ -76,11 +76,11 @@ def test_bad_options_change_nothing(options: dict[str, object], message: str) ->
 
 def test_duplicate_rows_with_zero_noise_name_agent_and_rows() -> None:
     x = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    fleet = fg.Fleet([GOOD, (x, np.zeros(3))], kernel="se", normalize=False)
+    fleet = fg.Fleet([GOOD, (x, np.array([0.0, 1.0, 0.0]))], kernel="se", normalize=False)
     with pytest.raises(InputError, match=r"agent 1: rows 0 and 2 are duplicates.*positive sigma_eps"):
         fleet.train("dec-apx-gp", theta0=[1, 1, 1, 0])
     with pytest.raises(InputError, match=r"agent 1: rows 0 and 2 are duplicates"):
-        fg.Fleet([GOOD, (x, np.zeros(3))], theta=[1, 1, 1, 0], kernel="se", normalize=False)
+        fg.Fleet([GOOD, (x, np.array([0.0, 1.0, 0.0]))], theta=[1, 1, 1, 0], kernel="se", normalize=False)
 
 
 def test_the_callers_arrays_are_copied() -> None:

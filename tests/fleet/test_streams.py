@@ -226,19 +226,20 @@ def test_only_new_rows_go_to_a_server_and_only_other_samples_to_anybody() -> Non
     fleet = fg.Fleet(paper_shards(300, 5), fg.Graph.path(5), theta=THETA, kernel="matern32", normalize=False)
     for method in ("full-gp", "grbcm", "dec-grbcm"):
         fleet.predict(POINTS, method)
-    drawn = 0
+    changed = []
     for agent, x, y in batches(40, 1):
         before = sample(fleet.shards[agent], 5, 0)
         fleet.observe(agent, x, y)
         after = sample(fleet.shards[agent], 5, 0)
         new = len({row.tobytes() for row in after[0]} - {row.tobytes() for row in before[0]})
-        drawn += new
+        changed.append(new > 0)
         assert fleet.predict(POINTS, "full-gp").ledger.total(kind="observations").scalars == 1
         for method, copies in (("grbcm", 6), ("dec-grbcm", 4)):  # to the server and from it; over each edge once
             ledger = fleet.predict(POINTS, method).ledger
             assert ledger.total(kind="observations").scalars == copies * new
             assert ledger.total(kind="inputs").scalars == copies * 2 * new
-    assert 0 < drawn < 40, "one in five is drawn"
+    # One in five is drawn. A row that widens the box can draw another sample altogether.
+    assert 0 < sum(changed) < 20
 
 
 @settings(max_examples=60)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fleetgp.data import partition_by_label
-from fleetgp.errors import InputError
+from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.io import Reading, read_observations
 from tests.io.sources import read, table, write
 
@@ -76,7 +76,8 @@ def test_wrong_files_are_one_clear_error(name: str, content: str | None, message
 def test_labels_are_stripped_and_missing_values_of_any_kind_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("lon,lat,sst,boat\n1,2,3,Ada\n1,3,4, Ada \n2,2,5,J\xf6rg B\n")
-    found = read(path, agent="boat")
+    with pytest.warns(FleetGPWarning, match="' Ada ' and 'Ada' differ by blanks"):
+        found = read(path, agent="boat")
     assert found.labels == ("Ada", "Ada", "J\xf6rg B")
     frame = pd.DataFrame(table(4)).assign(sst=pd.array([1.0, pd.NA, 3.0, 4.0], dtype="Float64"))
     frame.to_parquet(tmp_path / "t.parquet")

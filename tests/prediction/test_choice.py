@@ -54,10 +54,11 @@ def test_who_tells_half_as_much_as_the_best_takes_part(method: str, kernel: str)
 
 
 def test_the_answer_is_that_of_the_fleet_of_those_alone() -> None:
-    out = fleet().predict(queries(), "dec-nn-rbcm", eta="auto")
+    """And of one so far away that its weight is 0, since a fleet of one agent answers with its posterior."""
+    out, far = fleet().predict(queries(), "dec-nn-rbcm", eta="auto"), (np.full((1, 2), 1e3), np.zeros(1))
     for t, point in enumerate(queries()):
         some = fg.Fleet(
-            [shards()[i] for i in np.flatnonzero(out.participants[:, t])],
+            [*(shards()[i] for i in np.flatnonzero(out.participants[:, t])), far],
             "complete",
             theta=THETA,
             kernel="se",

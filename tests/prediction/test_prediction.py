@@ -336,7 +336,8 @@ def test_grbcm_and_npae_approach_the_full_gp_as_data_grow() -> None:
 @pytest.mark.parametrize("rule", SUMMANDS)
 def test_scalars_are_those_of_the_complexity_table(rule: str) -> None:
     """K chi with chi = s_end card(N_i), per query: two averages or three."""
-    out = fleet().predict(queries(), f"dec-{rule}", consensus="average")
+    given: dict[str, Any] = {"beta": "paper"} if rule == "grbcm" else {}
+    out = fleet().predict(queries(), f"dec-{rule}", consensus="average", **given)
     directed = 2 * (AGENTS - 1)
     averaged = out.ledger.total(phase="average", kind="predictions").scalars
     assert averaged == SUMMANDS[rule] * directed * out.query_rounds.sum()

@@ -145,6 +145,7 @@ def test_moments_and_later_rows_add_up_to_the_same_bits(asked: str, tmp_path: Pa
         assert np.array_equal(old.variance, one.variance)
 
 
+@pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")  # after so few rounds
 def test_outputs_too(tmp_path: Path) -> None:
     shards = [(x, np.column_stack([y, 2.0 * y])) for x, y in paper_shards(40, 2)]
     sea = fg.Outputs(shards, targets=["Temperatur °C", "salinity"], inputs=INPUTS, kernel="se", normalize=False)

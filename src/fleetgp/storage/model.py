@@ -45,7 +45,8 @@ class Model:
             raise InputError(f"fleet: expected a Fleet, got {shortened(self.fleet)}")
         known = {"agents": self.fleet.labels, "inputs": self.fleet.inputs, "target": self.fleet.target}
         for name, value in known.items():
-            if getattr(self, name) in ((), ""):
+            given = getattr(self, name)
+            if isinstance(given, tuple | str) and not given:
                 object.__setattr__(self, name, value)
         if self.inputs is None:
             raise InputError('inputs: expected their names, inputs=["lon", "lat"] say, since the fleet has none')
