@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from fleetgp.advice.training_costs import training_cost
 from fleetgp.arrays import IntArray
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
+from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.network import Ledger
 from fleetgp.prediction import nearest
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
 TRAINERS = tuple(name for name in fg.TRAINING_METHODS if name.startswith("dec-"))
 PREDICTORS = tuple(name for name in fg.PREDICTION_METHODS if name.startswith("dec-"))
 THETA = (1.2, 0.3, 1.3, 0.1)
+KERNELS = ("se", "matern32", "matern12(1) + linear(1)")
 GRAPHS = {
     "path": "path",
     "star": "star",
@@ -209,7 +212,110 @@ def test_where_it_hangs_on_the_data_it_is_at_most_so_much(method: str) -> None:
     assert 0.3 * cost.total.bytes < found.ledger.bytes <= cost.total.bytes
 
 
-# ---- typical numbers of rounds -----------------------------------------------------------------------------------
+# ---- bounds --------------------------------------------------------------------------------------------------------
+
+#: Half of them in every run: with all graphs, dimensions and kernels.
+SHAPES = [
+    pytest.param(graph, dimension, KERNELS[(i + dimension) % 3], marks=[] if (i + dimension) % 2 else pytest.mark.long)
+    for i, graph in enumerate(("path", "star", "cycle", "complete"))
+    for dimension in (1, 2, 3)
+]
+
+
+def small(graph: str, dimension: int, kernel: str, scale: float) -> fg.Fleet:
+    """Four agents of 9 to 12 rows, whose inputs lie apart along the first axis."""
+    draw = np.random.default_rng(3)
+    shards = []
+    for agent, rows in enumerate((12, 9, 11, 10)):
+        inputs = draw.uniform(0.0, 1.0, (rows, dimension))
+        inputs[:, 0] += agent
+        shards.append((inputs, np.sin(2.0 * inputs).sum(axis=1) + 0.1 * draw.standard_normal(rows)))
+    count = as_kernel(kernel, dimension).count(dimension)
+    return fg.Fleet(shards, graph, kernel=kernel, normalize=True, theta=[*[scale] * (count - 1), 0.1])
+
+
+def check_within(ledger: Ledger, least: Bill, most: Bill) -> None:
+    """In all, by kind and by edge."""
+    kinds = {kind: traffic.bytes for kind, traffic in ledger.by_kind().items() if traffic.messages}
+    edges = {edge: traffic.bytes for edge, traffic in ledger.by_edge().items()}
+    assert least.bytes <= ledger.bytes <= most.bytes
+    assert least.messages <= ledger.messages <= most.messages
+    assert least.rounds <= ledger.rounds <= most.rounds
+    assert all(size <= most.kinds.get(kind, 0) for kind, size in kinds.items())
+    assert all(size <= most.edges.get(edge, 0) for edge, size in edges.items())
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning")
+@pytest.mark.parametrize(("graph", "dimension", "kernel"), SHAPES)
+def test_every_answer_is_within_its_bounds(graph: str, dimension: int, kernel: str) -> None:
+    """With short and long length-scales, near queries and those that nobody's data reach; neighbours few, so that
+    dec-nearest does not send everything.
+    """
+    draw = np.random.default_rng(4)
+    near, far = draw.uniform(0.0, 1.0, (4, dimension)), draw.uniform(90.0, 99.0, (3, dimension))
+    for scale, points, agent in ((0.2, np.concatenate([near, far]), None), (3.0, near, None), (0.2, far, 2)):
+        for method in PREDICTORS:
+            fleet = small(graph, dimension, kernel, scale)  # whose agents have agreed on nothing yet
+            if method == "dec-full-gp" and (kernel != "se" or dimension > 2 or agent is not None):
+                continue  # few moments only: a grid in three dimensions takes seconds
+            given: dict[str, Any] = {"neighbours": 3} if method == "dec-nearest" else {}
+            asking = Asking(len(points), agent, "", options=PredictionOptions().changed(given))
+            cost = prediction_cost(method, facts_of(fleet), asking)
+            found = fleet.predict(points, method, agent=agent, **given).ledger
+            check_within(found, cost.least, cost.most)
+            if cost.exact:
+                check(cost.total, found)
+
+
+def test_which_answers_are_exact() -> None:
+    def exact(kernel: str | None) -> set[str]:
+        facts = facts_of([12, 9], dimension=2, kernel=kernel)
+        return {method for method in PREDICTORS if prediction_cost(method, facts, Asking(5)).exact}
+
+    plain = {"dec-poe", "dec-gpoe", "dec-bcm", "dec-rbcm", "dec-grbcm"}
+    assert exact("se") == exact(None) == plain
+    assert exact("matern32") == plain | {"dec-npae", "dec-npae-star"}
+
+
+@pytest.mark.parametrize(("graph", "dimension", "kernel"), SHAPES)
+def test_trainings_at_their_limit_cost_the_most(graph: str, dimension: int, kernel: str) -> None:
+    """Nothing comes near a limit of the hyperparameters in three rounds: all that is sent was known before."""
+    for method in TRAINERS:
+        if method == "dec-full-gp":
+            continue
+        fleet = small(graph, dimension, kernel, 1.0)
+        fit = fleet.train(method, rounds=3, tol=1e-12)
+        cost = training_cost(method, facts_of(fleet), rounds=3)
+        assert cost.rounds.most is not None
+        assert cost.most is not None
+        check(cost.total(cost.rounds.most), fit.ledger)
+        check_within(fit.ledger, cost.least, cost.most)
+
+
+def test_a_flat_direction_is_within_the_bounds() -> None:
+    """Whether the likelihood is flat at the limits of hyperparameters is found out by reductions of their own."""
+    draw = np.random.default_rng(0)
+    inputs = draw.uniform(0.0, 1.0, (60, 2))
+    rows = np.array_split(np.argsort(inputs[:, 0]), 3)
+    observations = np.sin(6.0 * inputs[:, 0]) + 0.1 * draw.standard_normal(60)
+    shards = [(inputs[some], observations[some]) for some in rows]
+    for method in ("dec-fact-gp", "dec-apx-gp"):
+        fleet = fg.Fleet(shards, "path", kernel="se", normalize=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fg.FleetGPWarning)
+            fit = fleet.train(method)
+        cost = training_cost(method, facts_of(fleet))
+        assert fit.ledger.rounds_by_phase["flat"]
+        assert cost.most is not None
+        check_within(fit.ledger, cost.least, cost.most)
+
+
+def test_kernels_of_different_sizes_are_within_the_bounds() -> None:
+    fleet = fg.Fleet(uneven(3), "path", kernel=["se", "matern12(1) + linear(1)", "rq"], normalize=True)
+    fit = fleet.train("dec-fact-gp", rounds=3, tol=1e-12)
+    cost = training_cost("dec-fact-gp", facts_of(fleet), rounds=3)
+    assert cost.most is not None
+    check_within(fit.ledger, cost.least, cost.most)
 
 
 @pytest.mark.parametrize(
@@ -224,15 +330,14 @@ def test_where_it_hangs_on_the_data_it_is_at_most_so_much(method: str) -> None:
         pytest.param("dec-c-gp", 3, "path", marks=pytest.mark.long),
     ],
 )
-def test_a_typical_training_is_within_its_range(method: str, agents: int, graph: str) -> None:
-    """Of a draw that the ranges were not measured on."""
+def test_a_usual_training_takes_about_as_many_rounds(method: str, agents: int, graph: str) -> None:
+    """Of a draw that the numbers were not measured on: within a factor of four."""
     field = fg.synthetic_field(40 * agents, seed=11)
     fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=agents), graph, kernel="se", normalize=False)
     fit = fleet.train(method)
-    cost = training_cost(method, facts_of(fleet))
-    least, most = cost.total(cost.typical.least), cost.total(cost.typical.most)
-    assert least.bytes <= fit.ledger.bytes <= most.bytes
-    assert least.rounds <= fit.ledger.rounds <= most.rounds
+    usual = training_cost(method, facts_of(fleet)).total()
+    assert 0.25 * usual.bytes <= fit.ledger.bytes <= 4.0 * usual.bytes
+    assert 0.25 * usual.rounds <= fit.ledger.rounds <= 4.0 * usual.rounds
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------------

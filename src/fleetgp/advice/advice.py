@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -18,10 +19,13 @@ Task = Literal["training", "prediction"]
 class Candidate:
     """A method, what it would send, and whether it can be used.
 
-    usual: what it sends; of a training in a usual number of rounds, with all its starts; of an answer to all queries,
-        with what is sent only once.
-    least, most: between which bills it lies; the same as usual where it is exact.
-    seconds: what the messages take over the link, and at least and at most; None without a link.
+    usual: what it sends; of a training in an assumed number of rounds, with all its starts; of an answer to all
+        queries, with what is sent only once.
+    least, most: bounds; the same as usual where that is exact. Of a training, most is at the default limit of rounds.
+        It is None where there is no bound: dec-full-gp repeats its moments on finer grids where data ask for it.
+    each: of a training, what a single round sends (an evaluation of dec-fact-gp, a grid of dec-full-gp).
+    seconds: what the messages take over the link, and at least and at most (infinite without a bound); None without a
+        link.
     tells: the kinds of content that are sent.
     refused: why it cannot be used here; empty if it can.
     """
@@ -30,33 +34,44 @@ class Candidate:
     method: str
     usual: Bill
     least: Bill
-    most: Bill
+    most: Bill | None
     seconds: tuple[float, float, float] | None
     tells: tuple[str, ...]
     refused: str = ""
+    each: Bill | None = None
 
     @classmethod
     def of(
         cls,
         task: Task,
         method: str,
-        bills: tuple[Bill, Bill, Bill],
+        bills: tuple[Bill, Bill, Bill | None],
         link: Link | None,
         tells: tuple[str, ...],
         refused: str,
+        each: Bill | None = None,
     ) -> Candidate:
         """bills: the usual one, the least and the most."""
         usual, least, most = bills
-        seconds = None if link is None else (link.seconds(usual), link.seconds(least), link.seconds(most))
-        return cls(task, method, usual, least, most, seconds, tells, refused)
+        seconds = None
+        if link is not None:
+            longest = math.inf if most is None else link.seconds(most)
+            seconds = link.seconds(usual), link.seconds(least), longest
+        return cls(task, method, usual, least, most, seconds, tells, refused, each)
 
     @property
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        bills = {"usual": self.usual, "least": self.least, "most": self.most}
+        bills = {"usual": self.usual, "least": self.least, "most": self.most, "each": self.each}
         names = ("rounds", "messages", "bytes", "busiest")
-        costs = {word: {name: round(getattr(bill, name)) for name in names} for word, bill in bills.items()}
-        times = None if self.seconds is None else dict(zip(bills, self.seconds, strict=True))
+        costs = {
+            word: None if bill is None else {name: round(getattr(bill, name)) for name in names}
+            for word, bill in bills.items()
+        }
+        times = None
+        if self.seconds is not None:
+            finite = [time if math.isfinite(time) else None for time in self.seconds]
+            times = dict(zip(("usual", "least", "most"), finite, strict=True))
         return {
             "task": self.task,
             "method": self.method,
@@ -69,12 +84,16 @@ class Candidate:
 
     @property
     def row(self) -> list[str]:
-        """For people: method, rounds with their range, and the usual bytes, those of the busiest link, and seconds."""
-        rounds, least, most = (f"{bill.rounds:,.0f}" for bill in (self.usual, self.least, self.most))
+        """For people: method, rounds, bytes and how many they may become, those of the busiest link, and seconds."""
+        usual = readable_bytes(round(self.usual.bytes))
+        if self.most is None:
+            usual += " or more"
+        elif self.most != self.usual:
+            usual += f" (at most {readable_bytes(round(self.most.bytes))})"
         cells = [
             self.method,
-            rounds if least == most else f"{rounds} ({least}-{most})",
-            readable_bytes(round(self.usual.bytes)),
+            f"{self.usual.rounds:,.0f}",
+            usual,
             readable_bytes(round(self.usual.busiest)),
         ]
         return cells if self.seconds is None else [*cells, readable_seconds(self.seconds[0])]
@@ -168,8 +187,9 @@ class Advice:
     def legend(self) -> str:
         """What the tables are about."""
         return (
-            "* recommended. Training: from all starts; bytes and time vary as the rounds do. "
-            f"Prediction: {self.queries:,} points, at most."
+            "* recommended. Training: from all starts, with an assumed number of rounds, which depends on the data; at "
+            f"most: at the default limit of rounds. Prediction: {self.queries:,} points, asked first after a training "
+            f"by {self.trainer}."
         )
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -84,6 +84,34 @@ class Bill:
 
 
 NOTHING = Bill()
+
+
+def highest(one: Bill, other: Bill) -> Bill:
+    """A bill that neither of two exceeds, in any of its numbers.
+
+    >>> highest(Bill(messages=1, kinds={"inputs": 8}), Bill(messages=2, kinds={"inputs": 4})).bytes
+    8
+    """
+    return _each(one, other, max)
+
+
+def lowest(one: Bill, other: Bill) -> Bill:
+    """A bill that both of two reach, in all of its numbers."""
+    return _each(one, other, min)
+
+
+def _each(one: Bill, other: Bill, choose: Callable[[float, float], float]) -> Bill:
+    def merged(own: Mapping[Key, float], others: Mapping[Key, float]) -> dict[Key, float]:
+        return {key: choose(own.get(key, 0), others.get(key, 0)) for key in _sum(own, others)}
+
+    return Bill(
+        merged(one.hops, other.hops),
+        choose(one.messages, other.messages),
+        merged(one.kinds, other.kinds),
+        merged(one.edges, other.edges),
+        choose(one.waiting, other.waiting),
+        choose(one.waiting_half, other.waiting_half),
+    )
 
 
 def _sum(one: Mapping[Key, float], other: Mapping[Key, float]) -> dict[Key, float]:

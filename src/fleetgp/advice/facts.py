@@ -30,6 +30,7 @@ class Facts:
     """sizes: (M,) rows of each agent.  dimension: D.  columns: of a row that is sent: inputs, and what tells of noise.
 
     kernel: None if it is not known yet: a training then compares as many as `compared` says.
+    widest: the largest number of hyperparameters among several kernels that are compared; 0 if they have the usual one.
     normalize: whether the fleet agrees on a mean and a scale first.  labels: the agents' names, if they have such.
     """
 
@@ -41,6 +42,7 @@ class Facts:
     columns: int = 0
     compared: int = 1
     labels: tuple[str, ...] = ()
+    widest: int = 0
 
     @property
     def agents(self) -> int:
@@ -58,7 +60,7 @@ class Facts:
     @property
     def parameters(self) -> int:
         """P, how many hyperparameters there are."""
-        return (self.kernel or UNKNOWN).count(self.dimension)
+        return max((self.kernel or UNKNOWN).count(self.dimension), self.widest)
 
     @property
     def noises(self) -> Noise:
@@ -95,7 +97,9 @@ def facts_of(
         own = None if chosen is None else as_kernel(chosen, data.inputs or data.dimension)
         width = data.dimension if not data.noises.given else int(data.shards[0][0].shape[1])
         flag = data.normalize if normalize is None else normalize
-        return Facts(tuple(counts_of(data.shards)), data.dimension, data.graph, own, flag, width, count, data.labels)
+        sizes, most = tuple(counts_of(data.shards)), max(one.count(data.dimension) for one in data.kernels)
+        widest = most if own is None else 0
+        return Facts(sizes, data.dimension, data.graph, own, flag, width, count, data.labels, widest)
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
         raise InputError(
             f"expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows, got {shortened(data)}"

@@ -1,12 +1,15 @@
-"""What an answer sends, from the shapes of its messages: exactly where these are known, at most where they are not."""
+"""What an answer sends, from the shapes of its messages: exactly where these are known, within bounds elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal, get_args
 
 import numpy as np
 
-from fleetgp.advice.bill import NOTHING, Bill
+from fleetgp.advice.bill import NOTHING, Bill, highest, lowest
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.sketch import Shape, Sketch
 from fleetgp.advice.training_costs import moments, rows_sent, samples
@@ -16,7 +19,9 @@ from fleetgp.gp.basis import Basis, Box
 from fleetgp.gp.chebyshev import degree_for
 from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.prediction.cross import DROP, EXPANSION, LONGEST
+from fleetgp.gp.moments.rows import MOST_SUMS
+from fleetgp.gp.vecchia.engine import AROUND
+from fleetgp.prediction.cross import DROP, EXPANSION, FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.nearest import STEPS, numbers_for
 from fleetgp.prediction.options import AUTO, PredictionOptions
@@ -25,23 +30,30 @@ from fleetgp.prediction.rules import RULES, Beliefs
 
 #: Of a model that is not trained yet: length-scales as long as this share of the box, for the vectors of NPAE.
 SPAN = 0.25
+#: Moments of the smallest grid, of one node: a number of rows, and a sum of each kind.
+FEWEST_SUMS = 3
 
 
 @dataclass(frozen=True)
 class PredictionCost:
     """once: what is sent with the first answer only.  asked: for the queries.
 
-    exact: False where it hangs on the data how much is sent: then it is at most this.
+    least, most: bounds of both together; the same where it does not depend on data and queries how much is sent.
     """
 
     method: str
     once: Bill
     asked: Bill
-    exact: bool
+    least: Bill
+    most: Bill
 
     @property
     def total(self) -> Bill:
         return self.once + self.asked
+
+    @property
+    def exact(self) -> bool:
+        return self.least == self.most
 
 
 @dataclass(frozen=True)
@@ -49,9 +61,10 @@ class Asking:
     """What is asked, and what is known of the answer.
 
     queries: T.  to: the only agent that is told.  trained: by which method; "" for a theta that was given.
-    participants: (M, T) who takes part, of dec-nn- methods; None: at most all.
-    pooled: (M,) rows that each agent sends to the root, of dec-nearest; None: those that T times m make, at most.
-    vector: numbers that an agent sends for a query, of NPAE by vectors; None: for length-scales a quarter of the box.
+    participants: (M, T) who takes part, of dec-nn- methods; None: usually all.
+    pooled: (M,) rows that each agent sends to the root, of dec-nearest; None: usually T times m, shared by size.
+    vector: numbers that an agent sends for a query, of NPAE by vectors, 0 if inputs travel; None: usually as many as
+        for length-scales a quarter of the box.
     """
 
     queries: int
@@ -77,23 +90,25 @@ def prediction_cost(name: str, facts: Facts, asking: Asking) -> PredictionCost:
         raise InputError(f"{name} needs a central node, which no graph has: choose one of {having}")
     if asking.options.consensus != "tree":
         raise InputError('costs are those of sums along the tree: expected consensus="tree", got "average"')
-    return _Pricing(method, facts, asking).cost()
+    sketch = Sketch(facts.topology)
+    usual, least, most = (_Pricing(method, facts, asking, sketch, case).bills() for case in CASES)
+    return PredictionCost(name, *usual, least[0] + least[1], most[0] + most[1])
+
+
+Case = Literal["usual", "least", "most"]
+CASES: tuple[Case, ...] = get_args(Case)
 
 
 class _Pricing:
-    """One answer."""
+    """One answer, as it usually is, or a bound of all that there may be."""
 
-    def __init__(self, method: PredictionMethod, facts: Facts, asking: Asking) -> None:
+    def __init__(self, method: PredictionMethod, facts: Facts, asking: Asking, sketch: Sketch, case: Case) -> None:
         self.method, self.facts, self.asking, self.options = method, facts, asking, asking.options
-        self.sketch = Sketch(facts.topology)
+        self.sketch, self.case = sketch, case
 
-    def cost(self) -> PredictionCost:
+    def bills(self) -> tuple[Bill, Bill]:
+        """What is sent once, and for the queries."""
         method, asking = self.method, self.asking
-        exact = method.rule != "nearest" or asking.pooled is not None
-        exact &= not method.nearest or asking.participants is not None
-        exact &= method.rule != "npae" or asking.vector is not None
-        if method.rule == "full-gp":
-            exact = asking.trained == "dec-full-gp"
         step = block_size(method, self.sketch.network, self.options.neighbours)
         slices = [slice(start, min(start + step, asking.queries)) for start in range(0, asking.queries, step)]
         asked, known = NOTHING, dict[int, Bill]()
@@ -102,7 +117,7 @@ class _Pricing:
             if asking.participants is not None or size not in known:
                 known[size] = self._block(size, block)
             asked += known[size]
-        return PredictionCost(method.name, self._model() + self._agreed(), asked, bool(exact))
+        return self._model() + self._agreed(), asked
 
     def _model(self) -> Bill:
         """The mean of the agents' estimates, or the scaling."""
@@ -118,15 +133,24 @@ class _Pricing:
         if rule == "full-gp" and self.asking.trained != "dec-full-gp":
             dimension = facts.dimension
             frame = sketch.reduction(1, (2 * dimension + 3,), "statistics", told=(3 * dimension + 3,))
-            return frame + moments(facts, sketch)
+            return frame + self._moments()
         if rule == "nearest":
             return sketch.reduction(1, (), "statistics")
         if rule == "grbcm":
             return samples(facts, sketch)
         if rule == "npae" and self._boxed:
             box = sketch.reduction(2 * facts.dimension, (), "statistics")
-            return box + sketch.reduction(4, (), "statistics") if self._vector else box
+            # The basis is compared if there may be one; it may turn out too long even then.
+            compared = self._vectors[-1] > 0 and (self.case != "least" or self.asking.vector is not None)
+            return box + sketch.reduction(4, (), "statistics") if compared else box
         return NOTHING
+
+    def _moments(self) -> Bill:
+        """Of all data, for a theta that is not known yet."""
+        usual = moments(self.facts, self.sketch)
+        if self.case == "usual":
+            return usual
+        return self.sketch.reduction(FEWEST_SUMS if self.case == "least" else 1 + MOST_SUMS, (), "moments")
 
     # ---- a block of queries ----------------------------------------------------------------------------------
 
@@ -144,14 +168,23 @@ class _Pricing:
             return self.sketch.reduction(queries, (width,), "predictions", told=(2,), to=to)
         total = self.sketch.reduction(queries, (width,), "predictions", told=(2,), present=present, to=to)
         best = self.sketch.reduction(queries, (), "statistics") if self.options.eta == AUTO else NOTHING
+        if self._absent:  # such queries are asked again, of the most correlated agent alone
+            nobody = np.zeros_like(present)
+            none = self.sketch.reduction(queries, (width,), "predictions", told=(2,), present=nobody, to=to)
+            total = 2 * total + none + self.sketch.reduction(queries, (2,), "statistics")
         return 2 * best + total
+
+    @property
+    def _absent(self) -> bool:
+        """Whether there may be queries in which nobody chooses to take part."""
+        return self.case == "most" and self.asking.participants is None
 
     def _present(self, queries: int, block: slice) -> BoolArray | None:
         """Who takes part; None where all do, whatever is asked."""
         if not self.method.nearest:
             return None
         given = self.asking.participants
-        return np.ones((self.facts.agents, queries), dtype=bool) if given is None else given[:, block]
+        return np.full((self.facts.agents, queries), self.case != "least") if given is None else given[:, block]
 
     def _nearest(self, queries: int) -> Bill:
         """Distances up, the nearest rows to the root, mean, variance, jitter and who had a say down."""
@@ -162,6 +195,8 @@ class _Pricing:
         if rows is None:
             share = min(1.0, count * queries / facts.rows)
             rows = tuple(int(np.ceil(share * size)) for size in facts.sizes)
+            if self.case != "usual":  # all are the root's, or each agent has all that are near a query
+                rows = tuple(min(size, count * queries) if self.case == "most" else 0 for size in facts.sizes)
         pool = rows_sent(sketch, facts, rows, to=sketch.tree.root)
         width = 3 + numbers_for(facts.agents)
         last = sketch.reduction(queries, (0,), "predictions", told=(width,), to=self.asking.to)
@@ -176,29 +211,48 @@ class _Pricing:
             chosen = sketch.reduction(queries, (0,), "predictions", present=present)
             if self.options.eta == AUTO:
                 chosen += sketch.reduction(queries, (), "statistics")
-        lengths = [self._vector] * facts.agents if self._vector else [self._weights(n, queries) for n in facts.sizes]
-        shapes: dict[str, list[Shape]] = {}
-        if not self._vector:
+            if self._absent:
+                nobody = np.zeros_like(present)
+                chosen += sketch.reduction(queries, (0,), "predictions", present=nobody)
+                chosen += sketch.reduction(queries, (2,), "statistics")
+        found = [self._blocks(queries, takes, vector) for vector in self._vectors]
+        return chosen + reduce(lowest if self.case == "least" else highest, found)
+
+    def _blocks(self, queries: int, takes: Sequence[int], vector: int) -> Bill:
+        """Everyone's block of vectors of a length; of weights, with the inputs, where it is 0."""
+        facts, shapes = self.facts, dict[str, list[Shape]]()
+        lengths = [vector or self._weights(n, queries) for n in facts.sizes]
+        if not vector:
             shapes["inputs"] = [(n if t else 0, facts.width) for n, t in zip(lengths, takes, strict=True)]
         shapes["predictions"] = [(n + 2, t) for n, t in zip(lengths, takes, strict=True)]
-        return chosen + sketch.collection(self.asking.to, **shapes)
+        return self.sketch.collection(self.asking.to, **shapes)
 
     @property
     def _boxed(self) -> bool:
-        return self.facts.smooth and self.options.engine != "dense"
+        """Whether the agents look for a common basis; if the kernel is not known yet, whether they may."""
+        smooth = self.facts.smooth or (self.facts.kernel is None and self.case == "most")
+        return smooth and self.options.engine != "dense"
 
     @property
-    def _vector(self) -> int:
-        """Numbers of a vector; 0 where inputs and weights travel instead."""
-        if not self._boxed:
-            return 0
-        return self.asking.vector if self.asking.vector is not None else typical_vector(self.facts.dimension)
+    def _vectors(self) -> tuple[int, ...]:
+        """The numbers that vectors may have, the largest last; 0 where inputs and weights travel instead."""
+        unsure = self.facts.kernel is None and self.options.engine != "dense"
+        if not (self._boxed or unsure):
+            return (0,)
+        if self.asking.vector is not None:
+            return (self.asking.vector,)
+        if self.case == "usual":
+            return (typical_vector(self.facts.dimension) if self._boxed else 0,)
+        if np.prod(np.full(self.facts.dimension, FEWEST)) > 2.0 * LONGEST:
+            return (0,)
+        return (0, 1) if self.case == "least" else (0, LONGEST)
 
     def _weights(self, rows: int, queries: int) -> int:
         """Observations of an agent that count: all, or of many those nearest to the queries."""
         if self.options.engine == "dense" or (self.options.engine != "vecchia" and rows <= MOST_DENSE):
             return rows
-        return min(rows, 2 * self.options.neighbours * queries)
+        near = AROUND * self.options.neighbours
+        return min(rows, near if self.case == "least" else near * queries)
 
 
 def typical_vector(dimension: int, span: float = SPAN) -> int:
@@ -208,7 +262,7 @@ def typical_vector(dimension: int, span: float = SPAN) -> int:
     (True, 0)
     """
     reach = 0.5 / span
-    if (10.0 + 7.5 * reach) ** dimension > 2.0 * LONGEST:
+    if (FEWEST + 7.5 * reach) ** dimension > 2.0 * LONGEST:
         return 0
     box = Box.around(np.array([[0.0], [1.0]]) * np.ones(dimension))
     model = Hyperparameters.from_theta(np.array([*[span] * dimension, 1.0, 0.1]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from fleetgp.advice.advice import Advice, Candidate
-from fleetgp.advice.bill import NOTHING
+from fleetgp.advice.bill import NOTHING, Bill
 from fleetgp.advice.facts import Facts, facts_of
 from fleetgp.advice.link import Link, as_link
 from fleetgp.advice.prediction_costs import Asking, prediction_cost
@@ -60,9 +60,10 @@ def recommend(
     accuracy: "cheap" (few bytes), "balanced" or "best".
     queries: how many points an answer has.  agent: the only agent that needs it; None: all do.
 
-    Costs are exact where they follow from the graph and the sizes. A training takes a number of rounds that hangs on
-    the data: a usual one is taken, with its range. An answer of dec-nn- methods and dec-nearest hangs on who takes
-    part: the cost is the largest there can be. Nothing is sent, and nothing is trained.
+    Costs are exact where they follow from the graph and the sizes. How many rounds a training takes depends on the
+    data: `usual` assumes a number, and `most` is at the default limit of rounds. What an answer of dec-nn- methods,
+    dec-nearest and NPAE sends depends on the data and the queries: `least` and `most` are bounds. Answers are those
+    after a training by the recommended trainer. Nothing is sent, and nothing is trained.
 
     >>> found = recommend([200] * 10, "path", dimension=2, kernel="se")
     >>> found.trainer, found.predictor, found.prediction.usual.bytes
@@ -92,29 +93,29 @@ def recommend(
 
 def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None) -> Candidate:
     row = TRAINERS[name]
-    refused, bills = refusal(row, private, rows=min(facts.sizes)), (NOTHING, NOTHING, NOTHING)
+    refused, each = refusal(row, private, rows=min(facts.sizes)), None
+    bills: tuple[Bill, Bill, Bill | None] = (NOTHING, NOTHING, NOTHING)
     if row.meet == "moments":
         refused = refused or _without_moments(facts)
     try:
         cost = training_cost(name, facts)
-        numbers = cost.typical.usual, cost.typical.least, cost.typical.most
-        usual, least, most = (cost.total(number) for number in numbers)
-        bills = usual, least, most
+        bills, each = (cost.total(), cost.least, cost.most), cost.each
     except InputError as error:
         refused = refused or str(error)
-    return Candidate.of("training", name, bills, link, kinds_of_training(row), refused)
+    return Candidate.of("training", name, bills, link, kinds_of_training(row), refused, each)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:
     row = PREDICTORS[name]
-    refused, bill = refusal(row, private, facts.kernel, rows=min(facts.sizes)), NOTHING
+    refused, bills = refusal(row, private, facts.kernel, rows=min(facts.sizes)), (NOTHING, NOTHING, NOTHING)
     if row.rule == "full-gp":
         refused = refused or _without_moments(facts)
     try:
-        bill = prediction_cost(name, facts, asking).total
+        cost = prediction_cost(name, facts, asking)
+        bills = cost.total, cost.least, cost.most
     except InputError as error:
         refused = refused or str(error)
-    return Candidate.of("prediction", name, (bill, bill, bill), link, kinds_of_prediction(row, facts.kernel), refused)
+    return Candidate.of("prediction", name, bills, link, kinds_of_prediction(row, facts.kernel), refused)
 
 
 def _without_moments(facts: Facts) -> str:

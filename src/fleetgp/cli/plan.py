@@ -106,7 +106,14 @@ def _facts(description: Description, counts: list[int]) -> Facts:
     kernel = kernels[0] if len(kernels) == 1 else None
     columns = int(noises.padded(np.zeros((1, description.dimension))).shape[1])
     return Facts(
-        tuple(counts), description.dimension, description.graph, kernel, description.normalize, columns, len(kernels)
+        tuple(counts),
+        description.dimension,
+        description.graph,
+        kernel,
+        description.normalize,
+        columns,
+        len(kernels),
+        widest=max(one.count(description.dimension) for one in kernels),
     )
 
 

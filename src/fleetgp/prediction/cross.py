@@ -31,6 +31,8 @@ SAME = 1e-6
 PROBE = 0.3
 #: More functions than this on the fleet's box, and the inputs travel instead.
 LONGEST = 2000
+#: Functions of an axis as short as a length-scale or less, about: with more axes than three there is no basis.
+FEWEST = 10.0
 #: The agreed box is rounded outwards to this part of a length-scale, so that its faces are nobody's inputs.
 STEP = 0.125
 
@@ -114,8 +116,8 @@ def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reducti
     high, low = np.split(reduction.maximum(corners), 2)
     box = Box.around(np.stack([high * step, -low * step]))
     reach = box.half / scales
-    # An axis has about 10 + 7.5 h functions; the products of small ones are dropped, half of them and more.
-    if np.prod(10.0 + 7.5 * reach) > 2.0 * LONGEST:
+    # An axis has about FEWEST + 7.5 h functions; the products of small ones are dropped, half of them and more.
+    if np.prod(FEWEST + 7.5 * reach) > 2.0 * LONGEST:
         return None
     basis = Basis(h, box, tuple(degree_for(float(r), EXPANSION) for r in reach), DROP)
     # Machines that differ in the last bit of an exponential may differ in the rank, or in the sign of a function.
