@@ -62,9 +62,7 @@ def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
     if former:
-        notes.append(
-            f"Not in the description of the running agents: {escape(', '.join(former))}. Use their fleet.toml."
-        )
+        notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
     return [table, *_estimates(description, told), *notes]
 
 
