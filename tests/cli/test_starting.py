@@ -23,6 +23,14 @@ def test_importing_the_package_loads_nothing_large() -> None:
     assert not {"numpy", "scipy", "pandas", "typing", "fleetgp.fleet"} & set(loaded)
 
 
+def test_an_agent_starts_without_what_it_hardly_ever_needs() -> None:
+    """scipy.stats alone takes as long to load as the rest of SciPy: every process of a fleet would pay for it."""
+    code = "import json, sys, fleetgp.cli.app, fleetgp.agent.process; print(json.dumps(sorted(sys.modules)))"
+    assert not {"scipy.stats", "scipy.ndimage", "scipy.interpolate", "matplotlib", "pandas"} & set(
+        json.loads(python(code))
+    )
+
+
 def test_every_public_name_is_there_and_is_the_one_of_its_module() -> None:
     assert set(fg.__all__) <= set(dir(fg))
     for name in fg.__all__:

@@ -67,6 +67,18 @@ def test_the_table_fits_80_columns_with_a_line_for_each_agent(tmp_path: Path) ->
     assert lines[4].split()[1:] == ["unreachable"]
 
 
+def test_an_agent_that_the_running_agents_do_not_have_is_no_unreachable_one(tmp_path: Path) -> None:
+    description = describe(tmp_path, ["a", "b", "c"])
+    told = {name: state(description, name, agents=["a", "b"]) for name in ("a", "b")}
+    told["c"] = {"error": "c cannot be reached at tcp/127.0.0.1:1: is it running?"}
+    text = shown(description, told)
+    assert "unreachable" not in text
+    assert "Not in the file of the running agents: c." in text
+    assert "All agents: " in text
+    told["a"] = state(description, "a", agents=["a", "b", "c"])  # one that was not started again still misses it
+    assert "unreachable" in shown(description, told)
+
+
 def test_what_agents_agree_on_is_said_once_and_what_is_wrong_for_each(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b", "c"])
     told = {name: state(description, name) for name in "abc"}

@@ -105,6 +105,27 @@ def test_who_goes_and_comes_is_told_once() -> None:
     ]
 
 
+def test_an_agent_that_the_running_agents_do_not_have_is_not_missed() -> None:
+    """The page was opened with the file from before boat3 was taken out of the fleet."""
+    fleet = FakeFleet(4)
+    fleet.tell()
+    fleet.heard["boat3"] = replace(fleet.heard["boat3"], trouble="gone", since=fleet.now)
+    for names, headline in (
+        (["boat0", "boat1", "boat2", "boat3"], "3 of 4 boats are there. boat3 has been gone for"),
+        (["boat0", "boat1", "boat2"], "All 3 boats are there."),
+    ):
+        for boat in ("boat0", "boat1", "boat2"):
+            heard = fleet.heard[boat]
+            fleet.heard[boat] = replace(heard, state={**heard.state, "agents": names})
+        fleet.tell(10.0)
+        picture = fleet.picture()[1]
+        assert picture["sentence"].startswith(headline)
+        assert list(picture["agents"]) == names
+    fleet.heard["boat3"] = replace(fleet.heard["boat3"], trouble="")
+    fleet.tell()
+    assert len(fleet.picture()[1]["agents"]) == 4
+
+
 def test_the_headline_has_the_same_word_as_the_table() -> None:
     """The table shows an agent's presence as it is."""
     fleet = FakeFleet(6)

@@ -10,7 +10,7 @@ import time
 
 from fleetgp.agent.description import Description
 from fleetgp.agent.inbox import Action, Inbox
-from fleetgp.agent.membership.hello import Hello, longest
+from fleetgp.agent.membership.hello import Hello, Introduction, longest
 from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.agent.membership.presence import Presence
 from fleetgp.errors import NetworkError
@@ -21,6 +21,10 @@ from fleetgp.network.zenoh.session import Security
 GATHER = 0.03
 #: Hellos of one neighbour, and events of one link, that may wait; the rest is refused.
 HELLOS, EVENTS = 16, 8
+#: Introductions that may wait, of all senders together: they are not bound to one.
+INTRODUCTIONS = 4
+#: Seconds between two introductions of an agent that misses a neighbour: at first, and at most.
+INTRODUCE, RARELY = 2.0, 60.0
 
 
 class Heart:
@@ -35,6 +39,7 @@ class Heart:
         self._inbox = Inbox()
         self._closed = False
         self._silence = max(2.0 * HEARTBEAT, presence.description.timeouts.lease)
+        self._introduce_at, self._pause = time.monotonic() + INTRODUCE, INTRODUCE
         self.links = self._open_links(presence.description)
 
     def _open_links(self, description: Description) -> Links:
@@ -52,6 +57,7 @@ class Heart:
             changed=lambda _, j, up: self.link_changed(j, up),
             hello=lambda _, j, data: self.hello_arrived(j, data),
             early=lambda _: self.wake(),
+            introduced=self.introduction_arrived,
         )
 
     # ---- from any thread ------------------------------------------------------------------------------------
@@ -83,6 +89,15 @@ class Heart:
             self.links.drop("malformed")
             return
         if not self._inbox.put(lambda: self._hear(j, hello), source=("hello", j), most=HELLOS):
+            self.links.drop("flooded")
+
+    def introduction_arrived(self, data: bytes) -> None:
+        try:
+            stranger = Introduction.decode(data)
+        except NetworkError:
+            self.links.drop("malformed")
+            return
+        if not self._inbox.put(lambda: self._meet(stranger), source="introduction", most=INTRODUCTIONS):
             self.links.drop("flooded")
 
     # ---- on the heart's thread ------------------------------------------------------------------------------
@@ -128,6 +143,22 @@ class Heart:
         self._settle()
         for j in self._presence.neighbours.linked:
             self._greet(j)
+        self._introduce_if_alone()
+
+    def _introduce_if_alone(self) -> None:
+        """A neighbour that does not listen may be gone, or have a description without this agent: it is told then."""
+        neighbours, now = self._presence.neighbours, time.monotonic()
+        if all(neighbour.linked for _, neighbour in neighbours.items()):
+            self._introduce_at, self._pause = now + INTRODUCE, INTRODUCE
+        elif now >= self._introduce_at:
+            self._pause = min(2.0 * self._pause, RARELY)
+            self._introduce_at = now + self._pause
+            self.links.introduce(self._presence.introduction().encode())
+
+    def _meet(self, stranger: Introduction) -> None:
+        """Answer an introduction, once: the other end has to log it too, and cannot know who listens here."""
+        if self._presence.introduced(stranger):
+            self.links.introduce(self._presence.introduction().encode())
 
     def _note_link(self, j: int, up: bool) -> None:
         if up == self._presence.neighbours[j].linked:

@@ -28,6 +28,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "problem": activity.problem or activity.data_problem or agent.data.journal.problem,
         "round": activity.round if activity.phase == "training" else node.round,
         "rounds": activity.rounds,
+        "agents": list(names),
         "members": members,
         "missing": [name for name in names if members and name not in members],
         "theta": agent.theta,

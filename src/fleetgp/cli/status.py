@@ -40,6 +40,10 @@ def status(file: FILE, as_json: Json = False) -> None:
 
 def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[str | Table]:
     """told: every agent's status, or its error."""
+    from fleetgp.operator.resilience import former_members
+
+    former = former_members(told, [name for name, state in told.items() if "agent" in state])
+    told = {name: state for name, state in told.items() if name not in former}
     table = plain_table(f"Fleet {description.name}", "agent", "phase", "neighbours up", "round", "rows", "sent", left=2)
     notes = []
     for name, state in told.items():
@@ -57,6 +61,8 @@ def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[
     parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
+    if former:
+        notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
     return [table, *_estimates(description, told), *notes]
 
 

@@ -17,7 +17,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.stats.qmc import Halton
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.places import order_by_place
@@ -85,6 +84,8 @@ def lattice(low: Array, high: Array, count: int) -> Array:
     >>> lattice(np.zeros(2), np.array([1.0, 2.0]), 3).round(3).tolist()
     [[0.5, 0.667], [0.25, 1.333], [0.75, 0.222]]
     """
+    from scipy.stats.qmc import Halton  # takes as long to load as all of the rest of an agent's imports
+
     return np.asarray(low + (high - low) * Halton(len(low), scramble=False).random(count + 1)[1:])
 
 

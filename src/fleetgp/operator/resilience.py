@@ -1,6 +1,9 @@
-"""Whose loss would split a fleet: found before it happens."""
+"""Whose loss would split a fleet, and who is no member any more."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fleetgp.agent.description import Description
 from fleetgp.errors import listed
@@ -46,3 +49,17 @@ def split_warning(names: list[str]) -> str:
     """What to say of agents whose loss splits the fleet."""
     each = "the loss of this agent" if len(names) == 1 else "the loss of any of these agents"
     return f"{each} would split the fleet: {listed(names)}; links between its neighbours would hold it together"
+
+
+def former_members(states: Mapping[str, Mapping[str, Any]], there: Iterable[str]) -> list[str]:
+    """The agents that are not there and that no agent that is there has in its description: nobody misses them.
+
+    states: every agent's last status, {} if there is none.  there: who answers.
+
+    >>> former_members({"a": {"agents": ["a", "b"]}, "b": {}, "c": {}}, ["a"])
+    ['c']
+    """
+    answering = set(there)
+    lists = [states[name]["agents"] for name in answering if "agents" in states[name]]
+    known = {name for names in lists for name in names}
+    return [name for name in states if lists and name not in answering and name not in known]

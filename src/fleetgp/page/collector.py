@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetgp.operator.resilience import former_members
 from fleetgp.page import words
 from fleetgp.page.happenings import Happenings
 from fleetgp.page.links import Heard, LinkState, Presence, link_state, parts_of, presence_of
@@ -110,15 +111,19 @@ class Collector:
     def take(self, heard: Mapping[str, Heard], now: float) -> dict[str, Any]:
         """The picture at a time. heard: what is known of each agent."""
         facts = self.facts
-        presence = {name: presence_of(name, heard, facts.neighbours(name), now, facts.lease) for name in facts.names}
-        links = {(a, b): link_state(a, b, heard, presence) for a, b in facts.edges}
-        there = [name for name in facts.names if presence[name] in ("there", "unheard")]
+        states = {name: one.state for name, one in heard.items()}
+        former = former_members(states, [name for name, one in heard.items() if not one.trouble])
+        names = [name for name in facts.names if name not in former]
+        presence = {name: presence_of(name, heard, facts.neighbours(name), now, facts.lease) for name in names}
+        heard = {name: heard[name] for name in names}
+        links = {(a, b): link_state(a, b, heard, presence) for a, b in facts.edges if a in heard and b in heard}
+        there = [name for name in names if presence[name] in ("there", "unheard")]
         parts = parts_of(there, [edge for edge, state in links.items() if state == "up"])
         self._count(heard)
         picture = {
             "fleet": facts.told(),
             "now": round(now, 3),
-            "agents": {name: self._agent(name, heard[name], presence[name], parts) for name in facts.names},
+            "agents": {name: self._agent(name, heard[name], presence[name], parts) for name in names},
             "links": {
                 f"{a}|{b}": {"a": a, "b": b, "state": state, "bytes": _between(a, b, heard)}
                 for (a, b), state in links.items()

@@ -59,7 +59,7 @@ class Happenings:
 
     def _agents(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, agent in after["agents"].items():
-            old = before["agents"][name]
+            old = before["agents"].get(name, {"presence": "unknown"})
             was, now = old["presence"], agent["presence"]
             if was != now and now == "there":
                 yield (f"{name} is back." if was in ("gone", "silent", "unheard") else f"{name} is there."), "good"
@@ -74,9 +74,11 @@ class Happenings:
 
     def _links(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for key, link in after["links"].items():
-            was, now = before["links"][key]["state"], link["state"]
+            was, now = before["links"].get(key, {"state": "unknown"})["state"], link["state"]
+            if "unknown" in (was, now):
+                continue
             ends = {one["agents"][name]["presence"] for one in (before, after) for name in (link["a"], link["b"])}
-            if was == now or "unknown" in (was, now) or ends != {"there"}:
+            if was == now or ends != {"there"}:
                 continue  # that an agent is gone or back is said of it, not of each of its links
             yield f"{link['a']} and {link['b']} {LINKS[now]}.", "good" if now == "up" else "bad"
 

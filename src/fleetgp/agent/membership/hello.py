@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import FailFast
+from pydantic import FailFast, Field
 
 from fleetgp.agent.membership.membership import Record
 from fleetgp.agent.records import Codec, IdSet, LogTheta, Strict, Whole
 from fleetgp.errors import NetworkError
+from fleetgp.network.zenoh.links import LONGEST_INTRODUCTION
 
 #: Bytes; more than `longest` of a thousand agents that are all linked. The links of a fleet let less through.
 MOST_BYTES = 2**25
@@ -55,7 +56,28 @@ class Hello(Strict):
             raise NetworkError(f"not a hello: {error}") from error
 
 
+@dataclass(frozen=True)
+class Introduction(Strict):
+    """What an agent says to agents that may not have it in their description: its name, endpoint and digest."""
+
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    endpoint: Annotated[str, Field(max_length=256)]
+    digest: Annotated[str, Field(max_length=512)]
+
+    def encode(self) -> bytes:
+        return _INTRODUCTIONS.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Introduction:
+        """An introduction, or a NetworkError; nothing else can come out."""
+        try:
+            return _INTRODUCTIONS.decode(data)
+        except ValueError as error:
+            raise NetworkError(f"not an introduction: {error}") from error
+
+
 _CODEC = Codec(Hello, MOST_BYTES)
+_INTRODUCTIONS = Codec(Introduction, LONGEST_INTRODUCTION)
 
 
 def longest(agents: int, links: int, parameters: int) -> int:

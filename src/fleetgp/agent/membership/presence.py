@@ -12,12 +12,15 @@ from collections.abc import Iterable
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.membership.gossip import Gossip
-from fleetgp.agent.membership.hello import Hello
+from fleetgp.agent.membership.hello import Hello, Introduction
 from fleetgp.agent.membership.membership import Membership, View
 from fleetgp.agent.membership.neighbourhood import Neighbourhood
 from fleetgp.errors import NetworkError
 from fleetgp.gp.hyperparameters import sound_log_theta
 from fleetgp.network.zenoh.network import EpochOverError, Waiting, ZenohNetwork
+
+#: Strangers that are remembered, so that each is logged once; more are not logged.
+MOST_STRANGERS = 64
 
 
 class Presence:
@@ -42,6 +45,7 @@ class Presence:
         self.theta: list[float] = []
         self.news = False
         self._incarnation, self._hellos = incarnation, 0
+        self._strangers: set[Introduction] = set()
         self._began, self._worked, self._withdrawn = now, False, False
 
     @property
@@ -163,6 +167,31 @@ class Presence:
                 own_digest=own[:16],
             )
         return digest != own
+
+    def introduction(self) -> Introduction:
+        description = self.description
+        endpoint = description.agents[self.agent].endpoint
+        return Introduction(description.names[self.agent], endpoint, description.digest)
+
+    def introduced(self, stranger: Introduction) -> bool:
+        """Log an agent that holds another description, once; whether it was logged.
+
+        A neighbour by this description is refused by its hello, and logged there, if both call each other by the same
+        ids. An introduction does not depend on ids.
+        """
+        description = self.description
+        known = stranger.digest == description.digest or stranger in self._strangers
+        if known or len(self._strangers) >= MOST_STRANGERS:
+            return False
+        self._strangers.add(stranger)
+        remedy = "give all agents the same fleet.toml, and start those again whose file has changed"
+        facts = {"name": stranger.name, "endpoint": stranger.endpoint, "its_digest": stranger.digest[:16]}
+        if stranger.name in description.names:
+            self.log.warn("another description", **facts, why=description.differences(stranger.digest), remedy=remedy)
+        else:
+            why = "it is not in this agent's fleet.toml"
+            self.log.warn("unknown agent", **facts, why=why, remedy=f"if it is to take part, {remedy}")
+        return True
 
     def heard(self, j: int, hello: Hello, now: float) -> str:
         """Take in a neighbour's hello; the reason if it is dropped instead, else ""."""

@@ -2,7 +2,8 @@
 
 Links exist along the graph's edges only: no scouting, no gossip, so that nobody is introduced to anybody. A neighbour
 sends on two keys: fleetgp/RUN/RECEIVER/SENDER/frame carries the frames of algorithms (`wire`), .../hello what
-neighbours tell each other about themselves.
+neighbours tell each other about themselves. On fleetgp/RUN/introduction an agent that misses a neighbour introduces
+itself to all that it is connected with: one that has another description, without this agent, listens on no other key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from fleetgp.network.edges import Edge
 from fleetgp.network.wire import decode
 from fleetgp.network.zenoh.door import Door
 from fleetgp.network.zenoh.mail import Arrivals, Arrived, Departures
-from fleetgp.network.zenoh.session import Security, address_of, is_local, open_session, peer_settings, prefix_of
+from fleetgp.network.zenoh.session import (
+    Security,
+    address_of,
+    introduction_key,
+    is_local,
+    open_session,
+    peer_settings,
+    prefix_of,
+)
+
+#: Bytes of an introduction; what is longer is dropped unread.
+LONGEST_INTRODUCTION = 2**11
 
 
 class Links:
@@ -31,7 +43,8 @@ class Links:
     lease: seconds after which a silent link counts as dead.
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     longest_hello: in bytes; what is longer is dropped unread.
-    changed(own, neighbour, up), hello(own, neighbour, data), early(epoch): called from Zenoh's threads; must be short.
+    changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data): called from Zenoh's
+    threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
     dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: in hellos.
     resent: frames that were sent again.
@@ -51,6 +64,7 @@ class Links:
         changed: Callable[[int, int, bool], None] | None = None,
         hello: Callable[[int, int, bytes], None] | None = None,
         early: Callable[[int], None] | None = None,
+        introduced: Callable[[bytes], None] | None = None,
     ) -> None:
         self.edges, self.run = tuple(edges), run
         self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
@@ -59,7 +73,7 @@ class Links:
         self.resent = self.told = 0
         self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
-        self._changed, self._hello, self._early = changed, hello, early
+        self._changed, self._hello, self._early, self._introduced = changed, hello, early, introduced
         self._subscribers: dict[Edge, Any] = {}
         self._frames: dict[Edge, Any] = {}
         self._hellos: dict[Edge, Any] = {}
@@ -75,6 +89,8 @@ class Links:
             undo.callback(self.close)
             for edge in self.edges:
                 self._declare(*edge)
+            if introduced is not None:
+                self._introductions = self.session.declare_subscriber(introduction_key(run), self._introduction_arrived)
             undo.pop_all()
 
     def _settings(
@@ -109,6 +125,13 @@ class Links:
         self.sent[neighbour] += len(data)
         self.told += len(data)
         self._hellos[own, neighbour].put(data)
+
+    def introduce(self, data: bytes) -> None:
+        """An introduction, to all that this end is connected with; dropped where the link is busy."""
+        import zenoh
+
+        self.told += len(data)
+        self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
 
     def up(self, own: int, neighbour: int) -> bool:
         """Whether the neighbour listens."""
@@ -152,6 +175,13 @@ class Links:
                 self._hello(*edge, data)
         else:
             self.drop("malformed")
+
+    def _introduction_arrived(self, sample: Any) -> None:
+        data = bytes(sample.payload)
+        if len(data) > LONGEST_INTRODUCTION:
+            self.drop("malformed")
+        elif self._introduced is not None:
+            self._introduced(data)
 
     def _frame_arrived(self, own: int, neighbour: int, data: bytes) -> None:
         try:

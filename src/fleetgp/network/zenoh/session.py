@@ -81,6 +81,11 @@ class Security:
                 f"{own}-{OPERATOR}",
                 (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key)),
             )
+        # Any certificate of the fleet's authority: an agent that is not in this file has no other way to be noticed.
+        everyone = {"flows": ["ingress", "egress"], "messages": ["put", "declare_subscriber"]}
+        rules.append({"id": "introduction", "permission": "allow", **everyone, "key_exprs": [introduction_key(run)]})
+        subjects.append({"id": "everyone"})
+        policies.append({"rules": ["introduction"], "subjects": ["everyone"]})
         return {
             "enabled": True,
             "default_permission": "deny",
@@ -92,6 +97,11 @@ class Security:
 
 def prefix_of(run: int) -> str:
     return f"fleetgp/{run:016x}"
+
+
+def introduction_key(run: int) -> str:
+    """Where agents introduce themselves to all that they are connected with, whatever ids these have."""
+    return f"{prefix_of(run)}/introduction"
 
 
 def is_local(endpoint: str) -> bool:
