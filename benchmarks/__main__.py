@@ -311,13 +311,13 @@ def main(names: list[str]) -> None:
     target = Path("docs/benchmarks.md")
     # A run of some sections renews these and keeps the others.
     for name in SECTIONS if target.exists() else ():
-        kept = re.search(rf"<!-- {name} -->\n(.*?)(?=<!-- |\Z)", target.read_text(), re.DOTALL)
+        kept = re.search(rf"<!-- {name} -->\n(.*?)(?=<!-- |\Z)", target.read_text(encoding="utf-8"), re.DOTALL)
         if name not in found and kept:
             found[name] = kept.group(1).rstrip() + "\n"
     parts = [f"<!-- {name} -->\n{found[name]}" for name in SECTIONS if name in found]
     report = "\n".join(["# Benchmarks", "", "`make bench` wrote this page.", "", heading, "", *parts])
     temporary = target.with_suffix(".tmp")
-    temporary.write_text(report)
+    temporary.write_text(report, encoding="utf-8")
     os.replace(temporary, target)
     print(f"\nwritten: {target}")
 

@@ -48,7 +48,7 @@ def peak_memory() -> int:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text()).group(1)) * 1024
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text(encoding="utf-8")).group(1)) * 1024
 
 
 def run(agents: int) -> dict[str, object]:

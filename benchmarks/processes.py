@@ -112,7 +112,7 @@ def memory(running: Processes) -> dict[str, float]:
     """Medians over the agents in bytes: resident, and with shared pages divided among those who share them."""
     found: dict[str, list[int]] = {"resident": [], "own": []}
     for process in running.running.values():
-        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="utf-8")
         for name, label in (("resident", "Rss"), ("own", "Pss")):
             match = re.search(rf"^{label}:\s*(\d+) kB", rollup, re.MULTILINE)
             assert match is not None

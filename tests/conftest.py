@@ -133,7 +133,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
     if (file := config.getoption("--list-skipped")) is not None:
         file.parent.mkdir(exist_ok=True)
-        file.write_text("".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})))
+        file.write_text(
+            "".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})), encoding="utf-8"
+        )
     counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)
     terminalreporter.section("what this run left out")
     if not counts:

@@ -71,7 +71,7 @@ def environment(processor: Processor, threads: int) -> dict[str, str]:
 def flags() -> set[str]:
     """What this processor can do; nothing where it is not an x86 under Linux."""
     file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
 
 

@@ -46,7 +46,7 @@ class Processes:
         files = [f"{name}.npz" for name in self.names]
         self.file = folder / "fleet.toml"
         text = fleet_text("test", self.names, ends, files, edges, **{"kernel": "se", **options})
-        self.file.write_text(text.replace("watch = true", "watch = false") + extra)
+        self.file.write_text(text.replace("watch = true", "watch = false") + extra, encoding="utf-8")
         self.description = read_description(self.file)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -130,12 +130,12 @@ class Processes:
         return np.array([list(self.status(name)["theta"].values()) for name in names])
 
     def log(self, name: str) -> list[dict[str, Any]]:
-        lines = (self.folder / f"{name}.log").read_text().splitlines()
+        lines = (self.folder / f"{name}.log").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def last_words(self) -> str:
         return "\n".join(
-            f"{name}: " + " | ".join((self.folder / f"{name}.log").read_text().splitlines()[-12:])
+            f"{name}: " + " | ".join((self.folder / f"{name}.log").read_text(encoding="utf-8").splitlines()[-12:])
             for name in self.names
             if (self.folder / f"{name}.log").exists()
         )

@@ -15,7 +15,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     base = factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder, done = common / name, common / f"{name}.done"
-    with (common / f"{name}.lock").open("w") as lock:
+    with (common / f"{name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             folder.mkdir(exist_ok=True)

@@ -43,7 +43,7 @@ class Look:
     @classmethod
     def at(cls, fleet: Processes, name: str, began: float) -> Look:
         process = Path(f"/proc/{fleet.running[name].pid}")
-        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+        status = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
         state = fleet.description.state / name
         return cls(
             (time.monotonic() - began) / 60.0,

@@ -56,12 +56,12 @@ def test_the_estimator() -> None:
 
 
 def test_fleet_toml(tmp_path: Path) -> None:
-    (tmp_path / "fleet.toml").write_text(TOML.format(""))
+    (tmp_path / "fleet.toml").write_text(TOML.format(""), encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     (kernel,) = found.kernels
     assert (kernel.name, found.normalize, found.mean, found.coordinates.name) == tuple(EXPECTED.values())
     assert (found.training.method, found.prediction.method) == METHODS
-    (tmp_path / "fleet.toml").write_text(TOML.format('[training]\nmethod = "dec-full-gp"'))
+    (tmp_path / "fleet.toml").write_text(TOML.format('[training]\nmethod = "dec-full-gp"'), encoding="utf-8")
     assert [one.name for one in read_description(tmp_path / "fleet.toml").kernels] == ["se"]
 
 
@@ -69,7 +69,7 @@ def test_fleet_toml(tmp_path: Path) -> None:
 def test_the_command_line(method: str, kernel: str, tmp_path: Path) -> None:
     x, y = rows()
     table = "\n".join(["x,y", *(f"{a},{b}" for a, b in zip(x[:, 0].tolist(), y.tolist(), strict=True))])
-    (tmp_path / "rows.csv").write_text(table)
+    (tmp_path / "rows.csv").write_text(table, encoding="utf-8")
     words = ["fit", str(tmp_path / "rows.csv"), "--inputs", "x", "--target", "y", "--out", str(tmp_path / "model")]
     words += ["--quiet", *([] if method == METHODS[0] else ["--training", method])]
     assert CliRunner().invoke(app, words).exit_code == 0

@@ -21,10 +21,10 @@ NOWHERE = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is n
 def test_probes_are_real_and_leave_nothing(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b" / "c.csv")
     check_folder(tmp_path / "a" / "b")
-    (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "old.csv").write_text("old", encoding="utf-8")
     check_writable(tmp_path / "old.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
-    assert (tmp_path / "old.csv").read_text() == "old"
+    assert (tmp_path / "old.csv").read_text(encoding="utf-8") == "old"
     for place in ("/proc/x.csv", tmp_path / "old.csv" / "x.csv", tmp_path / ("x" * 300 + ".csv")):
         with pytest.raises(InputError, match=r"cannot be written|expected a folder, got a file"):
             check_writable(place)

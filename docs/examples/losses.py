@@ -28,7 +28,7 @@ def write(folder: Path, boats: list[str], rows: int, line: Any, port: int) -> No
     for name, (X, y) in zip(boats, fg.partition(field.inputs, field.observations, agents=len(boats)), strict=True):
         pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "temperature": 14.0 + y}).to_csv(folder / f"{name}.csv", index=False)
     agents = (AGENT.format(name, port + k, name, boats[k - 1]) for k, name in enumerate(boats))
-    (folder / "fleet.toml").write_text(HEAD + "".join(agents))
+    (folder / "fleet.toml").write_text(HEAD + "".join(agents), encoding="utf-8")
     pd.DataFrame([(x, y) for y in line for x in line], columns=["x", "y"]).to_csv(folder / "points.csv", index=False)
 
 

@@ -45,7 +45,8 @@ def describe(folder: Path, agents: int, points: int = 40, **options: Any) -> tup
     }
     (folder / "fleet.toml").write_text(
         fleet_text("threads", names, ends, [f"{name}.npz" for name in names], edges, **options)
-        + (f'\n[tls]\nfolder = "{tls}"\n' if tls else "")
+        + (f'\n[tls]\nfolder = "{tls}"\n' if tls else ""),
+        encoding="utf-8",
     )
     return read_description(folder / "fleet.toml"), shards
 

@@ -20,7 +20,7 @@ Rows = list[list[float]]
 
 def store(folder: Path, inputs: tuple[str, ...] = ("x", "y"), **options: Any) -> ObservationStore:
     if not (folder / "a.csv").exists():
-        (folder / "a.csv").write_text("x,y,t\n1,2,3\n")
+        (folder / "a.csv").write_text("x,y,t\n1,2,3\n", encoding="utf-8")
     return ObservationStore(folder / "a.csv", inputs, "t", folder / "told.jsonl", **options)
 
 

@@ -21,7 +21,7 @@ def looked(folder: Path, own: Credentials) -> list[dict[str, Any]]:
     log = Log("a0", file=folder / "a0.log")
     look_at_certificates(own, log)
     log.close()
-    return [json.loads(line) for line in (folder / "a0.log").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "a0.log").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(("days", "said"), [(365, []), (31, []), (29, ["soon"]), (1, ["soon"]), (-3, ["expired"])])
@@ -44,7 +44,7 @@ def test_an_authority_that_ends_is_told_too(tmp_path: Path) -> None:
 
 def test_what_is_no_certificate_is_one_error(tmp_path: Path) -> None:
     own = make_certificate(tmp_path / "keys", "a0")
-    own.certificate.write_text("nonsense")
+    own.certificate.write_text("nonsense", encoding="utf-8")
     with pytest.raises(InputError, match=r"a0\.crt: expected a certificate, got something else"):
         look_at_certificates(own, Log("a0", file=tmp_path / "a0.log"))
 
@@ -66,13 +66,13 @@ def test_an_agent_looks_again_while_it_runs(tmp_path: Path, monkeypatch: pytest.
     assert all(looks.acquire(timeout=30.0) for _ in range(2))
     own.certificate.unlink()  # while it is replaced
     deadline = time.monotonic() + 30.0
-    while "cannot be read" not in (tmp_path / "a0.log").read_text():
+    while "cannot be read" not in (tmp_path / "a0.log").read_text(encoding="utf-8"):
         assert time.monotonic() < deadline
     ended.set()
     thread.join(30.0)
     assert not thread.is_alive()
     log.close()
-    assert "certificate expires soon" in (tmp_path / "a0.log").read_text()
+    assert "certificate expires soon" in (tmp_path / "a0.log").read_text(encoding="utf-8")
 
 
 def test_an_agent_ends_when_its_certificate_expires(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_agent_ends_when_its_certificate_expires(tmp_path: Path) -> None:
         process._look_again(own, log, threading.Event())
     log.close()
     assert days_left(own.certificate) <= 0.0
-    assert "certificate expired" in (tmp_path / "a0.log").read_text()
+    assert "certificate expired" in (tmp_path / "a0.log").read_text(encoding="utf-8")
 
 
 def test_a_clock_that_is_behind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_host_that_nobody_can_look_up_is_one_error_and_leaves_nothing(tmp_path
 
 
 def test_certificates_go_where_files_can_be_put(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("")
+    (tmp_path / "keys").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="expected a folder, got a file"):
         make_certificate(tmp_path / "keys", "a0")
     with pytest.raises(InputError, match="cannot be written"):

@@ -34,15 +34,15 @@ def describe(folder: Path, agents: int = 3, ports: bool = False) -> Description:
     numbers = free_ports(agents) if ports else range(7001, 7001 + agents)
     ends = [f"tcp/127.0.0.1:{port}" for port in numbers]
     edges = [(k, k + 1) for k in range(agents - 1)]
-    (folder / "a.csv").write_text("x,y,temperature\n1,2,3\n2,3,4\n")
-    (folder / "fleet.toml").write_text(fleet_text("kept", names, ends, ["a.csv"] * agents, edges))
+    (folder / "a.csv").write_text("x,y,temperature\n1,2,3\n2,3,4\n", encoding="utf-8")
+    (folder / "fleet.toml").write_text(fleet_text("kept", names, ends, ["a.csv"] * agents, edges), encoding="utf-8")
     return read_description(folder / "fleet.toml")
 
 
 def saved(folder: Path) -> tuple[Path, Description, dict[str, Any]]:
     path, description = folder / "checkpoint.json", describe(folder)
     KEPT.save(path, description)
-    return path, description, json.loads(path.read_text())
+    return path, description, json.loads(path.read_text(encoding="utf-8"))
 
 
 ABSURD: list[tuple[str, Any]] = [
@@ -107,7 +107,7 @@ def test_absurd_values_are_not_served(tmp_path: Path, place: str, value: Any) ->
     path, description, facts = saved(tmp_path)
     *outer, last = place.split(".")
     (facts[outer[0]] if outer else facts)[last] = value
-    path.write_text(json.dumps(facts))
+    path.write_text(json.dumps(facts), encoding="utf-8")
     assert Checkpoint.load(path, description) is None
 
 
@@ -115,7 +115,7 @@ def test_absurd_values_are_not_served(tmp_path: Path, place: str, value: Any) ->
 def test_what_is_missing_is_not_made_up(tmp_path: Path, gone: str) -> None:
     path, description, facts = saved(tmp_path)
     del facts[gone]
-    path.write_text(json.dumps(facts))
+    path.write_text(json.dumps(facts), encoding="utf-8")
     assert Checkpoint.load(path, description) is None
 
 
@@ -187,7 +187,7 @@ def start(folder: Path, description: Description) -> list[dict[str, Any]]:
         agent.close()
     finally:
         log.close()
-    return [json.loads(line) for line in (folder / "a0.log").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "a0.log").read_text(encoding="utf-8").splitlines()]
 
 
 def test_an_agent_leaves_an_absurd_checkpoint_aside_and_starts(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_an_agent_tightens_what_an_older_version_left_open(tmp_path: Path) -> No
     folder = tmp_path / "state" / "a0"
     folder.mkdir(parents=True, mode=0o755)
     for name in ("observed.jsonl", "agent.log", "checkpoint.old.json"):
-        (folder / name).write_text("")
+        (folder / name).write_text("", encoding="utf-8")
         (folder / name).chmod(0o644)
     (folder / "link").symlink_to(tmp_path / "fleet.toml")
     (tmp_path / "fleet.toml").chmod(0o644)
@@ -219,11 +219,13 @@ def test_damaged_rows_are_told_loudly_and_the_agent_starts(tmp_path: Path) -> No
     description = describe(tmp_path, 1, ports=True)
     folder = tmp_path / "state" / "a0"
     folder.mkdir(parents=True)
-    (folder / "observed.jsonl").write_text('{"x": 1.0, "y"\n{"x": 1.0, "y": 2.0, "temperature": 3.0}\n')
+    (folder / "observed.jsonl").write_text(
+        '{"x": 1.0, "y"\n{"x": 1.0, "y": 2.0, "temperature": 3.0}\n', encoding="utf-8"
+    )
     lines = start(tmp_path, description)
     (damaged,) = [line for line in lines if line["event"] == "observed rows damaged"]
     assert (damaged["level"], damaged["unreadable_lines"], damaged["rows_kept"]) == ("error", 1, 1)
-    assert Path(damaged["copy"]).read_text().startswith('{"x": 1.0, "y"\n')
+    assert Path(damaged["copy"]).read_text(encoding="utf-8").startswith('{"x": 1.0, "y"\n')
     assert lines[-1]["rows"] == 3
 
 
@@ -236,9 +238,9 @@ def test_a_folder_in_place_of_a_file_is_one_error_at_the_start(tmp_path: Path, n
 
 
 def test_a_state_folder_that_cannot_be_written_to_is_one_error_at_the_start(tmp_path: Path) -> None:
-    text = (describe(tmp_path, 1).folder / "fleet.toml").read_text()
+    text = (describe(tmp_path, 1).folder / "fleet.toml").read_text(encoding="utf-8")
     for place in ("/proc/fleetgp", "a.csv/state"):
-        (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'))
+        (tmp_path / "fleet.toml").write_text(text.replace('state = "state"', f'state = "{place}"'), encoding="utf-8")
         with pytest.raises(InputError, match=r"cannot be written|expected a folder, got a file"):
             start(tmp_path, read_description(tmp_path / "fleet.toml"))
 
@@ -269,5 +271,5 @@ def test_an_agent_without_room_for_checkpoints_complains_once(tmp_path: Path) ->
     with mock.patch.object(Checkpoint, "save", side_effect=full):
         memory.save()
     log.close()
-    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
     assert [line["error"] for line in lines if line["event"] == "no checkpoint"] == [str(full)] * 2

@@ -63,12 +63,12 @@ neighbours = ["auv3"]
 
 
 def read(folder: Path, text: str) -> object:
-    (folder / "fleet.toml").write_text(text)
+    (folder / "fleet.toml").write_text(text, encoding="utf-8")
     return read_description(folder / "fleet.toml")
 
 
 def test_a_good_file(tmp_path: Path) -> None:
-    (tmp_path / "fleet.toml").write_text(GOOD)
+    (tmp_path / "fleet.toml").write_text(GOOD, encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     assert found.names == ("auv1", "auv2", "auv3")
     assert found.graph.edges.tolist() == [[0, 1], [1, 2]]  # an edge that one end lists is an edge
@@ -80,26 +80,28 @@ def test_a_good_file(tmp_path: Path) -> None:
 
 def test_options_of_prediction(tmp_path: Path) -> None:
     part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nneighbours = 12\ntol = 1e-3\n'
-    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{part}[timeouts]"))
+    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{part}[timeouts]"), encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     assert found.prediction_options() == PredictionOptions(eta="auto", neighbours=12, tol=1e-3)
-    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", "[prediction]\neta = 1\n[timeouts]"))
+    (tmp_path / "fleet.toml").write_text(
+        GOOD.replace("[timeouts]", "[prediction]\neta = 1\n[timeouts]"), encoding="utf-8"
+    )
     assert read_description(tmp_path / "fleet.toml").prediction_options().eta == 1.0
 
 
 def test_bounds_priors_and_fixed_values(tmp_path: Path) -> None:
     bounds = "bounds = { l_lon = [0.1, 5], signal = [0, inf] }\n"
     tables = bounds + "[training.priors]\nnoise = [0.1, 2]\n[training.fixed]\nl_lat = 3\n"
-    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{tables}[timeouts]"))
+    (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{tables}[timeouts]"), encoding="utf-8")
     known = read_description(tmp_path / "fleet.toml").training_options(None).known
     names = ("l_lon", "l_lat", "sigma_f", "sigma_eps")
     assert known == Known.of(names, {"l_lon": (0.1, 5)}, {"noise": (0.1, 2)}, {"l_lat": 3})
-    (tmp_path / "fleet.toml").write_text(GOOD)
+    (tmp_path / "fleet.toml").write_text(GOOD, encoding="utf-8")
     assert read_description(tmp_path / "fleet.toml").training_options(None).known == Known.of(names)
 
 
 def test_starts_and_names(tmp_path: Path) -> None:
-    (tmp_path / "fleet.toml").write_text(GOOD)
+    (tmp_path / "fleet.toml").write_text(GOOD, encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     starts = found.starts()
     assert starts is not None
@@ -200,7 +202,7 @@ def test_broken_toml_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> None:
     def digest(text: str) -> str:
-        (tmp_path / "fleet.toml").write_text(text)
+        (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
         return read_description(tmp_path / "fleet.toml").digest
 
     same = digest(GOOD)
@@ -232,8 +234,8 @@ def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> Non
 )
 def test_of_two_descriptions_the_settings_that_differ_are_named(tmp_path: Path, old: str, new: str, named: str) -> None:
     one, other = tmp_path / "one.toml", tmp_path / "other.toml"
-    one.write_text(GOOD)
-    other.write_text(GOOD.replace(old, new, 1))
+    one.write_text(GOOD, encoding="utf-8")
+    other.write_text(GOOD.replace(old, new, 1), encoding="utf-8")
     description = read_description(one)
     told = description.differences(read_description(other).digest)
     assert told == f"it holds another fleet description: different {named}"
@@ -244,7 +246,7 @@ def test_the_kind_of_consensus_is_the_fleets(tmp_path: Path) -> None:
     """It is common to all agents, and an option of every prediction; the tree, if nothing is said."""
     file, digests = tmp_path / "fleet.toml", set()
     for said, expected in (("", "tree"), ('\n[prediction]\nconsensus = "average"\nrounds = 7\n', "average")):
-        file.write_text(GOOD.replace("\n[[agent]]", said + "\n[[agent]]", 1))
+        file.write_text(GOOD.replace("\n[[agent]]", said + "\n[[agent]]", 1), encoding="utf-8")
         description = read_description(file)
         options = description.prediction_options()
         assert (options.consensus, options.rounds) == (expected, 7 if said else 20_000)
@@ -257,7 +259,7 @@ def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> N
 
     secured = GOOD.replace("tcp/", "tls/")
     made = make_certificate(tmp_path / "keys", "auv1")
-    (tmp_path / "fleet.toml").write_text(secured + '[tls]\nfolder = "keys"\n')
+    (tmp_path / "fleet.toml").write_text(secured + '[tls]\nfolder = "keys"\n', encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     credentials = found.credentials("auv1")
     assert credentials is not None
@@ -265,7 +267,7 @@ def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> N
     with pytest.raises(InputError, match=r"auv2\.crt: there is no such file"):
         found.credentials("auv2")
     files = 'authority = "keys/authority.crt"\ncertificate = "keys/{name}.crt"\nkey = "keys/{name}.key"\n'
-    (tmp_path / "fleet.toml").write_text(secured + "[tls]\n" + files)
+    (tmp_path / "fleet.toml").write_text(secured + "[tls]\n" + files, encoding="utf-8")
     assert read_description(tmp_path / "fleet.toml").credentials("auv1") == credentials
     with pytest.raises(InputError, match=r"line 34: .*either folder, or all of"):
         read(tmp_path, secured + '[tls]\nfolder = "keys"\n' + files)
@@ -328,7 +330,7 @@ def test_a_hostile_file_is_one_short_error(tmp_path: Path, text: str, said: str)
 
 @pytest.mark.timeout(60)
 def test_many_agents_are_read(tmp_path: Path) -> None:
-    (tmp_path / "fleet.toml").write_text(GOOD + agents(900))
+    (tmp_path / "fleet.toml").write_text(GOOD + agents(900), encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
     assert len(found.names) == 903
     with pytest.raises(InputError, match="auv1, auv2, auv3, n0, n1, n2, n3, n4, n5, n6, n7, n8 and 891 more"):

@@ -39,7 +39,7 @@ def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> No
     wild = "theta0 = [2.0, 0.5, 1.0, 1.0]\nrho = 0.01\nkappa = 0.01"
     description, _ = describe(tmp_path, 3, training_options=wild)
     with running(description, tmp_path) as agents:
-        until(lambda: all("training failed" in (tmp_path / f"a{k}.log").read_text() for k in range(3)))
+        until(lambda: all("training failed" in (tmp_path / f"a{k}.log").read_text(encoding="utf-8") for k in range(3)))
         assert [agent.views for agent in agents] == [1, 1, 1]
         assert all(set(agent.node.neighbours().values()) == {"up"} for agent in agents)
 

@@ -22,7 +22,7 @@ from tests.disks import tiny_disk
 def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> None:
     data = store(tmp_path)
     assert data.append([[7, 8, 9.5]]) == (1, False)
-    with (tmp_path / "told.jsonl").open("a") as file:
+    with (tmp_path / "told.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"request": "abc", "rows": [[1.0, 2.')  # the crash
     again = store(tmp_path)
     np.testing.assert_array_equal(again.shard[0], [[1, 2], [7, 8]])
@@ -38,7 +38,9 @@ def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> 
 
 
 def test_lines_of_older_versions_are_still_read(tmp_path: Path) -> None:
-    (tmp_path / "told.jsonl").write_text('{"x": 1.0, "y": 2.0, "t": 3.0}\n{"t": 6.0, "x": 4.0, "y": 5}\n')
+    (tmp_path / "told.jsonl").write_text(
+        '{"x": 1.0, "y": 2.0, "t": 3.0}\n{"t": 6.0, "x": 4.0, "y": 5}\n', encoding="utf-8"
+    )
     data = store(tmp_path)
     data.append([[7, 8, 9]])
     assert told(store(tmp_path)) == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -47,10 +49,10 @@ def test_lines_of_older_versions_are_still_read(tmp_path: Path) -> None:
 
 def test_rows_of_another_fleet_are_an_error_not_damage(tmp_path: Path) -> None:
     store(tmp_path).append([[7, 8, 9]])
-    (tmp_path / "b.csv").write_text("z,t\n1,2\n")
+    (tmp_path / "b.csv").write_text("z,t\n1,2\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"told\.jsonl, line 1: expected rows with z, t, got other columns: move"):
         ObservationStore(tmp_path / "b.csv", ["z"], "t", tmp_path / "told.jsonl")
-    (tmp_path / "told.jsonl").write_text('{"x": 1.0, "y": 2.0}\n')
+    (tmp_path / "told.jsonl").write_text('{"x": 1.0, "y": 2.0}\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"told\.jsonl, line 1: expected rows with x, y, t"):
         store(tmp_path)
 
@@ -136,18 +138,18 @@ def test_what_an_older_version_left_of_a_full_disk_is_mended(tmp_path: Path) -> 
     """Refused fragments stood between acknowledged rows, and on one line with them."""
     path = tmp_path / "told.jsonl"
     fragments = '{"x": 1.0, "y": 2.0, "t": 3.0}\n{"x": 6.0, "y"\n{"x": 7.0, "y": 1{"x": 4.0, "y": 5.0, "t": 6.0}\n'
-    path.write_text(fragments)
+    path.write_text(fragments, encoding="utf-8")
     data = store(tmp_path)
     assert told(data) == [[1, 2, 3], [4, 5, 6]]
     assert data.journal.damaged == 2
     assert data.journal.aside == tmp_path / "told.damaged-1.jsonl"
-    assert data.journal.aside.read_text() == fragments
+    assert data.journal.aside.read_text(encoding="utf-8") == fragments
     data.append([[7, 8, 9]])
     again = store(tmp_path)
     assert (told(again), again.journal.damaged) == ([[1, 2, 3], [4, 5, 6], [7, 8, 9]], 0)
-    path.write_text(path.read_text() + "nonsense\n")
+    path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
     assert store(tmp_path).journal.aside == tmp_path / "told.damaged-2.jsonl"
-    assert (tmp_path / "told.damaged-1.jsonl").read_text() == fragments
+    assert (tmp_path / "told.damaged-1.jsonl").read_text(encoding="utf-8") == fragments
 
 
 @given(st.data())
@@ -224,7 +226,7 @@ def test_what_is_no_file_of_ones_own_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"told\.jsonl: expected a file, got a device or a pipe"):
         store(tmp_path)
     path.unlink()
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     with (
         mock.patch("os.open", side_effect=PermissionError(errno.EACCES, "Permission denied")),
         pytest.raises(StorageError, match=r"told\.jsonl: it cannot be read and written: Permission denied"),
@@ -234,7 +236,7 @@ def test_what_is_no_file_of_ones_own_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_only_the_owner_may_read_what_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "state" / "a" / "told.jsonl"
-    (tmp_path / "a.csv").write_text("x,t\n1,2\n")
+    (tmp_path / "a.csv").write_text("x,t\n1,2\n", encoding="utf-8")
     ObservationStore(tmp_path / "a.csv", ["x"], "t", path).append([[1, 2]])
     assert [p.stat().st_mode & 0o777 for p in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
     path.chmod(0o644)

@@ -35,7 +35,7 @@ def test_logs_are_one_document_a_line(tmp_path: Path) -> None:
         ("info", "view", "a0"),
         ("warning", "suspended", "a0"),
     ]
-    assert stream.getvalue() == (tmp_path / "a.log").read_text()
+    assert stream.getvalue() == (tmp_path / "a.log").read_text(encoding="utf-8")
 
 
 def test_a_full_log_is_moved_aside_and_no_line_is_lost_before_its_time(
@@ -68,7 +68,7 @@ def test_a_full_log_is_moved_aside_and_no_line_is_lost_before_its_time(
 
 
 def test_an_open_log_of_an_older_version_is_closed_to_others(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("")
+    (tmp_path / "a.log").write_text("", encoding="utf-8")
     (tmp_path / "a.log").chmod(0o644)
     Log("a0", file=tmp_path / "a.log").close()
     assert (tmp_path / "a.log").stat().st_mode & 0o777 == 0o600
@@ -106,7 +106,7 @@ def test_lines_that_a_full_disk_does_not_take_are_counted(tmp_path: Path) -> Non
 
 
 def test_a_log_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     for place in ("file/a.log", "."):
         with pytest.raises(StorageError, match="no log can be written there"):
             Log("a0", file=tmp_path / place)
@@ -123,11 +123,11 @@ def test_last_words_are_found_in_a_log_that_was_moved_aside(tmp_path: Path) -> N
         return launched._last_words("a")
 
     assert words(0) == "it left no word"
-    path.write_text('{"event": "started"}\n{"event": "ended", "error": "the port is taken"}\n')
+    path.write_text('{"event": "started"}\n{"event": "ended", "error": "the port is taken"}\n', encoding="utf-8")
     assert words(0) == "the port is taken"
     assert words(10_000) == "the port is taken"  # there were more bytes before: this is another file
     assert words(path.stat().st_size) == "it left no word"  # all of it was there before
-    path.write_text('{"event": "' + 300_000 * "x" + '"}\n{"event": "fine"}\n')
+    path.write_text('{"event": "' + 300_000 * "x" + '"}\n{"event": "fine"}\n', encoding="utf-8")
     assert words(0) == "fine"
-    path.write_text("[]\n")
+    path.write_text("[]\n", encoding="utf-8")
     assert words(0) == "it left no word"

@@ -22,10 +22,10 @@ def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None
     assert Checkpoint.load(path, description) is None
     kept = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)
     kept.save(path, description)
-    text = (tmp_path / "fleet.toml").read_text()
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8")
 
     def changed(old: str, new: str) -> Description:
-        (tmp_path / "fleet.toml").write_text(text.replace(old, new))
+        (tmp_path / "fleet.toml").write_text(text.replace(old, new), encoding="utf-8")
         return read_description(tmp_path / "fleet.toml")
 
     assert Checkpoint.load(path, changed('target = "temperature"', 'target = "salinity"')) is None
@@ -37,9 +37,9 @@ def test_a_checkpoint_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None
     assert (found.trained, found.rows, found.chosen, found.round) == (MODEL, 40, True, 30)
     np.testing.assert_array_equal(found.estimates, kept.estimates)
     assert [p.name for p in path.parent.iterdir()] == ["checkpoint.json"]
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     for broken in (text[:40], "[]", text.replace('"version": 1', '"version": 99'), text.replace("offset", "ofset")):
-        path.write_text(broken)
+        path.write_text(broken, encoding="utf-8")
         assert Checkpoint.load(path, description) is None
 
 
@@ -47,15 +47,15 @@ def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 1)
     folder = tmp_path / "state" / "a0"
     folder.mkdir(parents=True)
-    (folder / "checkpoint.json").write_text("{}")
+    (folder / "checkpoint.json").write_text("{}", encoding="utf-8")
     agent = Agent.start(description, "a0", Log("a0", file=tmp_path / "a0.log"))
     agent.close()
     agent.log.close()
-    assert (folder / "checkpoint.old.json").read_text() == "{}"
-    assert "checkpoint left aside" in (tmp_path / "a0.log").read_text()
-    (tmp_path / "state2").write_text("")
-    blocked = (tmp_path / "fleet.toml").read_text().replace('state = "state"', 'state = "state2"')
-    (tmp_path / "fleet.toml").write_text(blocked)
+    assert (folder / "checkpoint.old.json").read_text(encoding="utf-8") == "{}"
+    assert "checkpoint left aside" in (tmp_path / "a0.log").read_text(encoding="utf-8")
+    (tmp_path / "state2").write_text("", encoding="utf-8")
+    blocked = (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace('state = "state"', 'state = "state2"')
+    (tmp_path / "fleet.toml").write_text(blocked, encoding="utf-8")
     log = Log("a0", file=tmp_path / "b.log")
     with pytest.raises(InputError, match="expected a folder, got a file"):
         Agent.start(read_description(tmp_path / "fleet.toml"), "a0", log)
@@ -80,6 +80,6 @@ def test_a_training_that_was_cut_off_goes_on_from_its_checkpoint(tmp_path: Path)
     with running(description, tmp_path) as agents:
         np.testing.assert_array_equal(agents[0].memory.estimates.shape, (1, 4))
         until(lambda: agents[0].round > 0)
-    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
     assert [line["warm"] for line in lines if line["event"] == "training"] == [False, True]
     assert [line["round"] for line in lines if line["event"] == "resumed"] == [left.round]

@@ -32,8 +32,8 @@ def noisy(folder: Path) -> tuple[Description, list[tuple[Array, Array, Array]]]:
         arrays["temperature"][3] += 8.0
         np.savez(folder / f"{name}.npz", **arrays)
         found.append((np.column_stack([arrays["x"], arrays["y"]]), arrays["temperature"], arrays["error"]))
-    text = file.read_text().replace("normalize = true", f"{NOISY}normalize = true")
-    file.write_text(text.replace("tol = 1e-6", f"theta0 = {START}\ntol = 1e-6"))
+    text = file.read_text(encoding="utf-8").replace("normalize = true", f"{NOISY}normalize = true")
+    file.write_text(text.replace("tol = 1e-6", f"theta0 = {START}\ntol = 1e-6"), encoding="utf-8")
     return read_description(file), found
 
 
@@ -60,7 +60,7 @@ def test_a_fleet_of_agents_is_as_the_simulator(tmp_path: Path) -> None:
         expected.observe(0, [row[:2]], row[3:], row[2:3])
         told, found = ask(description, "a1", QUERIES), expected.predict(QUERIES, "dec-rbcm")
         np.testing.assert_allclose(told["mean"], found.mean, rtol=1e-6)
-    assert '"outliers": ' in (tmp_path / "a0.log").read_text()
+    assert '"outliers": ' in (tmp_path / "a0.log").read_text(encoding="utf-8")
 
 
 def test_an_agents_rows_have_its_deviations_and_its_noise(tmp_path: Path) -> None:
@@ -83,13 +83,13 @@ def test_an_agents_rows_have_its_deviations_and_its_noise(tmp_path: Path) -> Non
 def test_another_noise_is_another_model(tmp_path: Path) -> None:
     description, _ = noisy(tmp_path)
     assert description.model.endswith("kernel se, deviation error, noise agents, robust True")
-    file, text = tmp_path / "fleet.toml", (tmp_path / "fleet.toml").read_text()
+    file, text = tmp_path / "fleet.toml", (tmp_path / "fleet.toml").read_text(encoding="utf-8")
     for old, new, match in (
         ('deviation = "error"', 'deviation = "x"', "expected a column of its own, got 'x'"),
         ('noise = "agents"', 'noise = "boats"', "noise must be 'agents', got 'boats'"),
         ("robust = true", 'robust = "yes"', "robust .* got 'yes'"),
         ('method = "dec-fact-gp"', 'method = "dec-full-gp"', "dec-full-gp needs one noise for all observations"),
     ):
-        file.write_text(text.replace(old, new))
+        file.write_text(text.replace(old, new), encoding="utf-8")
         with pytest.raises(InputError, match=match):
             read_description(file)

@@ -50,19 +50,19 @@ def test_whoever_reads_while_rows_come_sees_whole_batches(tmp_path: Path) -> Non
 
 def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
-    file.write_text("x,y,t\n1,2,3\n")
+    file.write_text("x,y,t\n1,2,3\n", encoding="utf-8")
     data = store(tmp_path, watched=True)
     assert data.refresh() == 0
-    with file.open("a") as stream:
+    with file.open("a", encoding="utf-8") as stream:
         stream.write("4,5,6\n7,8,1")
     assert data.refresh() == 1  # a line is being written
     assert data.refresh() == 0
-    with file.open("a") as stream:
+    with file.open("a", encoding="utf-8") as stream:
         stream.write("9\n")
     assert data.refresh() == 1
     assert data.shard[1].tolist() == [3, 6, 19]
     assert store(tmp_path, watched=True).rows == 3
-    with file.open("a") as stream:
+    with file.open("a", encoding="utf-8") as stream:
         stream.write("7,oops,9\n")
     with pytest.raises(InputError, match="must hold numbers"):
         data.refresh()
@@ -72,22 +72,22 @@ def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
 def test_a_line_written_between_two_looks_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it would be another number."""
     file = tmp_path / "a.csv"
-    file.write_text("x,y,t\n1,2,3\n")
+    file.write_text("x,y,t\n1,2,3\n", encoding="utf-8")
     data, read = store(tmp_path, watched=True), Path.read_bytes
 
     def read_and_write(self: Path) -> bytes:
         found = read(self)
         if self == file:
-            with file.open("a") as stream:
+            with file.open("a", encoding="utf-8") as stream:
                 stream.write("4,5,67")  # of 67.8
         return found
 
-    with file.open("a") as stream:
+    with file.open("a", encoding="utf-8") as stream:
         stream.write("2,2,2\n")
     monkeypatch.setattr(Path, "read_bytes", read_and_write)
     assert data.refresh() == 1
     monkeypatch.undo()
-    with file.open("a") as stream:
+    with file.open("a", encoding="utf-8") as stream:
         stream.write(".8\n")
     assert data.refresh() == 1
     assert data.shard[1].tolist() == [3, 2, 67.8]

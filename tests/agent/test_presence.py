@@ -171,7 +171,7 @@ def test_another_description_is_refused_once_and_aloud(three: Fleet) -> None:
     assert three[1].neighbours[2].standing.startswith("refused")
     assert three[1].membership.own.up == (0,)
     three.log.close()
-    assert three.file.read_text().count('"event": "refused"') == 1
+    assert three.file.read_text(encoding="utf-8").count('"event": "refused"') == 1
 
 
 def test_at_the_start_those_who_have_not_come_are_waited_for(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ CALIBRATE = 'theta0 = [2.0, 0.5, 1.0, 1.0]\ncalibrate = "rows"\nrounds = 5'
 def private(folder: Path, *changes: tuple[str, str], **options: Any) -> Description:
     """Two agents that keep their rows."""
     describe(folder, 2, **options)
-    text = (folder / "fleet.toml").read_text()
+    text = (folder / "fleet.toml").read_text(encoding="utf-8")
     for old, new in (('target = "temperature"', 'target = "temperature"\nprivate = "rows"'), *changes):
         assert old in text
         text = text.replace(old, new)
-    (folder / "fleet.toml").write_text(text)
+    (folder / "fleet.toml").write_text(text, encoding="utf-8")
     return read_description(folder / "fleet.toml")
 
 

@@ -47,7 +47,7 @@ def test_an_error_is_an_exit_code_even_if_the_session_does_not_end(
     with pytest.raises(_Exited):
         process.run_agent(description, "a0", log_file=tmp_path / "a0.log")
     assert codes == [code]
-    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
     assert [line["error"] for line in lines] == ([] if error is None else ["the end"])
 
 

@@ -55,7 +55,7 @@ def test_a_slow_disk_holds_up_only_those_who_tell_rows(tmp_path: Path, monkeypat
     assert answers[2] == {"answer": {"rows": 1, "repeated": True, "in_all": 2}}
     assert woken.acquire(blocking=False)
     assert not woken.acquire(blocking=False)  # only new rows wake the agent
-    assert "nobody there to answer" in (tmp_path / "a.log").read_text()
+    assert "nobody there to answer" in (tmp_path / "a.log").read_text(encoding="utf-8")
 
 
 def test_an_agent_whose_disk_is_full_says_so_and_goes_on(tmp_path: Path) -> None:

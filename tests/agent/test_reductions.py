@@ -96,7 +96,7 @@ def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
                 assert np.isfinite(answers[-1]["mean"]).all()
         assert [one["mean"] == other["mean"] for one, other in zip(answers[:3], answers[3:], strict=True)] == [True] * 3
         assert {agent.activity.questions for agent in agents} == {6}
-        assert "NaN" not in "".join((tmp_path / f"a{k}.log").read_text() for k in range(4))
+        assert "NaN" not in "".join((tmp_path / f"a{k}.log").read_text(encoding="utf-8") for k in range(4))
 
 
 @pytest.mark.parametrize("victim", [1, 0], ids=["inner", "root"])

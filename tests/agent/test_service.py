@@ -89,9 +89,9 @@ def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkey
 def test_whoever_asks_must_have_the_same_description(tmp_path: Path) -> None:
     """Else columns could change places on the way."""
     description, _ = describe(tmp_path, 1)
-    text = (tmp_path / "fleet.toml").read_text()
-    (tmp_path / "swapped.toml").write_text(text.replace('inputs = ["x", "y"]', 'inputs = ["y", "x"]'))
-    (tmp_path / "named.toml").write_text(text.replace('name = "threads"', 'name = "others"'))
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8")
+    (tmp_path / "swapped.toml").write_text(text.replace('inputs = ["x", "y"]', 'inputs = ["y", "x"]'), encoding="utf-8")
+    (tmp_path / "named.toml").write_text(text.replace('name = "threads"', 'name = "others"'), encoding="utf-8")
     swapped, named = (read_description(tmp_path / f"{name}.toml") for name in ("swapped", "named"))
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))

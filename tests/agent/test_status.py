@@ -27,8 +27,10 @@ def adds_up(state: dict[str, Any]) -> bool:
 
 def test_an_agent_tells_its_place_its_traffic_and_what_happened(tmp_path: Path) -> None:
     description, shards = describe(tmp_path, 2)
-    text = (tmp_path / "fleet.toml").read_text()
-    (tmp_path / "fleet.toml").write_text(text.replace('data = "a1.npz"', 'data = "a1.npz"\nshow_rows = true'))
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8")
+    (tmp_path / "fleet.toml").write_text(
+        text.replace('data = "a1.npz"', 'data = "a1.npz"\nshow_rows = true'), encoding="utf-8"
+    )
     shown = read_description(tmp_path / "fleet.toml")
     assert shown.digest == description.digest, "what an agent shows is its own affair"
     with running(shown, tmp_path) as agents:

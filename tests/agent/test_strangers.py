@@ -26,7 +26,7 @@ def describe(folder: Path, names: list[str], ends: dict[str, str], tls: str) -> 
     edges = [(k, k + 1) for k in range(len(names) - 1)]
     text = fleet_text("bay", names, [ends[name] for name in names], ["a.csv"] * len(names), edges, kernel="se")
     file = folder / f"{'-'.join(names)}.toml"
-    file.write_text(text + tls)
+    file.write_text(text + tls, encoding="utf-8")
     return read_description(file)
 
 
@@ -74,7 +74,7 @@ def test_strangers_are_logged_once_and_not_without_end(tmp_path: Path) -> None:
     assert [presence.introduced(stranger) for _ in range(3)] == [True, False, False]
     logged = [presence.introduced(Introduction(f"c{k}", "", "x")) for k in range(2 * MOST_STRANGERS)]
     assert sum(logged) == MOST_STRANGERS - 1
-    assert len((tmp_path / "a.log").read_text().splitlines()) == MOST_STRANGERS
+    assert len((tmp_path / "a.log").read_text(encoding="utf-8").splitlines()) == MOST_STRANGERS
     assert RARELY >= 60.0
 
 

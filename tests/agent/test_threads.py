@@ -18,7 +18,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def events(tmp_path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (tmp_path / "a0.log").read_text().splitlines()]
+    return [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
 
 
 def test_all_threads_end_with_their_owner(log: Log) -> None:

@@ -81,7 +81,7 @@ def assert_exact(answer: Any, shards: list[Any], agent: Agent) -> None:
 
 
 def said(log: Path, event: str) -> list[Any]:
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if line["event"] == event]
 
 

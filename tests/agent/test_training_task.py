@@ -32,15 +32,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
 
 def trainings(folder: Path) -> list[bool]:
     """Of every training that a0 has begun, whether it was warm."""
-    lines = [json.loads(line) for line in (folder / "a0.log").read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "a0.log").read_text(encoding="utf-8").splitlines()]
     return [line["warm"] for line in lines if line["event"] == "training"]
 
 
 def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
     options = "theta0 = [2.0, 0.5, 1.0, 1.0]\nbounds = { l_x = [0.1, 0.9] }\npriors = { noise = [0.3, 2.0] }"
     description, shards = describe(tmp_path, 2, training_options=options)
-    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
-    (tmp_path / "fleet.toml").write_text(text)
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
     description = read_description(tmp_path / "fleet.toml")
     more = fg.synthetic_field(6, seed=8)
     with running(description, tmp_path) as agents:
@@ -69,14 +69,14 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         until(lambda: serving(agents) and agents[0].memory.trained != first and agents[1].memory.trained != first)
         assert agents[1].new_rows == 0
         assert trainings(tmp_path) == [False, True]
-        ends = [line for line in (tmp_path / "a1.log").read_text().splitlines() if '"trained"' in line]
+        ends = [line for line in (tmp_path / "a1.log").read_text(encoding="utf-8").splitlines() if '"trained"' in line]
         assert json.loads(ends[0])["at_bounds"] == ["l_x"]
 
 
 def test_a_new_row_below_the_rule_leaves_the_fleet_idle(tmp_path: Path) -> None:
     describe(tmp_path, 2)
-    text = (tmp_path / "fleet.toml").read_text().replace("again_after = 0 ", "again_after = 5 ")
-    (tmp_path / "fleet.toml").write_text(text)
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace("again_after = 0 ", "again_after = 5 ")
+    (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
     description = read_description(tmp_path / "fleet.toml")
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
@@ -101,7 +101,7 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
         until(lambda: agents[1].requests.fulfilled == 2 and serving(agents))
         methods = [
             json.loads(line)["method"]
-            for line in (tmp_path / "a0.log").read_text().splitlines()
+            for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()
             if '"event": "trained"' in line
         ]
         assert methods == ["dec-apx-gp", "dec-c-gp", "dec-apx-gp"]
@@ -196,8 +196,8 @@ def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -
     """As a Fleet does; a warm training keeps the kernel, and what an agent keeps on disk has both."""
     how = 'calibrate = "rows"\nrounds = 5'
     _, shards = describe(tmp_path, 2, training="dec-fact-gp", training_options=how)
-    text = (tmp_path / "fleet.toml").read_text()
-    (tmp_path / "fleet.toml").write_text(text.replace('kernel = "se"', 'kernel = "auto"'))
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8")
+    (tmp_path / "fleet.toml").write_text(text.replace('kernel = "se"', 'kernel = "auto"'), encoding="utf-8")
     description = read_description(tmp_path / "fleet.toml")
     assert len(description.kernels) == 4
     expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")

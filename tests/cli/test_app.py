@@ -76,8 +76,8 @@ def test_every_command_explains_itself_with_an_example() -> None:
 
 def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
-    (folder / "links.txt").write_text("Ada Bo\nBo Zoe\n")
-    (folder / "few.txt").write_text("Ada Bo\n")
+    (folder / "links.txt").write_text("Ada Bo\nBo Zoe\n", encoding="utf-8")
+    (folder / "few.txt").write_text("Ada Bo\n", encoding="utf-8")
     fit = ["fit", "observations.csv"]
     assert "observations.csv: there is no column 'SST'; it has boat, lat, lon, sst" in wrong(
         *fit, "--inputs", "lon", "lat", "--target", "SST", "--agent", "boat", "--out", "m"
@@ -97,7 +97,7 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert not (folder / "m").exists()
     run(*fit, *FIT, "--out", "m", "--tol", "1e-3")
     assert "overwrite" in wrong(*fit, *FIT, "--out", "m")
-    (folder / "bad.csv").write_text("x,lat\n1,2\n")
+    (folder / "bad.csv").write_text("x,lat\n1,2\n", encoding="utf-8")
     assert "column 'lon'" in wrong("predict", "m", "bad.csv", "--out", "a.csv")
     assert "unknown agent 'Zoe'" in wrong("predict", "m", "points.csv", "--agent", "Zoe", "--out", "a.csv")
     assert "unknown prediction method" in wrong("predict", "m", "points.csv", "--method", "magic", "--out", "a.csv")
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_before_any_work(folder: Path) -> None:
     assert "[bold]m" in run(*fit, *FIT, "--out", "[bold]m", "--overwrite", "--tol", "1e-3").stdout
     with np.load("A.NPZ") as answer:
         assert len(answer["mean"]) == 2
-    (folder / "none.csv").write_text("lon,lat\n")
+    (folder / "none.csv").write_text("lon,lat\n", encoding="utf-8")
     assert "without rows" in wrong("predict", "[bold]m", "none.csv", "--out", "n.csv")
     assert sorted(p.name for p in folder.iterdir()) == [
         "A.NPZ", "[bold]m", "none.csv", "observations.csv", "points.csv",
@@ -146,7 +146,7 @@ def test_what_a_first_user_stumbled_over(folder: Path) -> None:
     table["sst"] = 3.0
     table.to_csv("flat.csv", index=False)
     assert "nothing to learn" in wrong("fit", "flat.csv", *FIT, "--out", "n")
-    (folder / "m" / "notes.txt").write_text("mine")
+    (folder / "m" / "notes.txt").write_text("mine", encoding="utf-8")
     assert "notes.txt" in wrong("fit", "odd.csv", *FIT, "--out", "m", "--overwrite")
     (folder / "here.csv").mkdir()
     assert "expected a file, got a folder" in wrong("fit", "here.csv", *FIT, "--out", "n")
@@ -154,7 +154,7 @@ def test_what_a_first_user_stumbled_over(folder: Path) -> None:
     (folder / "map.png").mkdir()
     assert "expected a file, got a folder" in wrong("map", "m", "--out", "map.nc")
     assert not (folder / "map.nc").exists()
-    (folder / "semi.csv").write_text("lon;lat\n1;2\n")
+    (folder / "semi.csv").write_text("lon;lat\n1;2\n", encoding="utf-8")
     assert "by commas" in wrong("predict", "m", "semi.csv", "--out", "b.csv")
     assert "seed must be" in wrong("demo", "--seed", "-1")
 

@@ -31,7 +31,7 @@ def run(*arguments: object) -> Any:
 
 def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "points.csv").write_text("x,y\n0.5,0.5\n1.5,1.0\n")
+    (tmp_path / "points.csv").write_text("x,y\n0.5,0.5\n1.5,1.0\n", encoding="utf-8")
     ask = ["ask", "fleet.toml", "points.csv", "--agent", "a1", "--out", "answer.csv", "--json", "--quiet"]
     with Processes(tmp_path, paper_shards(60, 3), [(0, 1), (1, 2)], **OPTIONS) as fleet:
         fleet.start("a1", "a2")
@@ -60,7 +60,7 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
         assert "missing_agents" not in rows[0]
         assert all(float(row["low"]) < float(row["mean"]) < float(row["high"]) for row in rows)
         assert {row["uninformed"] for row in rows} == {"False"}
-    (tmp_path / "points.csv").write_text("x,y,missing_agents\n0.5,0.5,7\n")
+    (tmp_path / "points.csv").write_text("x,y,missing_agents\n0.5,0.5,7\n", encoding="utf-8")
     wrong = run(*ask)
     assert (wrong.exit_code, "'missing_agents' too" in wrong.stderr) == (2, True)
 

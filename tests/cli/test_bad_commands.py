@@ -151,12 +151,12 @@ DESCRIBED = [
 
 @pytest.fixture
 def files(modelled: Path) -> Path:
-    table = (modelled / "observations.csv").read_text()
-    (modelled / "t.csv").write_text(table)
-    (modelled / "tabs.csv").write_text(table.replace(",", "\t"))
+    table = (modelled / "observations.csv").read_text(encoding="utf-8")
+    (modelled / "t.csv").write_text(table, encoding="utf-8")
+    (modelled / "tabs.csv").write_text(table.replace(",", "\t"), encoding="utf-8")
     (modelled / "latin.csv").write_bytes(table.replace("Ada", "Böe").encode("latin-1"))
-    (modelled / "p.csv").write_text("lon,lat\n-71.5,41.5\n")
-    (modelled / "empty.csv").write_text("lon,lat\n")
+    (modelled / "p.csv").write_text("lon,lat\n-71.5,41.5\n", encoding="utf-8")
+    (modelled / "empty.csv").write_text("lon,lat\n", encoding="utf-8")
     (modelled / "fleet.toml").write_text(GOOD, encoding="utf-8")
     return modelled
 

@@ -33,7 +33,10 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     again = run(*asked, "--method", "dec-rbcm", "--out", "again.csv")
     assert "Calibrated: deviations times" in again.stdout
     scaled = pd.read_csv("again.csv")["std_observed"]
-    factors = [knot["factor"] for knot in json.loads(Path("model/model.json").read_text())["calibration"]["knots"]]
+    factors = [
+        knot["factor"]
+        for knot in json.loads(Path("model/model.json").read_text(encoding="utf-8"))["calibration"]["knots"]
+    ]
     assert ((scaled / plain) >= min(factors) * (1 - 1e-9)).all()
     assert ((scaled / plain) <= max(factors) * (1 + 1e-9)).all()
     assert not np.allclose(scaled, plain, rtol=1e-6)

@@ -88,9 +88,9 @@ def test_ctrl_c_keeps_blocks_and_either_goes_on_from_them(
         patch.setattr(Kept, "put", put_and_stop)
         assert "are kept" in said(run(*predict, "b.csv", *TWO, code=130))
     assert len(list(Path().glob(".b.csv.parts/*/*.json"))) == 1
-    first = json.loads(next(Path().glob(".b.csv.parts/*/0.json")).read_text())
+    first = json.loads(next(Path().glob(".b.csv.parts/*/0.json")).read_text(encoding="utf-8"))
     first["mean"][0] = 99.5  # so that it can be seen whose block is in the answer
-    next(Path().glob(".b.csv.parts/*/0.json")).write_text(json.dumps(first))
+    next(Path().glob(".b.csv.parts/*/0.json")).write_text(json.dumps(first), encoding="utf-8")
     run(*predict, "b.csv")
     here, there = (pd.read_csv(file)["mean"].to_numpy() for file in ("a.csv", "b.csv"))
     assert there[0] == 99.5

@@ -69,16 +69,16 @@ def test_beyond_memory_a_sample_is_taken_and_said(boats: Path) -> None:
 
 
 def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = Path("Bo.csv").read_text()
+    sound = Path("Bo.csv").read_text(encoding="utf-8")
     lines = sound.splitlines()
     lines[5] = "Bo,north,1.0,15.0"
-    Path("Bo.csv").write_text("\n".join(lines))
+    Path("Bo.csv").write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(file_source, "cores", lambda: 1)
     told = wrong("fit", *BOATS, *WHOLE, "--out", "m")
     assert "Bo.csv: column 'lat' must hold numbers" in told
     assert "(first: row 5)" in told
     assert "the same command goes on from what was read" in told
-    Path("Bo.csv").write_text(sound)
+    Path("Bo.csv").write_text(sound, encoding="utf-8")
     read: list[str] = []
     survey = file_source.__dict__["survey"]
 
@@ -96,7 +96,7 @@ def test_what_is_for_one_file_is_refused_for_several(boats: Path) -> None:
     assert "stride (--stride) is for files that end in .nc or .zarr" in wrong(
         "fit", *BOATS, *SST, "--stride", "2", "--out", "m"
     )
-    Path("Bo.csv").write_text("boat,lat,lon,sst\n" + "Bo,40.0,1.0,15.0\n" * 3)
+    Path("Bo.csv").write_text("boat,lat,lon,sst\n" + "Bo,40.0,1.0,15.0\n" * 3, encoding="utf-8")
     assert "nothing to learn" in wrong("fit", "Bo.csv", *SST, "--memory", "1e6", "--out", "m")
 
 

@@ -15,7 +15,7 @@ from tests.io.sources import packed
 
 
 def test_graphs_from_files_partitions_and_units(folder: Path) -> None:
-    (folder / "links.csv").write_text("Cy,Ada\nAda,Bo\n")
+    (folder / "links.csv").write_text("Cy,Ada\nAda,Bo\n", encoding="utf-8")
     run("fit", "observations.csv", *FIT, "--graph", "links.csv", "--out", "a", "--tol", "1e-3")
     model = load_model("a")
     index = {name: number for number, name in enumerate(model.agents)}
@@ -170,7 +170,7 @@ def test_an_interrupted_overwrite_keeps_both(modelled: Path, monkeypatch: pytest
     kept = load_model("m.interrupted")
     assert kept.status == "interrupted"
     assert "interrupted after 4 rounds of dec-apx-gp" in kept.note
-    (modelled / "m.interrupted" / "thesis.txt").write_text("mine")
+    (modelled / "m.interrupted" / "thesis.txt").write_text("mine", encoding="utf-8")
     assert "other files too (thesis.txt)" in wrong(*fit, "--out", "m", "--overwrite")
 
 

@@ -57,7 +57,10 @@ def test_a_model_that_was_not_trained(modelled: Path) -> None:
 def test_what_is_no_model_is_one_line(modelled: Path) -> None:
     assert "there is no model.json" in wrong("info", ".")
     file = modelled / "m" / "model.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 99, "written_by": "fleetgp 7.0"}))
+    file.write_text(
+        json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"version": 99, "written_by": "fleetgp 7.0"}),
+        encoding="utf-8",
+    )
     assert 'got format 99, written by fleetgp 7.0: pip install "fleetgp>=7.0"' in wrong("info", "m")
 
 

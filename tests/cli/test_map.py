@@ -28,9 +28,9 @@ def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
     assert "finished pieces, if there are any, are kept" in errors
     assert not (folder / "map.nc").exists()
     first = next(folder.glob(".map.nc.parts/*/0.json"))
-    done = json.loads(first.read_text())
+    done = json.loads(first.read_text(encoding="utf-8"))
     done["mean"][0] = 1234.5  # a sign that the finished block is taken
-    first.write_text(json.dumps(done))
+    first.write_text(json.dumps(done), encoding="utf-8")
     run(*arguments)
     with xr.open_dataset("map.nc") as field:
         assert float(field["sst"][0, 0]) == 1234.5

@@ -74,7 +74,7 @@ def test_a_request_counts_once_through_kills_before_and_after_its_answer(tmp_pat
 
 def test_the_command_tries_again_and_says_how_to_repeat_it(tmp_path: Path) -> None:
     with Processes(tmp_path, paper_shards(20, 1), [], **OPTIONS) as fleet, ThreadPoolExecutor(1) as pool:
-        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,1.0\n0.6,0.5,1.1\n")
+        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,1.0\n0.6,0.5,1.1\n", encoding="utf-8")
         lost = fleetgp(fleet, "observe", "fleet.toml", "new.csv", "--agent", "a0", "--seconds", "1")
         assert lost.returncode == 1
         assert "cannot be reached" in lost.stderr
@@ -90,7 +90,7 @@ def test_the_command_tries_again_and_says_how_to_repeat_it(tmp_path: Path) -> No
         assert told == {"agent": "a0", "rows": 2, "repeated": 0, "in_all": 22, "request": name}
         again = json.loads(fleetgp(fleet, *repeat).stdout)
         assert again == {**told, "repeated": 2}
-        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,9.0\n0.6,0.5,1.1\n")
+        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,9.0\n0.6,0.5,1.1\n", encoding="utf-8")
         other = fleetgp(fleet, *repeat)
         assert (other.returncode, "was used for other rows" in other.stderr) == (2, True)
         wrong = fleetgp(fleet, *repeat[:-5], "--request", "a b")
@@ -111,7 +111,7 @@ def test_many_rows_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for repeated in (0, 25):
             telling = observe.Telling(fleet.description, "a0", "many", time.monotonic() + 60.0)
             assert telling.tell(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
-        lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text().splitlines()
+        lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["request"] for line in lines] == ["many-0", "many-1", "many-2"]
 
 

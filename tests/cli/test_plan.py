@@ -54,9 +54,11 @@ def test_a_loss_that_splits_the_fleet_and_files_elsewhere_are_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names, ends = ["a", "b", "c"], [f"tcp/127.0.0.1:{7001 + k}" for k in range(3)]
-    Path("fleet.toml").write_text(fleet_text("bay", names, ends, [f"{n}.csv" for n in names], [(0, 1), (1, 2)]))
+    Path("fleet.toml").write_text(
+        fleet_text("bay", names, ends, [f"{n}.csv" for n in names], [(0, 1), (1, 2)]), encoding="utf-8"
+    )
     assert "none of the agents' files can be read here: give --rows" in wrong("plan", "fleet.toml")
-    Path("a.csv").write_text("x,y,temperature\n0,0,1\n0,1,2\n1,1,3\n")
+    Path("a.csv").write_text("x,y,temperature\n0,0,1\n0,1,2\n1,1,3\n", encoding="utf-8")
     seen = said(run("plan", "fleet.toml"))
     assert "the files of b, c are not here: they are taken to have 3 rows each" in seen
     assert "the loss of this agent would split the fleet: b" in seen

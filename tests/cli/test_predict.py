@@ -89,7 +89,7 @@ def test_many_blocks_tell_of_points_outside_once(modelled: Path, monkeypatch: py
 
 def test_columns_that_are_only_passed_on_stay_as_they_are_written(modelled: Path) -> None:
     lines = ["id,lon,note,lat,n", "00,-71.5,NA,40.5,1.50", '07,-70.5,"a, b",41.5,', "1e3,-71.2,,41.2,None"]
-    Path("some.csv").write_text("\n".join(lines))
+    Path("some.csv").write_text("\n".join(lines), encoding="utf-8")
     run("predict", "m", "some.csv", "--out", "a.csv")
     found = pd.read_csv("a.csv", dtype=str, keep_default_na=False)
     assert found["id"].tolist() == ["00", "07", "1e3"]
@@ -101,7 +101,7 @@ def test_columns_that_are_only_passed_on_stay_as_they_are_written(modelled: Path
 
 
 def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -> None:
-    Path("none.csv").write_text("lon,lat\n")
+    Path("none.csv").write_text("lon,lat\n", encoding="utf-8")
     assert "none.csv: expected points, got a file without rows" in wrong("predict", "m", "none.csv", "--out", "a.csv")
     assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")

@@ -96,7 +96,7 @@ def test_an_interruption_that_an_import_turns_into_another_error_is_still_one(
     tmp_path: Path,
 ) -> None:
     """Compiled modules report whatever went wrong in an import of theirs as an ImportError."""
-    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n2,3,4\n")
+    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n2,3,4\n", encoding="utf-8")
     code = (
         "import builtins, signal, sys\n"
         "from fleetgp import cli\n"

@@ -23,7 +23,7 @@ from fleetgp.operator.resilience import cut_agents, split_by, split_warning
 def describe(folder: Path, names: list[str]) -> Description:
     ends = [f"tcp/127.0.0.1:{7001 + k}" for k in range(len(names))]
     edges = [(k, k + 1) for k in range(len(names) - 1)]
-    (folder / "fleet.toml").write_text(fleet_text("bay", names, ends, ["a.csv"] * len(names), edges))
+    (folder / "fleet.toml").write_text(fleet_text("bay", names, ends, ["a.csv"] * len(names), edges), encoding="utf-8")
     return read_description(folder / "fleet.toml")
 
 

@@ -64,7 +64,7 @@ def test_all_or_nothing_and_from_there(sea: Path, monkeypatch: pytest.MonkeyPatc
     )
     assert shown.stdout.index("The model is in m/t") < shown.stdout.index("The model is in m/s")
     assert load_model("m/s").theta["sigma_eps"] == pytest.approx(0.03)
-    Path("m/notes.txt").write_text("mine")
+    Path("m/notes.txt").write_text("mine", encoding="utf-8")
     assert "it holds other things than models (notes.txt)" in wrong(
         "fit", "sea.csv", *BOTH, "--out", "m", "--overwrite"
     )

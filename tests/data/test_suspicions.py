@@ -22,7 +22,7 @@ from fleetgp.io.tables import read_observations
 
 def store(folder: Path, **options: Any) -> ObservationStore:
     lines = "".join(f"{0.1 * n},{15 + 0.2 * n}\n" for n in range(20))
-    (folder / "a.csv").write_text(f"x,sst\n{lines}")
+    (folder / "a.csv").write_text(f"x,sst\n{lines}", encoding="utf-8")
     return ObservationStore(folder / "a.csv", ["x"], "sst", folder / "told.jsonl", **options)
 
 
@@ -72,7 +72,7 @@ def test_a_request_that_was_taken_is_acknowledged_again_whatever_became_of_the_f
 
 
 def test_an_agent_that_really_measures_such_values_may_be_told_them(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,sst\n0,80\n1,90\n")
+    (tmp_path / "a.csv").write_text("x,sst\n0,80\n1,90\n", encoding="utf-8")
     data = ObservationStore(tmp_path / "a.csv", ["x"], "sst", tmp_path / "told.jsonl")
     assert data.append([[2, 99.0]]).rows == 1
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("uncompiled")
 def work(task: dict[str, Any]) -> dict[str, Any]:
     if task.get("fail"):
         raise ValueError("no")
-    with Path(task["log"]).open("a") as log:
+    with Path(task["log"]).open("a", encoding="utf-8") as log:
         log.write(f"{task['n']}\n")
     return {"square": task["n"] ** 2, "threads": os.environ["OPENBLAS_NUM_THREADS"]}
 
@@ -33,10 +33,10 @@ def test_cells_are_kept_as_they_finish_and_not_done_twice(tmp_path: Path) -> Non
     found = run_cells(cells[:2], work, kept, place=Processes(1), listener=seen.append)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1}
     assert found["1"]["threads"] == "1"
-    assert log.read_text() == "1\n0\n", "the longest first"
+    assert log.read_text(encoding="utf-8") == "1\n0\n", "the longest first"
     found = run_cells(cells, work, kept, place=Processes(2), listener=seen.append)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1, "2": 4, "3": 9}
-    assert sorted(log.read_text().split()) == ["0", "1", "2", "3"]
+    assert sorted(log.read_text(encoding="utf-8").split()) == ["0", "1", "2", "3"]
     assert (seen[-1].round, seen[-1].rounds) == (4, 4)
 
 

@@ -34,8 +34,8 @@ def place(cluster: None) -> Iterator[OnCluster]:
 def work(task: dict[str, Any]) -> dict[str, Any]:
     """It writes down that it was done. deaths: so many times the process that does it dies."""
     log = Path(task["folder"]) / str(task["n"])
-    done = len(log.read_text()) if log.exists() else 0
-    log.write_text("x" * (done + 1))
+    done = len(log.read_text(encoding="utf-8")) if log.exists() else 0
+    log.write_text("x" * (done + 1), encoding="utf-8")
     if done < task.get("deaths", 0):
         os.kill(os.getpid(), signal.SIGKILL)
     if task.get("fail"):
@@ -64,7 +64,7 @@ def test_the_cell_of_a_lost_worker_is_done_again(tmp_path: Path, place: OnCluste
     cells[1].task["deaths"] = 1
     found = run_cells(cells, work, Kept(tmp_path, {}), place=place)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1, "2": 4}
-    assert [(tmp_path / "log" / str(n)).read_text() for n in range(3)] == ["x", "xx", "x"]
+    assert [(tmp_path / "log" / str(n)).read_text(encoding="utf-8") for n in range(3)] == ["x", "xx", "x"]
 
 
 def test_what_is_done_before_an_end_is_kept(tmp_path: Path, place: OnCluster, monkeypatch: pytest.MonkeyPatch) -> None:

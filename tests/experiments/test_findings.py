@@ -301,7 +301,7 @@ def of_page(name: str, facts: Mapping[str, Any]) -> Sequence[Finding]:
 
 @pytest.mark.parametrize("name", ["training", "prediction", "communication"])
 def test_the_committed_pages_say_what_follows_from_their_rows(name: str) -> None:
-    facts = json.loads((PAGES / name / "results.json").read_text())
+    facts = json.loads((PAGES / name / "results.json").read_text(encoding="utf-8"))
     found = [finding.as_dict() for finding in of_page(name, facts)]
     assert [{key: finding[key] for key in ("claim", "verdict", "seen")} for finding in found] == [
         {key: finding[key] for key in ("claim", "verdict", "seen")} for finding in facts["findings"]

@@ -21,10 +21,10 @@ TINY = Size(side=8, share=0.3, most_draws=1)
 def test_every_figure_is_drawn_with_its_numbers(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "numbers.json").write_text('{"a figure of before": {}}')
+    (tmp_path / "new" / "numbers.json").write_text('{"a figure of before": {}}', encoding="utf-8")
     draw_all(tmp_path / "new", TINY, told=told.append)
     assert [line.split(":")[0] for line in told] == list(SECTIONS)
-    assert list(json.loads((tmp_path / "new" / "numbers.json").read_text())) == list(SECTIONS)
+    assert list(json.loads((tmp_path / "new" / "numbers.json").read_text(encoding="utf-8"))) == list(SECTIONS)
     for name in SECTIONS:
         with Image.open(tmp_path / "new" / f"{name}.png") as picture:
             assert picture.size[0] == 1204
@@ -32,9 +32,9 @@ def test_every_figure_is_drawn_with_its_numbers(tmp_path: Path) -> None:
 
 
 def test_some_of_them_leave_the_numbers_of_others(tmp_path: Path) -> None:
-    (tmp_path / "numbers.json").write_text('{"gap": {"kept": 1}}')
+    (tmp_path / "numbers.json").write_text('{"gap": {"kept": 1}}', encoding="utf-8")
     draw_all(tmp_path, TINY, [])
-    assert json.loads((tmp_path / "numbers.json").read_text()) == {"gap": {"kept": 1}}
+    assert json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8")) == {"gap": {"kept": 1}}
     with pytest.raises(InputError, match="unknown figure 'shape'"):
         draw_all(tmp_path, TINY, ["shape"])
 
@@ -43,7 +43,7 @@ def test_the_page_shows_them_all_and_no_others() -> None:
     shown = re.findall(r"\(models/([^)]+)\.png\)", (DOCS / "models.md").read_text(encoding="utf-8"))
     assert shown == list(SECTIONS)
     assert {path.stem for path in (DOCS / "models").glob("*.png")} == set(shown)
-    assert list(json.loads((DOCS / "models" / "numbers.json").read_text())) == shown
+    assert list(json.loads((DOCS / "models" / "numbers.json").read_text(encoding="utf-8"))) == shown
 
 
 def test_a_draw_has_the_covariance_of_its_kernel() -> None:

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[3] / "shared" / "paper.tex"
 
 def latex_rows(label: str, lines: int) -> list[tuple[int, list[str]]]:
     """(M, cells) of a table of the paper's source."""
-    text = SOURCE.read_text()
+    text = SOURCE.read_text(encoding="utf-8")
     end = text.index(f"\\label{{{label}}}")
     body = text[text.rindex("\\begin{table", 0, end) : end]
     agents, found = 0, []

@@ -23,7 +23,7 @@ REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_nw_atlan
 
 
 def check_page(folder: Path, *, rows: int, figures: int) -> str:
-    page = (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text(encoding="utf-8")
     assert "http" not in re.sub(r"base64,[^\"]*", "", page), "nothing from elsewhere"
     assert page.count("data:image/png;base64,") == figures
     pictures = sorted((folder / "figures").glob("*.png"))
@@ -34,7 +34,7 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
             assert len(image.convert("RGB").resize((240, 160)).getcolors(40_000) or []) > 30, picture
     with (folder / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == rows
-    facts = json.loads((folder / "results.json").read_text())
+    facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert len(facts["results"]) == rows
     assert facts["environment"]["numpy"] == np.__version__
     assert "seed" in facts["settings"]
@@ -52,7 +52,7 @@ def test_training_small(tmp_path: Path) -> None:
     page = check_page(tmp_path, rows=len(cells), figures=4)
     for method in (*TRAINERS, *training.OURS):
         assert f">{method}<" in page
-    rows = json.loads((tmp_path / "results.json").read_text())["results"]
+    rows = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["results"]
     assert {row["method"] for row in rows} == {*TRAINERS, *training.OURS}
     for row in rows:
         if row["block"] == "paper" and row["method"].startswith("dec-"):
@@ -82,7 +82,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
     page = check_page(tmp_path, rows=methods * 2 * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
     assert ("not sea-surface temperature" in page) == (not real)
-    rows = json.loads((tmp_path / "results.json").read_text())["results"]
+    rows = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["results"]
     for row in rows:
         if row["method"] in ("dec-poe", "dec-rbcm", "dec-grbcm"):
             assert row["status"] == "converged"
@@ -128,7 +128,7 @@ def test_draws_do_not_test_on_what_was_seen() -> None:
 
 
 def verdicts(folder: Path) -> dict[str, str]:
-    findings = json.loads((folder / "results.json").read_text())["findings"]
+    findings = json.loads((folder / "results.json").read_text(encoding="utf-8"))["findings"]
     return {finding["claim"]: finding["verdict"] for finding in findings}
 
 

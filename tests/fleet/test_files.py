@@ -344,17 +344,17 @@ def read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         frame(number).to_csv(tmp_path / f"s{number}.csv", index=False)
-    sound = (tmp_path / "s1.csv").read_text()
+    sound = (tmp_path / "s1.csv").read_text(encoding="utf-8")
     lines = sound.splitlines()
     lines[100] = "1.0,2.0,?,agent 1"
-    (tmp_path / "s1.csv").write_text("\n".join(lines))
+    (tmp_path / "s1.csv").write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(file_source, "cores", lambda: 1)
     read = read_names(monkeypatch)
     options: dict[str, Any] = {"cache": tmp_path / "cache", "rows": 30}
     with pytest.raises(InputError, match=r"s1\.csv: column 'y' .*got '\?' \(first: row 100\)"):
         of_files(tmp_path, "s*.csv", **options)
     assert read == ["s0.csv", "s1.csv"]
-    (tmp_path / "s1.csv").write_text(sound)
+    (tmp_path / "s1.csv").write_text(sound, encoding="utf-8")
     read.clear()
     first = of_files(tmp_path, "s*.csv", **options)
     assert read == ["s1.csv", "s2.csv"]
@@ -424,7 +424,7 @@ def test_what_was_kept_of_a_file_that_has_changed_is_not_used(
     of_files(tmp_path, cache=tmp_path / "cache", missing="drop")
     assert len(read) == 3, "other settings"
     for piece in (tmp_path / "cache").rglob("*.json"):
-        piece.write_text(piece.read_text()[:40])
+        piece.write_text(piece.read_text(encoding="utf-8")[:40], encoding="utf-8")
     read.clear()
     of_files(tmp_path, cache=tmp_path / "cache")
     assert len(read) == 3, "damaged pieces"
@@ -555,9 +555,9 @@ def test_a_model_of_files_has_their_moments_and_no_rows(folder: Path, tmp_path: 
     np.testing.assert_array_equal(central.predict(QUERIES, "full-gp").mean, fleet.predict(QUERIES, "full-gp").mean)
     with pytest.raises(InputError, match=r"alone, .*: predict with full-gp and the theta"):
         central.predict(QUERIES, "dec-full-gp")
-    facts = json.loads((tmp_path / "model" / "model.json").read_text())
+    facts = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
     facts["moments"]["sizes"][0] += 2
-    (tmp_path / "model" / "model.json").write_text(json.dumps(facts))
+    (tmp_path / "model" / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     with pytest.raises(InputError, match="moments"):
         fg.load_model(tmp_path / "model")
 

@@ -226,16 +226,16 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
         assert np.array_equal(y, old_y)
     one, other = (each.predict(QUERIES, "dec-rbcm", noisy=True, agent=1) for each in (made, again))
     assert np.array_equal(one.variance, other.variance)
-    facts = json.loads((folder / "model.json").read_text())
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     assert facts["version"] == 3
     # A folder from before knows nothing of noise.
     plain = save_model(
         Model(fg.Fleet([(X, Y)], theta=THETA[:4], kernel="se", normalize=False), ("a",), ("lon", "lat"), "sst"),
         tmp_path / "old",
     )
-    facts = json.loads((plain / "model.json").read_text())
+    facts = json.loads((plain / "model.json").read_text(encoding="utf-8"))
     assert facts["version"] == 1
     for name in ("noise", "robust", "deviations"):
         del facts[name]
-    (plain / "model.json").write_text(json.dumps(facts))
+    (plain / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     assert not load_model(plain).fleet.noises.given

@@ -117,17 +117,17 @@ def test_a_list_of_observations_in_netcdf_is_a_table(tmp_path: Path) -> None:
 
 
 def test_a_text_far_down_is_named_with_its_row(tmp_path: Path) -> None:
-    lines = write(table(), tmp_path / "t.csv").read_text().splitlines()
+    lines = write(table(), tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()
     lines[20] = "1.0,2.0,warm,Ada"
-    (tmp_path / "t.csv").write_text("\n".join(lines))
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(InputError, match=r"t\.csv: column 'sst' must hold numbers: .*'warm' \(first: row 20\)"):
         all_of(tmp_path / "t.csv")
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:
-    lines = write(table(), tmp_path / "t.csv").read_text().splitlines()
+    lines = write(table(), tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()
     lines[20] = "1.0,2.0,3.0,Ada,5.0"
-    (tmp_path / "t.csv").write_text("\n".join(lines))
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(InputError, match=r"t\.csv: it cannot be read as CSV: .*line 21.*\(after row 14\)"):
         all_of(tmp_path / "t.csv")
 
@@ -141,7 +141,7 @@ def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
 
 
 def test_rows_with_more_fields_than_the_header_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("lon,lat,sst,boat\n" + "1,2,3,Ada,5\n" * 20)
+    (tmp_path / "t.csv").write_text("lon,lat,sst,boat\n" + "1,2,3,Ada,5\n" * 20, encoding="utf-8")
     with pytest.raises(InputError, match=r"t\.csv: its rows have more fields than the 4 of its header"):
         all_of(tmp_path / "t.csv")
 

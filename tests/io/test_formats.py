@@ -18,7 +18,10 @@ from tests.io.sources import packed, read, table, write
 def test_files_separated_otherwise_get_a_hint_and_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     for separator, option in ((";", ";"), ("\t", "tab")):
-        path.write_text(separator.join(["lon", "lat", "sst"]) + "\n" + separator.join(["1,5", "2,5", "12,25"]) + "\n")
+        path.write_text(
+            separator.join(["lon", "lat", "sst"]) + "\n" + separator.join(["1,5", "2,5", "12,25"]) + "\n",
+            encoding="utf-8",
+        )
         with pytest.raises(InputError, match=f"by commas, or say how they are .--sep '{option}'"):
             read(path)
         with pytest.raises(InputError, match=r"Are these decimal commas\? Then say so \(--decimal ,\)"):
@@ -58,10 +61,10 @@ def test_options_for_another_kind_of_file_are_refused(tmp_path: Path) -> None:
 
 def test_rows_wider_than_the_header_and_names_that_come_twice_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("lon,lat,sst\n9,1,2,3\n9,4,5,6\n")  # pandas takes the first field for an index
+    path.write_text("lon,lat,sst\n9,1,2,3\n9,4,5,6\n", encoding="utf-8")  # pandas takes the first field for an index
     with pytest.raises(InputError, match="more fields than the 3 of its header"):
         read(path)
-    path.write_text("lon,lat,sst,sst\n1,2,3,4\n")
+    path.write_text("lon,lat,sst,sst\n1,2,3,4\n", encoding="utf-8")
     with pytest.raises(InputError, match="two columns are called 'sst'"):
         read(path)
 
@@ -72,7 +75,7 @@ def test_utf_16_and_bars_between_columns_are_recognized(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"written in UTF-16, not in utf-8: .*--encoding utf-16"):
         read(path)
     assert len(read(path, reading=Reading(encoding="utf-16")).observations) == 1
-    path.write_text("lon|lat|sst\n1|2|3\n")
+    path.write_text("lon|lat|sst\n1|2|3\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"--sep '\|'"):
         read(path)
 
@@ -113,7 +116,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_unopened(
     count = (1 << 27) // 8
     with (
         zipfile.ZipFile(tmp_path / "t.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("sst.npy", "w", force_zip64=True) as member,
+        archive.open("sst.npy", "w", force_zip64=True, encoding="utf-8") as member,
     ):
         member.write(array_file((count,), b""))
         for _ in range(1 << 7):
@@ -129,7 +132,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_unopened(
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = packed(tmp_path / "f.nc")
-    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n")
+    (tmp_path / "t.csv").write_text("lon,lat,sst\n1,2,3\n", encoding="utf-8")
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(InputError, match=r'pip install "fleetgp\[data\]"'):

@@ -36,7 +36,7 @@ def test_sockets_devices_and_folders_are_refused(tmp_path: Path, monkeypatch: py
 def test_tables_of_too_many_columns_are_refused_before_they_are_read(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
     wide = tmp_path / "wide.csv"
-    wide.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    wide.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="at most 10,000 columns, got at least 10,001"):
         read_table(wide)
     arrays = tmp_path / "wide.npz"
@@ -49,6 +49,6 @@ def test_tables_of_too_many_columns_are_refused_before_they_are_read(tmp_path: P
 def test_a_description_of_too_many_keys_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     for line in ("a.b.k{} = 1", "[a.k{}]", "k{} = 1"):
-        file.write_text("\n".join(line.format(number) for number in range(MAX_KEYS + 1)))
+        file.write_text("\n".join(line.format(number) for number in range(MAX_KEYS + 1)), encoding="utf-8")
         with pytest.raises(InputError, match="at most 20,000 keys, got 20,001"):
             read_description(file)

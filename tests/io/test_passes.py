@@ -98,9 +98,9 @@ def test_a_pass_that_breaks_has_no_end() -> None:
 
 def test_rows_are_guessed_from_the_start_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "long.csv"
-    file.write_text("a,b,y\n" + "0.125,0.25,1.5\n" * 20_000)
+    file.write_text("a,b,y\n" + "0.125,0.25,1.5\n" * 20_000, encoding="utf-8")
     assert guessed_rows(file) == pytest.approx(20_001, rel=1e-3)
-    (tmp_path / "broken.parquet").write_text("nothing")
+    (tmp_path / "broken.parquet").write_text("nothing", encoding="utf-8")
     assert guessed_rows(tmp_path / "broken.parquet") is None
     assert guessed_rows(tmp_path / "none.csv") is None
     assert guessed_rows(tmp_path / "field.nc") is None

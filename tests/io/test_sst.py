@@ -105,7 +105,7 @@ def test_one_of_several_times_of_a_day_must_be_chosen(tmp_path: Path) -> None:
 def test_sst_wrong_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_sst(tmp_path / "none.nc")
-    (tmp_path / "text.nc").write_text("not NetCDF")
+    (tmp_path / "text.nc").write_text("not NetCDF", encoding="utf-8")
     with pytest.raises(InputError, match="cannot be read as NetCDF"):
         load_sst(tmp_path / "text.nc")
 

@@ -47,7 +47,7 @@ def test_missing_values_are_refused_or_dropped_and_counted(tmp_path: Path) -> No
 
 
 def test_numbers_name_agents_as_they_are_written(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("x,y,id\n0,1,3\n1,2,\n2,3,4\n")
+    (tmp_path / "t.csv").write_text("x,y,id\n0,1,3\n1,2,\n2,3,4\n", encoding="utf-8")
     found = read_observations(tmp_path / "t.csv", inputs=["x"], target="y", agent="id", missing="drop")
     assert found.labels == ("3", "4")
 
@@ -68,14 +68,14 @@ def test_numbers_name_agents_as_they_are_written(tmp_path: Path) -> None:
 def test_wrong_files_are_one_clear_error(name: str, content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
     if content is not None:
-        path.write_text(content)
+        path.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_observations(path, inputs=["lon", "lat"], target="sst")
 
 
 def test_labels_are_stripped_and_missing_values_of_any_kind_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("lon,lat,sst,boat\n1,2,3,Ada\n1,3,4, Ada \n2,2,5,J\xf6rg B\n")
+    path.write_text("lon,lat,sst,boat\n1,2,3,Ada\n1,3,4, Ada \n2,2,5,J\xf6rg B\n", encoding="utf-8")
     with pytest.warns(FleetGPWarning, match="' Ada ' and 'Ada' differ by blanks"):
         found = read(path, agent="boat")
     assert found.labels == ("Ada", "Ada", "J\xf6rg B")
@@ -122,9 +122,9 @@ def test_two_conventions_of_longitude_in_a_column_are_refused(tmp_path: Path) ->
 
 def test_the_first_cell_that_is_no_number_is_named_with_its_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("lon,lat,sst\n1,2,281.4\n2,3,\n3,4,n/k\n4,5,x\n")
+    path.write_text("lon,lat,sst\n1,2,281.4\n2,3,\n3,4,n/k\n4,5,x\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"column 'sst' must hold numbers: .*got 'n/k' \(first: row 3\)$"):
         read(path)
-    path.write_text("lon;lat;sst\n1;2;281,4\n2;3;warm\n")
+    path.write_text("lon;lat;sst\n1;2;281,4\n2;3;warm\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"got 'warm' \(first: row 2\)"):
         read(path, reading=Reading(sep=";", decimal=","))

@@ -173,7 +173,8 @@ def test_an_operator_of_another_authority_learns_why_no_agent_answers(
             ["a.csv", "b.csv"],
             [(0, 1)],
         )
-        + '\n[tls]\nfolder = "new"\n'
+        + '\n[tls]\nfolder = "new"\n',
+        encoding="utf-8",
     )
     ends: dict[str, Any] = {"listen": f"tls/127.0.0.1:{here}", "endpoints": {1: f"tls/127.0.0.1:{there}"}}
     with Links([(0, 1)], security=secured(fleet_keys, 0), run=5, **ends), pytest.raises(NetworkError) as raised:

@@ -196,7 +196,7 @@ def test_an_absurd_agenda_stops_nobody_but_its_sender(
     with running(description, tmp_path) as agents:
         until(lambda: without(agents, (0, 1, 2)))
         assert ask(description, "a1", QUERIES)["missing"] == ["a3"]
-        logs = (tmp_path / "a0.log").read_text() + (tmp_path / "a2.log").read_text()
+        logs = (tmp_path / "a0.log").read_text(encoding="utf-8") + (tmp_path / "a2.log").read_text(encoding="utf-8")
         assert '"event": "nonsense", "sender": "a3"' in logs
         assert '"event": "suspended", "neighbour": "a3", "why": "it sends nonsense' in logs
         lying = False

@@ -44,11 +44,11 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
         assert all(f"boat{k}" in shown for k in range(1, 6))
         again = fleetgp("up", file, folder=tmp_path)
         assert (again.returncode, "run already" in again.stderr) == (2, True)
-        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,1.0\n0.6,0.5,1.1\n")
+        (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,1.0\n0.6,0.5,1.1\n", encoding="utf-8")
         seen = fleetgp("observe", file, "new.csv", "--agent", "boat2", "--json", folder=tmp_path)
         told = json.loads(seen.stdout)
         assert (told["agent"], told["rows"], told["repeated"], told["in_all"]) == ("boat2", 2, 0, 122)
-        with (tmp_path / "boats/data/boat4.csv").open("a") as data:  # a watched file
+        with (tmp_path / "boats/data/boat4.csv").open("a", encoding="utf-8") as data:  # a watched file
             data.write("1.0,1.0,0.3\n")
         deadline = time.monotonic() + 240.0
         while time.monotonic() < deadline:

@@ -199,7 +199,7 @@ def test_another_description_is_refused_and_named(tmp_path: Path) -> None:
     shards = paper_shards(90, 3)
     with Processes(tmp_path, shards, [(0, 1), (1, 2)], **{**SMALL, "connect": 3}) as fleet:
         other = tmp_path / "other.toml"
-        other.write_text(fleet.file.read_text().replace("tol = 3e-8", "tol = 3e-6"))
+        other.write_text(fleet.file.read_text(encoding="utf-8").replace("tol = 3e-8", "tol = 3e-6"), encoding="utf-8")
         fleet.start("a0", "a1")
         fleet.start("a2", file=other)
         fleet.wait_trained(["a0", "a1"])

@@ -87,7 +87,7 @@ def faults(built: Distributions) -> list[str]:
     """What is wrong with them, in words."""
     files = sources()
     package = {name.removeprefix("src/") for name in files if name.startswith("src/")}
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     differences = {
         "not in the source distribution": set(files) - in_source(built.source),
         "not in the wheel": package - in_wheel(built.wheel),

@@ -42,7 +42,7 @@ def test_the_files_of_the_project_are_known_without_git(
     """Where Git is not installed, or refuses the folder, as it does one that belongs to another user."""
     for name in (".git/HEAD", ".gitignore", ".ci/run", ".venv/bin/python", "src/a.py", "src/__pycache__/a.pyc"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("", encoding="utf-8")
     if git == "absent":
         monkeypatch.setenv("PATH", str(tmp_path))
     assert sources(tmp_path) == [".ci/run", ".gitignore", "src/a.py"]

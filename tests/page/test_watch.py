@@ -18,8 +18,10 @@ from tests.agent.fleets import ask, describe, running, serving, until
 
 def test_a_fleet_is_watched_asked_and_trained(tmp_path: Path) -> None:
     describe(tmp_path, 2)
-    text = (tmp_path / "fleet.toml").read_text()
-    (tmp_path / "fleet.toml").write_text(text.replace('data = "a1.npz"', 'data = "a1.npz"\nshow_rows = true'))
+    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8")
+    (tmp_path / "fleet.toml").write_text(
+        text.replace('data = "a1.npz"', 'data = "a1.npz"\nshow_rows = true'), encoding="utf-8"
+    )
     description = read_description(tmp_path / "fleet.toml")
     watch = Watch(description, pause=0.1)
     try:

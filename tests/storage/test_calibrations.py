@@ -50,9 +50,9 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
 
 def test_a_folder_without_either_is_read_as_before(tmp_path: Path) -> None:
     _, folder = saved(tmp_path)
-    facts = json.loads((folder / "model.json").read_text())
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     del facts["calibration"], facts["training"]["compared"]
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     again = load_model(folder).fleet
     assert again.calibration is None
     assert again.fit is not None
@@ -73,18 +73,18 @@ def test_a_folder_without_either_is_read_as_before(tmp_path: Path) -> None:
 )
 def test_damage_is_noticed(tmp_path: Path, change: dict[str, Any]) -> None:
     _, folder = saved(tmp_path)
-    facts = json.loads((folder / "model.json").read_text())
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     facts["calibration"] |= change
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     with pytest.raises(InputError):
         load_model(folder)
 
 
 def test_a_factor_that_is_none_is_noticed(tmp_path: Path) -> None:
     _, folder = saved(tmp_path)
-    facts = json.loads((folder / "model.json").read_text())
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     facts["calibration"]["knots"][0]["factor"] = -1.0
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     with pytest.raises(InputError, match=r"the model is damaged.*expected positive factors"):
         load_model(folder)
 

@@ -38,21 +38,21 @@ def test_a_loaded_model_is_the_same(tmp_path: Path) -> None:
     assert (again.fleet.mean, again.fleet.coordinates) == ("linear", model.fleet.coordinates)
     queries = [[10.1, 40.2], [10.7, 40.9]]
     assert np.array_equal(model.fleet.predict(queries).means, again.fleet.predict(queries).means)
-    facts = json.loads((tmp_path / "m" / "model.json").read_text())
+    facts = json.loads((tmp_path / "m" / "model.json").read_text(encoding="utf-8"))
     assert facts["version"] == VERSION_WITH_MEAN  # an older FleetGP would answer without the mean
 
 
 def test_a_folder_from_before_has_a_mean_of_zero_and_inputs_as_given(tmp_path: Path) -> None:
     model = trained("zero", "as-given")
     file = save_model(model, tmp_path / "m") / "model.json"
-    facts = json.loads(file.read_text())
+    facts = json.loads(file.read_text(encoding="utf-8"))
     assert facts["version"] == VERSION_WITH_ROWS
     for name in ("mean", "coordinates"):
         del facts[name]
         del facts["training"][name]
     for name in ("slope", "centre"):
         del facts["training"]["scaling"][name]
-    file.write_text(json.dumps(facts))
+    file.write_text(json.dumps(facts), encoding="utf-8")
     again = load_model(tmp_path / "m")
     assert (again.fleet.mean, again.fleet.coordinates.name) == ("zero", "as-given")
     queries = [[10.1, 40.2], [10.7, 40.9]]
@@ -72,9 +72,9 @@ def test_a_folder_from_before_has_a_mean_of_zero_and_inputs_as_given(tmp_path: P
 )
 def test_damage_is_noticed(tmp_path: Path, where: str, name: str, value: Any) -> None:
     file = save_model(trained(), tmp_path / "m") / "model.json"
-    facts = json.loads(file.read_text())
+    facts = json.loads(file.read_text(encoding="utf-8"))
     facts["training"][where][name] = value
-    file.write_text(json.dumps(facts))
+    file.write_text(json.dumps(facts), encoding="utf-8")
     with pytest.raises(InputError):
         load_model(tmp_path / "m")
 

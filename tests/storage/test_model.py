@@ -103,11 +103,11 @@ def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp
     save_model(model, folder, overwrite=True)
     other = tmp_path / "thesis"
     other.mkdir()
-    (other / "thesis.tex").write_text("years of work")
+    (other / "thesis.tex").write_text("years of work", encoding="utf-8")
     with pytest.raises(InputError, match="holds no model"):
         save_model(model, other, overwrite=True)
-    assert (other / "thesis.tex").read_text() == "years of work"
-    (tmp_path / "file").write_text("")
+    assert (other / "thesis.tex").read_text(encoding="utf-8") == "years of work"
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="this is a file"):
         save_model(model, tmp_path / "file")
 
@@ -166,13 +166,16 @@ def flip(path: Path) -> None:
     ("damage", "said"),
     [
         (lambda f: (f / "model.json").unlink(), "there is no model.json"),
-        (lambda f: (f / "model.json").write_text("{"), "damaged"),
-        (lambda f: (f / "model.json").write_text("[]"), "does not describe"),
+        (lambda f: (f / "model.json").write_text("{", encoding="utf-8"), "damaged"),
+        (lambda f: (f / "model.json").write_text("[]", encoding="utf-8"), "does not describe"),
         (
-            lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}'),
+            lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}', encoding="utf-8"),
             "a format up to 4.*pip install --upgrade fleetgp",
         ),
-        (lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}'), "damaged: KeyError"),
+        (
+            lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}', encoding="utf-8"),
+            "damaged: KeyError",
+        ),
         (lambda f: (f / "agents" / "0001.safetensors").unlink(), "damaged: FileNotFoundError"),
         (lambda f: (f / "agents" / "0001.safetensors").write_bytes(b"x"), "no safetensors file: its head is damaged"),
         (lambda f: flip(f / "agents" / "0001.safetensors"), "SHA-256 differs"),
@@ -199,7 +202,7 @@ def edited(folder: Path, *keys: Any) -> None:
     for key in way:
         place = place[key]
     place[last] = value
-    path.write_text(json.dumps(facts))
+    path.write_text(json.dumps(facts), encoding="utf-8")
 
 
 def tensors(folder: Path, header: bytes, content: bytes = b"") -> None:
@@ -248,11 +251,11 @@ HUGE = b'{"inputs":{"dtype":"F64","shape":[%d,2],"data_offsets":[0,%d]},"observa
             "its place in the file does not fit its shape",
         ),
         (lambda f: (f / "agents" / "0000.safetensors").write_bytes(b"\xff" * 100), "its head is damaged"),
-        (lambda f: (f / "model.json").write_text("[" * 100_000), "nested too deeply"),
-        (lambda f: (f / "model.json").write_text(f'{{"version": {"9" * 5000}}}'), "damaged"),
+        (lambda f: (f / "model.json").write_text("[" * 100_000, encoding="utf-8"), "nested too deeply"),
+        (lambda f: (f / "model.json").write_text(f'{{"version": {"9" * 5000}}}', encoding="utf-8"), "damaged"),
         (lambda f: (f / "model.json").write_bytes(b"\xff\xfe{"), "damaged"),
-        (lambda f: (f / "ledger.json").write_text("[" * 100_000), "nested too deeply"),
-        (lambda f: (f / "ledger.json").write_text("null"), "damaged"),
+        (lambda f: (f / "ledger.json").write_text("[" * 100_000, encoding="utf-8"), "nested too deeply"),
+        (lambda f: (f / "ledger.json").write_text("null", encoding="utf-8"), "damaged"),
         (lambda f: edited(f, "version", "1"), "a whole number as version, got '1'"),
         (lambda f: edited(f, "version", None), "a whole number as version, got None"),
         (lambda f: edited(f, "normalize", "yes"), "normalize: expected bool, got 'yes'"),
@@ -287,7 +290,7 @@ def test_the_order_of_names_in_the_description_does_not_matter(tmp_path: Path) -
     fleet = fg.Fleet(paper_shards(60, 2), theta=fg.PAPER_THETA, kernel="se", normalize=False)
     folder = save_model(Model(fleet, ("a", "b"), ("lon", "lat"), "sst"), tmp_path / "model")
     path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")), sort_keys=True), encoding="utf-8")
     assert load_model(folder).theta == {"l_lon": 1.2, "l_lat": 0.3, "sigma_f": 1.3, "sigma_eps": 0.1}
 
 
@@ -333,7 +336,7 @@ def test_a_model_cannot_rename_the_inputs_of_a_fleet() -> None:
 
 def test_edges_by_name_with_any_separator(tmp_path: Path) -> None:
     path = tmp_path / "links.txt"
-    path.write_text("# the fleet\nAda Bo\nBo,Cy Dee\nCy Dee\tAda  # a cable\n\n")
+    path.write_text("# the fleet\nAda Bo\nBo,Cy Dee\nCy Dee\tAda  # a cable\n\n", encoding="utf-8")
     graph = read_edges(path, ["Ada", "Bo", "Cy Dee"])
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
 
@@ -349,14 +352,14 @@ def test_edges_by_name_with_any_separator(tmp_path: Path) -> None:
 )
 def test_wrong_edges_are_one_clear_error(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "links.txt"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=said):
         read_edges(path, ["a", "b", "c"])
 
 
 def test_parts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
     path = tmp_path / "links.txt"
-    path.write_text("a b\nc d\n")
+    path.write_text("a b\nc d\n", encoding="utf-8")
     with pytest.raises(GraphError, match=r"its parts are a, b; c, d"):
         read_edges(path, ["a", "b", "c", "d"])
 
@@ -369,7 +372,7 @@ def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> N
     kept.put("a", [1.0, 2.5e-300])
     assert Kept(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
     assert Kept(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
-    (kept.folder / "a.json").write_text("[1.0, 2.")
+    (kept.folder / "a.json").write_text("[1.0, 2.", encoding="utf-8")
     assert kept.get("a") is None
     kept.clear()
     assert not (tmp_path / "k").exists()

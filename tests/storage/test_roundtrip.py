@@ -194,8 +194,8 @@ def test_hyperparameters_in_words() -> None:
 )
 def test_a_folder_of_a_newer_version_is_refused_with_advice(tmp_path: Path, writer: object, wanted: str) -> None:
     file = save_model(Model(made(theta=START), ("a", "b", "c"), INPUTS, "sst"), tmp_path / "m") / "model.json"
-    facts = json.loads(file.read_text())
-    file.write_text(json.dumps(facts | {"version": VERSION + 1, "written_by": writer}))
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(facts | {"version": VERSION + 1, "written_by": writer}), encoding="utf-8")
     with pytest.raises(
         InputError, match=f"expected a model in a format up to {VERSION}.*got format {VERSION + 1}"
     ) as said:

@@ -277,14 +277,16 @@ def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> Non
     assert again is not None
     assert (again.at_bounds, again.known.names) == (("l_u", "sigma_f"), ("l_u", "l_v", "sigma_f", "sigma_eps"))
     assert (again.known.lower, again.known.upper, again.penalty) == (fit.known.lower, fit.known.upper, fit.penalty)
-    facts = json.loads((folder / "model.json").read_text())
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     known = facts["training"].pop("known")
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     older = load_model(folder).fleet.fit
     assert older is not None
     assert (older.at_bounds, older.penalty) == ((), 0.0)
     known["bounds"]["l_w"] = [1.0, 2.0]
-    (folder / "model.json").write_text(json.dumps(facts | {"training": facts["training"] | {"known": known}}))
+    (folder / "model.json").write_text(
+        json.dumps(facts | {"training": facts["training"] | {"known": known}}), encoding="utf-8"
+    )
     with pytest.raises(fg.InputError, match=r"the model is damaged: .* unknown hyperparameter in bounds 'l_w'"):
         load_model(folder)
 

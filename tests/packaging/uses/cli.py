@@ -8,7 +8,7 @@ import fleetgp as fg
 
 field = fg.synthetic_field(60, seed=1)
 rows = [f"{x},{y},{z}" for (x, y), z in zip(field.inputs, field.observations, strict=True)]
-Path("field.csv").write_text("\n".join(["x,y,z", *rows]))
+Path("field.csv").write_text("\n".join(["x,y,z", *rows]), encoding="utf-8")
 command = Path(sys.executable).with_name("fleetgp")
 
 

@@ -30,7 +30,7 @@ expected = covariance(queries, field.inputs) @ np.linalg.solve(own, field.observ
 one = fg.Fleet([(field.inputs, field.observations)], theta=fit.theta, kernel="se", normalize=False)
 np.testing.assert_allclose(one.predict(queries, "dec-poe").mean, expected, rtol=1e-6, atol=1e-8)
 
-Path("field.csv").write_text("x,y,z\n1,2,3\n2,3,4\n")
+Path("field.csv").write_text("x,y,z\n1,2,3\n2,3,4\n", encoding="utf-8")
 Path("field.parquet").write_bytes(b"")
 Path("field.nc").write_bytes(b"")
 REFUSED: list[tuple[str, Callable[[], object]]] = [

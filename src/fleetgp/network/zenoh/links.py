@@ -130,7 +130,10 @@ class Links:
         """An introduction, to all that this end is connected with; dropped where the link is busy."""
         import zenoh
 
-        self.told += len(data)
+        for own, neighbour in self._frames:
+            if self.up(own, neighbour):
+                self.sent[neighbour] += len(data)
+                self.told += len(data)
         self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
 
     def up(self, own: int, neighbour: int) -> bool:
