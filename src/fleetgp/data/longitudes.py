@@ -40,7 +40,7 @@ def shortest_arc(low: Array, high: Array) -> tuple[float, float]:
     if gap < EMPTY or last - first <= 360.0 - gap:
         return first, last
     west = float(low[order[after]])
-    west -= 360.0 * np.floor((west + 180.0) / 360.0)
+    west -= 360.0 * float((west + 180.0) // 360.0)
     return west, west + 360.0 - gap
 
 
