@@ -180,7 +180,9 @@ def test_far_places_are_told_of_or_refused() -> None:
     with pytest.warns(FleetGPWarning, match="where the data are"):
         wide.predict([[12.0, 42.0]])
     refused = {
-        "in one piece": at_sea(179.7),
+        "of each agent within 180 degrees": [
+            (np.column_stack([np.linspace(-150, 150, 30), x[:, 1]]), y) for x, y in at_sea()
+        ],
         "from -90 to 90": [(x[:, ::-1] + [0.0, 100.0], y) for x, y in at_sea()],
         "no map of them": [*at_sea(0.0), *at_sea(120.0), *at_sea(240.0)],
     }

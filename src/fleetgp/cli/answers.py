@@ -46,7 +46,8 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
-    told = told_of_outside(points, where, model.fleet.seen, model.inputs, model.fleet.units, *what)
+    fleet = model.fleet
+    told = told_of_outside(points, where, fleet.seen, model.inputs, fleet.units, fleet.coordinates, *what)
     if told:
         warn(told)
 

@@ -19,7 +19,8 @@ from fleetgp.cli.noises import told_outliers
 from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
 from fleetgp.cli.sent import Sent, sent_facts, told_sent
 from fleetgp.cli.targets import Told
-from fleetgp.data.streamed import Streamed, counts_of, summaries_of
+from fleetgp.data.longitudes import summaries_along_arc
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.data.summary import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers
 from fleetgp.storage.calibrations import compared_facts
@@ -107,7 +108,7 @@ def _at(model: Model) -> str:
     """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
     if len(model.inputs) == 2:
         return ""
-    low, high = corners(summaries_of(model.fleet.seen))
+    low, high = corners(summaries_along_arc(model.fleet.seen, model.fleet.coordinates))
     middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
     return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
 

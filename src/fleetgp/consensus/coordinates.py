@@ -10,8 +10,9 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units
+from fleetgp.data.longitudes import rows_along_arc
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of, summaries_of
+from fleetgp.data.streamed import Streamed, dimension_of, summaries_of
 from fleetgp.data.summary import Summary
 from fleetgp.errors import InputError
 from fleetgp.network import MAXIMUM, SUM
@@ -42,7 +43,10 @@ def _scaled(reduction: Reduction, shards: Sequence[Shard]) -> Coordinates:
 
 def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
     """Kilometres about the mean of all places; that of longitudes is one of directions, which has no seam."""
-    known, dimension = summaries_of(shards), dimension_of(shards)
+    dimension = dimension_of(shards)
+    # Every agent turns its own longitudes into one piece; the rows of files are not looked at again.
+    pieces = shards if isinstance(shards, Streamed) else [rows_along_arc([shard], rule)[0] for shard in shards]
+    known = summaries_of(pieces)
 
     def centre(total: Array, _: object) -> Array:
         count, east, north, latitude = total[0]
@@ -98,8 +102,8 @@ def _error(east: float, width: float, north: float, south: float) -> str:
         return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
     if width > 180.0:
         return (
-            f"expected longitudes of each agent in one piece, got some {width:g} degrees apart: if they cross 180 "
-            "degrees, give them from 0 to 360"
+            f"expected longitudes of each agent within 180 degrees, got some {width:g} degrees apart: give "
+            'coordinates="sphere"; if the data are in files and cross 180 degrees, give longitudes from 0 to 360'
         )
     if east > FARTHEST or max(north, south) > 89.0:
         return (

@@ -217,7 +217,8 @@ class ConditionedFleet:
         return Question(row, options, points, as_flag(noisy, "noisy"), (), asker, calibration)
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
-        told = told_of_outside(points, uninformed, self.source.seen, self.source.inputs, self.source.units)
+        source = self.source
+        told = told_of_outside(points, uninformed, source.seen, source.inputs, source.units, source.rule)
         if told:
             _warn(told + more)
 

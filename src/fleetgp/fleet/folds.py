@@ -11,6 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
+from fleetgp.data.longitudes import rows_along_arc
 from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of, visible_of
 from fleetgp.data.summary import corners
@@ -56,9 +57,10 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
         return [np.full(len(y), turn % count) for (_, y), turn in zip(shards, turns, strict=True)]
     if by == "random":
         return [row_pieces(x, y, seed, count) % count for x, y in shards]
-    low, high = corners(summaries_of(shards))
+    pieces = rows_along_arc(shards, fleet.coordinates)
+    low, high = corners(summaries_of(pieces))
     many = Holding(cells=cells).cells_for(fleet.agents)
-    return [block_pieces(x, low, high, many, seed) % count for x, _ in shards]
+    return [block_pieces(x, low, high, many, seed) % count for x, _ in pieces]
 
 
 def rows_of(fleet: Fleet) -> Sequence[Shard]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.longitudes import summaries_along_arc
 from fleetgp.data.points import Points, coordinate_facts, names_of
-from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import corners
+from fleetgp.data.suspicions import LONGITUDE_NAMES
 from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.given import as_numbers, check_number, check_whole
@@ -92,7 +94,7 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
     others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
     d = (others or list(left))[-1]
-    low, high = corners(summaries_of(fleet.seen))
+    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
     units = fleet.units.get(names[d])
     value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
@@ -101,13 +103,16 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
 
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (corner[list(left)] for corner in corners(summaries_of(fleet.seen)))
+        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.seen, fleet.coordinates)))
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
         for side in box:
             check_number("box", side)
         low, high = np.array(box[:2], dtype=float), np.array(box[2:], dtype=float)
+        if fleet.coordinates.longitude in left:  # from 170 to -170 is across 180 degrees
+            d = list(left).index(fleet.coordinates.longitude)
+            high[d] += 360.0 * (high[d] < low[d] <= high[d] + 360.0)
     if not (np.isfinite([low, high]).all() and (low < high).all()):
         raise InputError(f"the map's box must have a width and a height, but it runs from {low} to {high}")
     return low, high
@@ -220,10 +225,18 @@ def _of_field(grid: Grid, mask: Any) -> Any:
             f"{', '.join(map(str, field.dims)) or 'nothing'}"
         )
     have = [as_numbers(field[name], f"mask: {name}") for name in names]
-    places = [nearest_cells(own, axis) for own, axis in zip(have, grid.axes, strict=True)]
+    places = [_nearest(name, own, axis) for name, own, axis in zip(names, have, grid.axes, strict=True)]
     values = np.asarray(field.transpose(*names).values)[np.ix_(*(np.maximum(place, 0) for place in places))]
     outside = np.logical_or.outer(places[0] < 0, places[1] < 0)
     return np.where(outside, np.nan, values.astype(float)).ravel()
+
+
+def _nearest(name: str, have: Array, wanted: Array) -> IntArray:
+    """The position of the nearest cell, -1 outside; longitudes may be whole turns away."""
+    found = nearest_cells(have, wanted)
+    for turn in (-360.0, 360.0) if name.strip().lower() in LONGITUDE_NAMES else ():
+        found = np.where(found < 0, nearest_cells(have, wanted + turn), found)
+    return found
 
 
 def points_of(fleet: Fleet, values: Array) -> Points:

@@ -13,6 +13,7 @@ from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.growing import added
+from fleetgp.data.longitudes import summaries_along_arc, told_of_seam
 from fleetgp.data.partition import Shard
 from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
@@ -110,14 +111,16 @@ def places_of(shards: Sequence[Shard], rule: CoordinateRule) -> Array:
     if rule.name == "sphere":
         found = agree_on_coordinates(Alone(), shards, rule).apply(shards)
         return np.stack([x.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for x, _ in found])
-    known = summaries_of(shards)
+    known = summaries_along_arc(shards, rule)
     low, high = corners(known)
     centres = np.stack([one.centre for one in known])
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
-def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, stacklevel: int) -> None:
+def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, rule: CoordinateRule, stacklevel: int) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
+    for told in told_of_seam(shards, names or (), rule):
+        warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
     if isinstance(shards, Streamed):  # it was said while they were read
         return
     inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
+from fleetgp.data.longitudes import rows_along_arc, summaries_along_arc
 from fleetgp.data.points import names_of
-from fleetgp.data.streamed import Streamed, summaries_of
+from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import corners
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
@@ -43,9 +44,10 @@ def field(
     graph, names = as_flag(graph, "graph"), as_flag(names, "names")
     pair = _checked(along, fleet.dimension)
     ax, colours, labels = axes_of(ax), agent_colours(fleet.agents), names_of(fleet.inputs, fleet.dimension)
-    summaries = summaries_of(fleet.seen)
+    summaries = summaries_along_arc(fleet.seen, fleet.coordinates)
     places = np.stack([one.centre[pair] for one in summaries])
-    rows = [] if isinstance(fleet.shards, Streamed) else [x[:, pair] for x, _ in fleet.seen]
+    streamed = isinstance(fleet.shards, Streamed)
+    rows = [] if streamed else [x[:, pair] for x, _ in rows_along_arc(fleet.seen, fleet.coordinates)]
     draw_dots(ax, rows, colours)
     if graph:
         draw_graph(ax, places, fleet.graph.union.edges, colours, fleet.labels if names else ())

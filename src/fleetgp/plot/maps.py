@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.data.longitudes import turned_into
 from fleetgp.data.points import names_of
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, check_name, shortened
@@ -65,7 +66,7 @@ def map_(
         data = what.to_dataset() if isinstance(what, Prediction) else what
     layers, places = Layers.of(data, std), np.zeros((0, 2))
     if dots is not None:
-        places = shown_places(dots, layers.names) if isinstance(dots, Fleet) else as_numbers(dots, "dots")
+        places = shown_places(dots, layers) if isinstance(dots, Fleet) else as_numbers(dots, "dots")
         if places.ndim != 2 or places.shape[1] != 2:
             raise InputError(f"dots: expected a fleet, or places (N, 2), got the shape {places.shape}")
     width, height = layers.inches
@@ -160,14 +161,18 @@ def _limit_ticks(ax: Any, layers: Layers, width: float, height: float) -> None:
             axis.set_major_locator(MaxNLocator(max(1, int(room)), steps=[1, 2, 2.5, 5, 10], min_n_ticks=1))
 
 
-def shown_places(fleet: Fleet, names: tuple[str, str]) -> Array:
-    """(n, 2) some of a fleet's observations, along two inputs; none of data in files."""
+def shown_places(fleet: Fleet, layers: Layers) -> Array:
+    """(n, 2) some of a fleet's observations, along the two inputs of a map; none of data in files."""
     if isinstance(fleet.shards, Streamed):
         return np.zeros((0, 2))
     inputs = [identifier(name) for name in names_of(fleet.inputs, fleet.dimension)]
-    pair = [inputs.index(name) for name in names]
+    pair = [inputs.index(name) for name in layers.names]
     everywhere = np.concatenate([x[:, pair] for x, _ in fleet.seen])
-    return np.asarray(everywhere[:: max(1, len(everywhere) // MOST)])
+    shown = np.array(everywhere[:: max(1, len(everywhere) // MOST)])
+    for column, axis in enumerate((layers.x, layers.y)):
+        if pair[column] == fleet.coordinates.longitude:
+            shown[:, column] = turned_into(shown[:, column], axis.min(), axis.max())
+    return shown
 
 
 def _panel(ax: Any, layers: Layers, values: Array, label: str, *, deviation: bool) -> None:

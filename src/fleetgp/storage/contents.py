@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetgp.data.longitudes import summaries_along_arc
 from fleetgp.data.points import coordinate_facts
-from fleetgp.data.streamed import Streamed, counts_of, summaries_of
+from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.data.summary import corners
 from fleetgp.gp.kernels import OBSERVED
 from fleetgp.storage.layout import DESCRIPTION
@@ -30,7 +31,7 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
     The rows themselves, the estimates of single agents and the ledger are in the folder.
     """
     fleet, written = model.fleet, json.loads(read_inside(folder, DESCRIPTION, LONGEST_DESCRIPTION))
-    low, high = corners(summaries_of(fleet.seen))
+    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
     words, units = in_words(model), theta_units(model)
     facts: dict[str, Any] = {
         "model": str(folder),
@@ -90,7 +91,7 @@ def theta_units(model: Model) -> dict[str, str]:
 def without_bend(model: Model) -> dict[str, str]:
     """By the names of length-scales far beyond the width of the data, the inputs along which the field has no bend."""
     fleet = model.fleet
-    low, high = corners(summaries_of(fleet.seen))
+    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
     units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
     found = {}
     for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):
