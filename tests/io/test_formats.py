@@ -116,7 +116,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_unopened(
     count = (1 << 27) // 8
     with (
         zipfile.ZipFile(tmp_path / "t.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("sst.npy", "w", force_zip64=True, encoding="utf-8") as member,
+        archive.open("sst.npy", "w", force_zip64=True) as member,
     ):
         member.write(array_file((count,), b""))
         for _ in range(1 << 7):
