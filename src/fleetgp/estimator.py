@@ -231,6 +231,11 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         Mean function and offset are those of the training. Of several agents it is the sum over the agents, each with
         its own rows: the likelihood that the trainers but full-gp maximize. scikit-learn's, with normalize_y, is of the
         scaled y: it is larger by len(y) log(std of y).
+
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0.0, 0.8, 0.9, 0.1]
+        >>> model = FleetGPRegressor().fit(X, y)
+        >>> model.log_marginal_likelihood() >= model.log_marginal_likelihood(2.0 * model.theta_)
+        True
         """
         check_is_fitted(self, "fleet_")
         fleet = self.fleet_

@@ -36,7 +36,7 @@ class PredictionOptions:
         beyond the samples; "paper": 1 for the first agent that takes part, d_i for the others.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
     engine: "auto", "dense", "moments" or "vecchia", as in training.
-    neighbours: of "vecchia", as in training: each query has the 2 neighbours observations of an agent nearest to it.
+    neighbours: of "vecchia", as in training: each query has the 4 * neighbours observations of an agent nearest to it.
         With dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
     """
 

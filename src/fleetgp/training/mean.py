@@ -36,6 +36,9 @@ LONGEST_STEP = 9.0
 class MeanFit:
     """The mean function of a model, in the units of the data: constant + slopes'(x - at).
 
+    With coordinates="kilometres" the differences of longitude and latitude are in kilometres, east and north, and the
+    slopes per kilometre: cos(lat_c) pi R (lon - at_lon) / 180 and pi R (lat - at_lat) / 180, lat_c that of the plane.
+
     slopes: one for each input; none where the mean function is a constant.  at: where the constant is the mean.
     errors: the standard errors of the constant and the slopes at the theta of the fit, which theirs of predictions do
         not count; NaN if they could not be computed, and then it is ordinary least squares.
