@@ -101,6 +101,26 @@ def test_a_fleet_in_kilometres_is_one_of_projected_inputs() -> None:
     assert given.ledger.by_kind()["statistics"].scalars > 0
 
 
+def test_slopes_of_a_mean_are_per_kilometre_east_and_north() -> None:
+    shards = at_sea()
+    fleet = fg.Fleet(shards, coordinates="kilometres", mean="linear", inputs=NAMES, kernel="se", normalize=False)
+    mean = fleet.train(theta0=START).mean
+    assert mean is not None
+    places, values = (np.concatenate(parts) for parts in zip(*shards, strict=True))
+    apart = (places - mean.at) * 6371.0088 * np.pi / 180.0 * [np.cos(np.radians(places[:, 1].mean())), 1.0]
+    theta = fleet.theta
+    blocks = [
+        theta[2] ** 2 * np.exp(-(((part[:, None] - part) / theta[:2]) ** 2).sum(axis=2))
+        + theta[3] ** 2 * np.eye(len(part))
+        for part in np.split(apart, 3)
+    ]
+    design = np.column_stack([np.ones(len(apart)), apart])
+    weighted = np.concatenate([np.linalg.solve(a, b) for a, b in zip(blocks, np.split(design, 3), strict=True)])
+    expected = np.linalg.solve(weighted.T @ design, weighted.T @ values)
+    np.testing.assert_allclose(mean.constant, expected[0], rtol=1e-3)
+    np.testing.assert_allclose(mean.slopes, expected[1:], rtol=1e-3)
+
+
 def test_scaled_inputs_are_the_same_model_in_the_same_units() -> None:
     shards = [(x * [1000.0, 0.01] + [0.0, 7.0], y) for x, y in paper_shards(90, 3)]
     start = [600.0, 0.004, 1.0, 0.3]
