@@ -70,6 +70,9 @@ def every_graph(agents: int) -> dict[str, Topology]:
     }
 
 
+#: Fixtures that take long to make: the tests that need one share a test process.
+SHARED = {"cluster", "site"}
+
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
 import os, signal, sys
@@ -121,11 +124,23 @@ def blas_in_use() -> list[str]:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest tests first, so that two processes end together; or all in random order."""
-    items.sort(key=lambda item: "test_paper" not in item.nodeid)
+    """One test process for all tests of a cluster, and one for all of the site; or all tests in random order.
+
+    Three clusters on two cores would take four times as long, most of it to start their workers.
+    """
+    for item in items:
+        for shared in SHARED.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared))
     if (seed := config.getoption("--shuffle")) is not None:
         random.Random(seed).shuffle(items)
+
+
+def plain_name(nodeid: str) -> str:
+    """Without the group that pytest-xdist writes behind it."""
+    head, at, group = nodeid.rpartition("@")
+    return head if at and group in SHARED else nodeid
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -134,7 +149,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if (file := config.getoption("--list-skipped")) is not None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(
-            "".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})), encoding="utf-8"
+            "".join(f"{nodeid}\n" for nodeid in sorted({plain_name(report.nodeid) for report in skipped})),
+            encoding="utf-8",
         )
     counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)
     terminalreporter.section("what this run left out")

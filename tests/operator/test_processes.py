@@ -83,6 +83,7 @@ def test_processes_equal_the_simulator(agents: int, edges: list[tuple[int, int]]
         check_predictions(fleet, simulated, {"full-gp"})  # its moments are there since dec-full-gp trained
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short
 def test_processes_equal_the_simulator_by_the_papers_recursions(tmp_path: Path) -> None:
     shards, edges = paper_shards(100, 5), [*CYCLE, (0, 2)]
@@ -120,44 +121,33 @@ def check_predictions(fleet: Processes, simulated: fg.Fleet, agreed: set[str], *
 
 
 def test_kill_restart_freeze_and_thaw(tmp_path: Path) -> None:
-    shards = paper_shards(200, 5)
-    with Processes(tmp_path, shards, CYCLE, **SMALL) as fleet:
-        fleet.start()
-        check(fleet, shards, [0, 1, 2, 3, 4], CYCLE)
-        fleet.kill("a2")
-        check(fleet, shards, [0, 1, 3, 4], CYCLE)
-        answer = fleet.request("a1", "ask", 30.0, queries=QUERIES)
-        assert answer["members"] == ["a0", "a1", "a3", "a4"]
-        assert answer["missing"] == ["a2"]
-        assert fleet.status("a1")["neighbours"] == {"a0": "up", "a2": "down"}
-        fleet.start("a2")
-        check(fleet, shards, [0, 1, 2, 3, 4], CYCLE)
-        assert [line for line in fleet.log("a2") if line["event"] == "resumed"]
-        # A frozen process keeps its sockets: only silence tells.
-        fleet.signal("a4", signal.SIGSTOP)
-        check(fleet, shards, [0, 1, 2, 3], CYCLE)
-        fleet.signal("a4", signal.SIGCONT)
-        check(fleet, shards, [0, 1, 2, 3, 4], CYCLE)
-        warm = [line["warm"] for line in fleet.log("a0") if line["event"] == "training"]
-        assert warm[0] is False
-        assert all(warm[1:])
-
-
-def test_a_fleet_in_two_parts_goes_on_and_becomes_one_again(tmp_path: Path) -> None:
+    """On a path: without its middle a fleet is two, which go on, and become one again."""
     shards = paper_shards(200, 5)
     path = [(k, k + 1) for k in range(4)]
     with Processes(tmp_path, shards, path, **SMALL) as fleet:
         fleet.start()
-        fleet.wait_trained(fleet.names)
+        check(fleet, shards, [0, 1, 2, 3, 4], path)
         fleet.kill("a2")
         check(fleet, shards, [0, 1], path)
         check(fleet, shards, [3, 4], path)
-        assert fleet.status("a0")["missing"] == ["a2", "a3", "a4"]
+        answer = fleet.request("a1", "ask", 30.0, queries=QUERIES)
+        assert answer["members"] == ["a0", "a1"]
+        assert answer["missing"] == fleet.status("a0")["missing"] == ["a2", "a3", "a4"]
+        assert fleet.status("a1")["neighbours"] == {"a0": "up", "a2": "down"}
         assert fleet.request("a4", "ask", 30.0, queries=QUERIES)["members"] == ["a3", "a4"]
         fleet.start("a2")
         check(fleet, shards, [0, 1, 2, 3, 4], path)
+        assert [line for line in fleet.log("a2") if line["event"] == "resumed"]
         views = [line for line in fleet.log("a0") if line["event"] == "view"]
         assert [line["level"] for line in views if line["missing"]] != []  # it says so
+        # A frozen process keeps its sockets: only silence tells.
+        fleet.signal("a4", signal.SIGSTOP)
+        check(fleet, shards, [0, 1, 2, 3], path)
+        fleet.signal("a4", signal.SIGCONT)
+        check(fleet, shards, [0, 1, 2, 3, 4], path)
+        warm = [line["warm"] for line in fleet.log("a0") if line["event"] == "training"]
+        assert warm[0] is False
+        assert all(warm[1:])
 
 
 def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> None:

@@ -95,9 +95,11 @@ def test_with_noise_the_floor_changes_nothing(kernel: str) -> None:
     assert (fits[0].noise_floor > 0.0, fits[1].noise_floor) == (True, 0.0)
 
 
+#: Those that are tested with a second kernel in every run.
+BRIEF = ("fact-gp", "dec-fact-gp", "gapx-gp")
 #: dec-full-gp with matern32 is refused: tests/training/test_whole.py.
 METHODS_AND_KERNELS = [
-    (method, kernel)
+    pytest.param(method, kernel, marks=[pytest.mark.long] if kernel != "se" and method not in BRIEF else [])
     for method in fg.TRAINING_METHODS
     for kernel in ("se", "matern32")
     if (method, kernel) != ("dec-full-gp", "matern32")
