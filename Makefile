@@ -9,7 +9,7 @@ BENCH := .venv-bench
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 # Processes of tests: more than two cores, since tests of fleets and clusters wait for a good part of their time.
 WORKERS ?= 3
-PYTEST := $(SINGLE) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST := $(SINGLE) $(BIN)/python -m pytest -n $(WORKERS)
 
 # The type checker takes one core, and what is compiled for the tests the other.
 MAKEFLAGS += --jobs=2

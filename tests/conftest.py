@@ -31,7 +31,9 @@ from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.register_profile("steady", hypothesis_settings.get_profile("explore"), derandomize=True)
+hypothesis_settings.register_profile(
+    "steady", hypothesis_settings.get_profile("explore"), derandomize=True, max_examples=50
+)
 hypothesis_settings.load_profile("steady")
 
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
@@ -69,9 +71,6 @@ def every_graph(agents: int) -> dict[str, Topology]:
         "alternating": alternating_path(agents),
     }
 
-
-#: Fixtures that take long to make: the tests that need one share a test process.
-SHARED = {"cluster", "site"}
 
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
@@ -124,23 +123,28 @@ def blas_in_use() -> list[str]:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One test process for all tests of a cluster, and one for all of the site; or all tests in random order.
-
-    Three clusters on two cores would take four times as long, most of it to start their workers.
-    """
-    for item in items:
-        for shared in SHARED.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(shared))
     if (seed := config.getoption("--shuffle")) is not None:
         random.Random(seed).shuffle(items)
 
 
-def plain_name(nodeid: str) -> str:
-    """Without the group that pytest-xdist writes behind it."""
-    head, at, group = nodeid.rpartition("@")
-    return head if at and group in SHARED else nodeid
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each test goes to the next process that is free; those that need what takes long to make, to the same one.
+
+    Three clusters on two cores would take four times as long as one, most of it to start their workers.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            name = Path(file).stem
+            if "cluster" in name or name == "test_ray":
+                return "cluster"
+            return file if name == "test_site" else nodeid
+
+    return Together(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -149,7 +153,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if (file := config.getoption("--list-skipped")) is not None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(
-            "".join(f"{nodeid}\n" for nodeid in sorted({plain_name(report.nodeid) for report in skipped})),
+            "".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})),
             encoding="utf-8",
         )
     counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)

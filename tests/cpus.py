@@ -124,7 +124,7 @@ def main() -> None:
         label = f"{processor.name}, BLAS threads: {threads}"
         print(f"== {label}", flush=True)
         # Two processes with two threads each would only fight over the cores.
-        workers = ["-n", "2", "--maxschedchunk", "1"] if threads == 1 else ["-n", "0"]
+        workers = ["-n", "2"] if threads == 1 else ["-n", "0"]
         chosen = ["-k", f"not ({SLOW})"] if short else []
         command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *workers, *chosen, *files]
         count += 1

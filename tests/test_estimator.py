@@ -364,7 +364,7 @@ def test_observations_that_are_all_the_same_are_told_of() -> None:
 def test_an_input_without_effect_ends_at_its_limit_and_is_told_of() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 3))
-    with pytest.warns(fg.FleetGPWarning, match="l_2 stands at the limit of the search"):
+    with pytest.warns(fg.FleetGPWarning, match=r"l_2 stands at the limit of the search|does not depend on .*l_2"):
         model = FleetGPRegressor(kernel="matern32", normalize=True).fit(X, X[:, 0])
     assert model.status_ == "converged"
     assert model.score(X, X[:, 0]) > 0.99

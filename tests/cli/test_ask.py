@@ -45,7 +45,7 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
         assert (facts["consensus"], facts["status"], facts["rounds"]) == ("tree", "converged", 4)
         assert 0 < facts["bytes_sent"] < 1000
         assert "points by dec-rbcm, asked of a1: exact after 4 rounds" in " ".join(run(*ask[:-2]).stdout.split())
-        with (tmp_path / "answer.csv").open() as file:
+        with (tmp_path / "answer.csv").open(encoding="utf-8") as file:
             assert [row["missing_agents"] for row in csv.DictReader(file)] == ["a0", "a0"]
         shown = run("status", "fleet.toml")
         assert "the loss of this agent would split the fleet: a1" in shown.stderr
@@ -55,7 +55,7 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
         fleet.wait_trained(fleet.names)
         done = run(*ask, "--level", "0.9")
         assert "took no part" not in done.stderr
-        with (tmp_path / "answer.csv").open() as file:
+        with (tmp_path / "answer.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert "missing_agents" not in rows[0]
         assert all(float(row["low"]) < float(row["mean"]) < float(row["high"]) for row in rows)

@@ -31,6 +31,7 @@ def test_a_model_from_a_cluster_is_the_model(folder: Path, cluster: None) -> Non
     assert ray.is_initialized()
 
 
+@pytest.mark.long
 def test_files_are_read_by_the_workers(folder: Path, cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pd.read_csv("observations.csv")
     for name, own in table.groupby("boat"):
@@ -73,6 +74,7 @@ def test_answers_and_maps_from_a_cluster_are_the_same(
         assert one.identical(other)
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_blocks_and_either_goes_on_from_them(
     many_points: int, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

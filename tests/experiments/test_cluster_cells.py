@@ -69,6 +69,7 @@ def test_the_cell_of_a_lost_worker_is_done_again(tmp_path: Path, place: OnCluste
     assert [(tmp_path / "log" / str(n)).read_text(encoding="utf-8") for n in range(3)] == ["x", "xx", "x"]
 
 
+@pytest.mark.long
 def test_what_is_done_before_an_end_is_kept(tmp_path: Path, place: OnCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is an error in a cell, a worker that is lost every time, or Ctrl-C."""
     kept, single = Kept(tmp_path / "failed", {}), OnCluster(1)

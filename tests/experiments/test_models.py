@@ -18,6 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TINY = Size(side=8, share=0.3, most_draws=1)
 
 
+@pytest.mark.long
 def test_every_figure_is_drawn_with_its_numbers(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "new").mkdir()

@@ -20,7 +20,7 @@ from fleetgp.errors import InputError, NumericalError, WorkerLostError
 from fleetgp.graph import Tree
 from fleetgp.progress import Progress
 from tests.cluster import LONG, assert_same, fragile, fragile_and_late, from_round, frozen, once_there, pid
-from tests.conftest import paper_shards
+from tests.conftest import mostly_long, paper_shards
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
 pytestmark = [
@@ -78,7 +78,7 @@ def crew(fleet: fg.Fleet) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
-@pytest.mark.parametrize("method", HOW)
+@pytest.mark.parametrize("method", mostly_long(HOW, "dec-full-gp", "dec-apx-gp", "g-fact-gp"))
 def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     heard: dict[str, list[Progress]] = {"here": [], "there": []}
     expected = in_process().train(method, **HOW[method], progress=heard["here"].append)
@@ -94,7 +94,9 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
 
 
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
-@pytest.mark.parametrize("method", fg.PREDICTION_METHODS)
+@pytest.mark.parametrize(
+    "method", mostly_long(fg.PREDICTION_METHODS, "dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp")
+)
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
     for options in ({}, {"agent": 4, "noisy": True}, AVERAGE):
@@ -103,6 +105,7 @@ def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method:
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
 def test_several_outputs_share_the_workers(cluster: None) -> None:
     both = [(x, np.column_stack([y, np.where(x[:, 1] < 1.5, 3.0 * y + 1.0, np.nan)])) for x, y in shards()]
@@ -230,6 +233,7 @@ def test_a_worker_that_is_killed_in_a_training_is_replaced(
     assert rounds == [*range(41), 40]  # each round is told once, and the end
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_in_a_prediction_is_replaced(
     fleet: fg.Fleet, crew: Any, sabotage: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -375,6 +379,7 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
     assert fleet.predict(QUERIES, "dec-poe", theta=THETA).status == "converged"
 
 
+@pytest.mark.long
 def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.Fleet) -> None:
     here = in_process(kernel=["se", "matern12"])
     forget(fleet)

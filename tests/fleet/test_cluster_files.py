@@ -72,6 +72,7 @@ def test_all_is_as_in_process_and_only_workers_read(
         assert_same(there.predict(QUERIES, "dec-full-gp", theta=SHORT), other)
 
 
+@pytest.mark.long
 def test_full_gp_is_as_in_process_too(folder: Path, cluster: None) -> None:
     here = of_files(folder, normalize=True)
     fit, answer = here.train("full-gp", theta0=START), here.predict(QUERIES, "full-gp")
@@ -126,6 +127,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
     assert_same(found, of_files(folder).train("dec-full-gp", theta0=START))
 
 
+@pytest.mark.long
 def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +166,7 @@ def test_what_is_wrong_with_a_file_is_said_as_in_process(folder: Path, cluster: 
     assert told[0] == told[1]
 
 
+@pytest.mark.long
 def test_what_is_read_is_kept_for_either(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_slopes_of_a_mean_are_per_kilometre_east_and_north() -> None:
     places, values = (np.concatenate(parts) for parts in zip(*shards, strict=True))
     apart = (places - mean.at) * 6371.0088 * np.pi / 180.0 * [np.cos(np.radians(places[:, 1].mean())), 1.0]
     theta = fleet.theta
+    assert theta is not None
     blocks = [
         theta[2] ** 2 * np.exp(-(((part[:, None] - part) / theta[:2]) ** 2).sum(axis=2))
         + theta[3] ** 2 * np.eye(len(part))

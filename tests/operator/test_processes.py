@@ -150,6 +150,7 @@ def test_kill_restart_freeze_and_thaw(tmp_path: Path) -> None:
         assert all(warm[1:])
 
 
+@pytest.mark.long
 def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> None:
     shards = paper_shards(160, 5)
     slow = 'consensus = "average"\nrounds = 400\ntol = 1e-300\n'

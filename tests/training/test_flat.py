@@ -67,15 +67,20 @@ def best(kernel: str, seed: int, pooled: bool, width: int) -> float:
 
 
 #: A seed for which each problem has no minimum at finite values, for all data together and for the agents' own.
-@pytest.mark.parametrize(("kernel", "seed", "width", "flat"), [("matern32", 3, 2, "l_day"), ("rq", 0, 1, "alpha")])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "kernel", "seed", "width", "flat"),
+    [(method, "se" if method == "dec-full-gp" else "matern32", 3, 2, "l_day") for method in METHODS]
+    + [
+        pytest.param(
+            method, "rq", 0, 1, "alpha", marks=[pytest.mark.long] if "c-gp" in method or "apx" in method else []
+        )
+        for method in METHODS
+        if method != "dec-full-gp"
+    ],
+)
 def test_every_trainer_stops_at_a_flat_direction_and_names_it(
     method: str, kernel: str, seed: int, width: int, flat: str
 ) -> None:
-    if method == "dec-full-gp":
-        if kernel == "rq":
-            pytest.skip("dec-full-gp has the kernel se alone")
-        kernel = "se"
     f = fleet(seed, kernel, width)
     # From one start where an agent minimizes in every round, which takes long.
     start = [0.3, 1.0 if width == 1 else 0.5, 0.7, 0.2] if METHODS[method].step == "nested" else None

@@ -22,10 +22,12 @@ from tests.training.problems import (
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
 
+#: All but the nested solvers, which are slow.
+MOST = mostly_long(fg.TRAINING_METHODS, *(method for method in fg.TRAINING_METHODS if "c-gp" not in method))
 STEPWISE = [method for method in fg.TRAINING_METHODS if training_method(method).stepwise]
 
 
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize("method", MOST)
 def test_result_is_complete_and_honest(method: str) -> None:
     f = fleet()
     fit = f.train(method, theta0=THETA0)
@@ -63,7 +65,7 @@ def test_two_agents(method: str) -> None:
     assert relative_error(f.train(method, theta0=THETA0).thetas, reference) < 1e-3
 
 
-@pytest.mark.parametrize("method", fg.TRAINING_METHODS)
+@pytest.mark.parametrize("method", MOST)
 def test_unequal_and_tiny_shards(method: str) -> None:
     field = fg.synthetic_field(200, seed=2)
     cuts = np.split(np.argsort(field.inputs[:, 0]), [1, 3, 20, 90])
