@@ -24,7 +24,7 @@ from fleetgp.network import Ledger
 from fleetgp.prediction import nearest
 from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.options import PredictionOptions
-from tests.conftest import paper_shards
+from tests.conftest import mostly_long, paper_shards
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -128,7 +128,7 @@ def asked_of(fleet: fg.Fleet, method: str, queries: int, monkeypatch: pytest.Mon
     return found, asking
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", mostly_long(GRAPHS, "lopsided"))
 @pytest.mark.parametrize("method", [name for name in PREDICTORS if name != "dec-full-gp" and "npae" not in name])
 def test_an_answer_costs_what_was_said(method: str, graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = fg.Fleet(uneven(), GRAPHS[graph], theta=THETA, normalize=True, kernel="se")

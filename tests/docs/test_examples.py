@@ -62,6 +62,7 @@ def test_hospitals_are_better_together() -> None:
     assert starting(numbers, "error together") < 0.85 * starting(numbers, "of the worst")
 
 
+@pytest.mark.long
 def test_more_rows_are_as_much_better_as_the_model_promises() -> None:
     _, numbers = run("million")
     assert 0.7 < starting(numbers, "error of the map") / starting(numbers, "what the model promises") < 1.4
@@ -74,6 +75,7 @@ def test_a_vehicle_that_chooses_its_way_beats_a_lawn_mower() -> None:
     assert starting(numbers, "error, own way") < 0.85 * starting(numbers, "error, lawn mower")
 
 
+@pytest.mark.long
 def test_every_method_without_a_server_is_its_twin_with_one() -> None:
     _, numbers = run("all_methods")
     errors = {name.removesuffix(": error"): value for name, value in numbers.items() if name.endswith(": error")}
@@ -98,6 +100,7 @@ def free_run(length: int) -> int:
     raise AssertionError("no free ports")
 
 
+@pytest.mark.long
 def test_a_fleet_that_has_lost_a_member_says_so_and_takes_it_back() -> None:
     pytest.importorskip("zenoh")
     figure, numbers = run("losses", port=free_run(5))

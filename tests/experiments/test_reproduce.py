@@ -46,7 +46,7 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
 
 
 def test_training_small(tmp_path: Path) -> None:
-    plan = training.TrainingPlan((100,), (2, 4), 2, 1)
+    plan = training.TrainingPlan((60,), (2, 3), 2, 1)
     cells = training.cells(plan)
     reproduce_training(plan, tmp_path, place=Processes(1))
     page = check_page(tmp_path, rows=len(cells), figures=4)
@@ -60,10 +60,10 @@ def test_training_small(tmp_path: Path) -> None:
         if row["block"] != "paper":
             assert row["status"] == "converged"
     by_name = {(row["method"], row["agents"], row["seed"]): row["theta"] for row in rows if row["block"] != "default"}
-    for agents, (ours, server) in product((2, 4), training.OURS.items()):
+    for agents, (ours, server) in product((2, 3), training.OURS.items()):
         theirs = by_name[server, 1 if server == "full-gp" else agents, 0]
         np.testing.assert_allclose(by_name[ours, agents, 0], theirs, rtol=1e-3, err_msg=ours)
-    field = fg.synthetic_field(100, seed=1)
+    field = fg.synthetic_field(60, seed=1)
     expected = fg.Fleet(
         fg.partition(field.inputs, field.observations, agents=2), seed=1, kernel="se", normalize=False
     ).train("gapx-gp", theta0=fg.PAPER_THETA0, rho=500, lipschitz=5000, tol=1e-3, rounds=200)
@@ -76,7 +76,7 @@ def test_training_small(tmp_path: Path) -> None:
 def test_prediction_small(tmp_path: Path, real: bool) -> None:
     if real and not REAL.exists():
         pytest.skip("the sea-surface temperature file is not here")
-    plan = prediction.PredictionPlan(str(REAL) if real else "", 300, (2, 6), 1, 20)
+    plan = prediction.PredictionPlan(str(REAL) if real else "", 200, (2, 4), 1, 10)
     reproduce_prediction(plan, tmp_path, place=Processes(1))
     methods = len(PREDICTORS) + 1 + len(prediction.OURS)  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2, figures=3)
@@ -90,7 +90,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
         assert row["participants"] <= row["agents"]
         assert np.isfinite([row["rmse"], row["nlpd"], row["nlpd_noisy"]]).all()
     by_way = {(row["method"], row["graph"], row["agents"], row["replication"]): row for row in rows}
-    for agents, replication in product((2, 6), (0,)):
+    for agents, replication in product((2, 4), (0,)):
         ours, exact = (by_way[*way, agents, replication] for way in (("dec-full-gp", "tree"), ("full-gp", "server")))
         assert ours["off_central"] < 1e-6
         assert (ours["rmse"], ours["nlpd"]) == pytest.approx((exact["rmse"], exact["nlpd"]), rel=1e-4)
@@ -132,6 +132,7 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {finding["claim"]: finding["verdict"] for finding in findings}
 
 
+@pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")  # as many rounds as in the paper
 def test_communication_small(tmp_path: Path) -> None:
     plan = communication.CommunicationPlan(120, 5, 3)
     cells = communication.cells(plan)

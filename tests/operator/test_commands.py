@@ -16,6 +16,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.operator.example import write_example
+from tests.cli.commands import run, said, wrong
 
 pytest.importorskip("zenoh")
 
@@ -25,7 +26,7 @@ def fleetgp(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_commands_of_the_page(tmp_path: Path) -> None:
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From nothing to an answer; then everything else one can do with a fleet that runs."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "fleet.md").read_text(encoding="utf-8")
     commands = re.findall(r"^fleetgp (up .*--example.*|ask boats.*)$", page, flags=re.MULTILINE)
@@ -37,30 +38,28 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
         answer = np.genfromtxt(tmp_path / "answer.csv", delimiter=",", names=True)
         truth = fg.synthetic_field(1, seed=1, inputs=np.column_stack([answer["x"], answer["y"]])).truth
         assert np.abs(answer["mean"] - truth).mean() < 0.1
+        monkeypatch.chdir(tmp_path)
         file = "boats/fleet.toml"
-        told = json.loads(fleetgp("status", file, "--json", folder=tmp_path).stdout)
+        told = json.loads(run("status", file, "--json").stdout)
         assert {s["phase"] for s in told["agents"].values()} == {"serving"}
-        shown = fleetgp("status", file, folder=tmp_path).stdout
+        shown = run("status", file).stdout
         assert all(f"boat{k}" in shown for k in range(1, 6))
-        again = fleetgp("up", file, folder=tmp_path)
-        assert (again.returncode, "run already" in again.stderr) == (2, True)
+        assert "run already" in said(run("up", file, code=2))
         (tmp_path / "new.csv").write_text("x,y,temperature\n0.5,0.5,1.0\n0.6,0.5,1.1\n", encoding="utf-8")
-        seen = fleetgp("observe", file, "new.csv", "--agent", "boat2", "--json", folder=tmp_path)
-        told = json.loads(seen.stdout)
+        told = json.loads(run("observe", file, "new.csv", "--agent", "boat2", "--json").stdout)
         assert (told["agent"], told["rows"], told["repeated"], told["in_all"]) == ("boat2", 2, 0, 122)
         with (tmp_path / "boats/data/boat4.csv").open("a", encoding="utf-8") as data:  # a watched file
             data.write("1.0,1.0,0.3\n")
         deadline = time.monotonic() + 240.0
         while time.monotonic() < deadline:
-            states = json.loads(fleetgp("status", file, "--json", folder=tmp_path).stdout)["agents"]
+            states = json.loads(run("status", file, "--json").stdout)["agents"]
             if states["boat4"]["rows"] == 121:
                 break
         assert (states["boat4"]["rows"], states["boat2"]["rows"]) == (121, 122)
         assert (states["boat4"]["new_rows"], states["boat2"]["new_rows"]) == (1, 2)
-        trained = json.loads(fleetgp("retrain", file, "--agent", "boat1", "--json", folder=tmp_path).stdout)
+        trained = json.loads(run("retrain", file, "--agent", "boat1", "--json").stdout)
         assert trained["trained"]["status"] == "converged"
-        wrong = fleetgp("ask", file, "boats/points.csv", "--agent", "boat9", "--out", "b.csv", folder=tmp_path)
-        assert (wrong.returncode, "no agent 'boat9'" in wrong.stderr) == (2, True)
+        assert "no agent 'boat9'" in wrong("ask", file, "boats/points.csv", "--agent", "boat9", "--out", "b.csv")
     finally:
         down = fleetgp("down", "boats/fleet.toml", "--json", folder=tmp_path)
     assert len(json.loads(down.stdout)["stopped"]) == 5
