@@ -8,6 +8,7 @@ itself to all that it is connected with: one that has another description, witho
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +47,8 @@ class Links:
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data): called from Zenoh's
     threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
-    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: in hellos.
-    resent: frames that were sent again.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: bytes that
+    no round's ledger counts (hellos, introductions, frames that were sent again).  resent: frames that were sent again.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Links:
         self.dropped: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
         self.resent = self.told = 0
+        self._counting = threading.Lock()  # rounds and hellos are sent by threads of their own
         self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
         self._changed, self._hello, self._early, self._introduced = changed, hello, early, introduced
@@ -117,13 +119,12 @@ class Links:
     # ---- sending --------------------------------------------------------------------------------------
 
     def send(self, own: int, neighbour: int, frame: bytes) -> None:
-        self.sent[neighbour] += len(frame)
+        self._count(neighbour, frame)
         self._frames[own, neighbour].put(frame)
 
     def greet(self, own: int, neighbour: int, data: bytes) -> None:
         """A hello: dropped rather than waited for where the link is busy; there will be another."""
-        self.sent[neighbour] += len(data)
-        self.told += len(data)
+        self._count(neighbour, data, told=True)
         self._hellos[own, neighbour].put(data)
 
     def introduce(self, data: bytes) -> None:
@@ -132,8 +133,7 @@ class Links:
 
         for own, neighbour in self._frames:
             if self.up(own, neighbour):
-                self.sent[neighbour] += len(data)
-                self.told += len(data)
+                self._count(neighbour, data, told=True)
         self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
 
     def up(self, own: int, neighbour: int) -> bool:
@@ -154,7 +154,13 @@ class Links:
         frame = self.departures.find(epoch, (own, neighbour), round)
         if frame is not None:
             self.resent += 1
-            self.send(own, neighbour, frame)
+            self._count(neighbour, frame, told=True)  # no round's ledger has it a second time
+            self._frames[own, neighbour].put(frame)
+
+    def _count(self, neighbour: int, data: bytes, told: bool = False) -> None:
+        with self._counting:
+            self.sent[neighbour] += len(data)
+            self.told += len(data) if told else 0
 
     # ---- receiving ------------------------------------------------------------------------------------
 
