@@ -361,16 +361,17 @@ def test_observations_that_are_all_the_same_are_told_of() -> None:
     assert model.score(X, y) > 0.9
 
 
-def test_an_input_without_effect_ends_at_its_limit_and_is_told_of() -> None:
-    rng = np.random.default_rng(0)
+def test_inputs_without_effect_are_named_and_the_model_is_kept() -> None:
+    rng = np.random.default_rng(3)
     X = rng.standard_normal((20, 3))
-    with pytest.warns(fg.FleetGPWarning, match=r"l_2 stands at the limit of the search|does not depend on .*l_2"):
-        model = FleetGPRegressor(kernel="matern32", normalize=True).fit(X, X[:, 0])
+    y = X[:, 0] + 0.2 * rng.standard_normal(20)
+    with pytest.warns(fg.FleetGPWarning, match=r"does not depend on l_2"):
+        model = FleetGPRegressor(kernel="matern32", normalize=True).fit(X, y)
     assert model.status_ == "converged"
-    assert model.score(X, X[:, 0]) > 0.99
+    assert model.score(X, y) > 0.9
     own = FleetGPRegressor(bounds={"length": (0.1, 20.0)})
     with pytest.warns(fg.FleetGPWarning, match="bound"):
-        own.fit(X, X[:, 0])
+        own.fit(X, y)
     assert own.theta_[:3].max() <= 20.0 * (1 + 1e-9)
 
 

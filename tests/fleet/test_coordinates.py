@@ -117,9 +117,11 @@ def test_slopes_of_a_mean_are_per_kilometre_east_and_north() -> None:
     ]
     design = np.column_stack([np.ones(len(apart)), apart])
     weighted = np.concatenate([np.linalg.solve(a, b) for a, b in zip(blocks, np.split(design, 3), strict=True)])
-    expected = np.linalg.solve(weighted.T @ design, weighted.T @ values)
-    np.testing.assert_allclose(mean.constant, expected[0], rtol=1e-3)
-    np.testing.assert_allclose(mean.slopes, expected[1:], rtol=1e-3)
+    covariance = np.linalg.inv(weighted.T @ design)
+    expected, errors = covariance @ weighted.T @ values, np.sqrt(np.diagonal(covariance))
+    np.testing.assert_allclose(mean.errors, errors, rtol=1e-2)
+    # The turns end where the next one would change nothing by more than a thousandth of its standard error.
+    np.testing.assert_array_less(np.abs([mean.constant, *mean.slopes] - expected), 5e-3 * errors)
 
 
 def test_scaled_inputs_are_the_same_model_in_the_same_units() -> None:
