@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Keys = NDArray[np.uint64]
 
 
 def duplicate_rows(inputs: Array) -> tuple[int, int] | None:
@@ -26,3 +27,14 @@ def duplicate_rows(inputs: Array) -> tuple[int, int] | None:
         return None
     first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
     return first, second
+
+
+def row_hashes(rows: Array) -> Keys:
+    """One number a row, the same for the same rows."""
+    bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # + 0.0: -0.0 equals 0.0
+    hashes = np.zeros(len(rows), dtype=np.uint64)
+    for column in bits.T:
+        hashes ^= column
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+    return hashes

@@ -123,6 +123,17 @@ def test_trained_hyperparameters_do_not_depend_on_the_order_of_agents(method: st
     np.testing.assert_allclose(thetas[2], thetas[0], atol=1e-3)
 
 
+@pytest.mark.parametrize("method", ["dec-fact-gp", "full-gp"])
+def test_nor_do_they_to_convergence_with_approximate_likelihoods(method: str) -> None:
+    given: dict[str, Any] = {"kernel": "matern32", "normalize": True}
+    one, other, few = fleet(shards(), **given), turned(shards(), **given), fleet(rounded(shards()), **given)
+    fits = [f.train(method, engine="vecchia", neighbours=10) for f in (one, other, few)]
+    assert [(fit.status, set(fit.engine)) for fit in fits] == [("converged", {"vecchia"})] * 3
+    np.testing.assert_allclose(np.log(fits[1].theta), np.log(fits[0].theta), atol=1e-5)
+    same(one.predict(queries(), "dec-rbcm"), other.predict(queries(), "dec-rbcm"), 1e-5)
+    same(one.predict(queries(), "dec-rbcm"), few.predict(queries(), "dec-rbcm"), 0.01)
+
+
 @pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning")  # of so few rounds
 @pytest.mark.parametrize("given", [{"kernel": ["se", "matern32"]}, {"kernel": "matern32", "mean": "linear"}])
 def test_starts_kernels_and_means_do_not_depend_on_the_order_of_agents(given: dict[str, Any]) -> None:

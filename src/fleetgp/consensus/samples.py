@@ -1,6 +1,6 @@
 """The communication data set of the generalized (g-) methods: D_+i = D_i U D_c.
 
-A row is drawn for where it lies (`data/places.py`): the same data have the same sample in whatever order rows and
+A row is drawn for where it lies (`gp/places.py`): the same data have the same sample in whatever order rows and
 agents come, whatever the agents are called, and with fewer digits. A few more rows hardly change it, so that what was
 sent before need not be sent again.
 """
@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, Keys, row_hashes
 from fleetgp.consensus.pool import pooled
 from fleetgp.data.partition import Shard
-from fleetgp.data.places import occurrences, order_by_place
-from fleetgp.data.sketch import Keys, scrambled
-from fleetgp.data.suspicions import row_hashes
+from fleetgp.data.sketch import scrambled
 from fleetgp.gp.noise import SAME, Noise
+from fleetgp.gp.places import occurrences, order_by_place
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.places import order_by_place
+from fleetgp.gp.places import order_by_place
 
 Hold = Literal["rows", "blocks"]
 HOLDS: tuple[Hold, ...] = get_args(Hold)

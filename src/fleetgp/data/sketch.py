@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fleetgp.arrays import Array
-from fleetgp.data.suspicions import many_copies, row_hashes
-
-Keys = NDArray[np.uint64]
+from fleetgp.arrays import Array, Keys, row_hashes
+from fleetgp.data.suspicions import many_copies
 
 #: How many different rows are looked at for copies: their share is then known to some percent.
 WATCHED = 4096

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, row_hashes
 from fleetgp.errors import InputError
 
 #: What programs write where they know nothing; the last two are NetCDF's own.
@@ -102,17 +101,6 @@ def duplicated_rows(rows: Array) -> int:
 def many_copies(count: int, rows: int) -> int:
     """So many copies among the rows; 0 where these are few."""
     return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * rows else 0
-
-
-def row_hashes(rows: Array) -> NDArray[np.uint64]:
-    """One number a row, the same for the same rows."""
-    bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # + 0.0: -0.0 equals 0.0
-    hashes = np.zeros(len(rows), dtype=np.uint64)
-    for column in bits.T:
-        hashes ^= column
-        hashes *= np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
 
 
 def refuse_suspicious(

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, IntArray, Keys
 from fleetgp.data.partition import is_present
-from fleetgp.data.sketch import Copies, Keys, Sample, row_keys
+from fleetgp.data.sketch import Copies, Sample, row_keys
 from fleetgp.data.streamed import FIRST
 from fleetgp.data.summary import Summary
 from fleetgp.data.tally import Tally

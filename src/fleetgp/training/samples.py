@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import IntArray
-from fleetgp.data.places import order_by_place
 from fleetgp.gp.expert import MOST_DENSE, Expert
+from fleetgp.gp.places import order_by_place
 from fleetgp.training.objective import Objective
 
 #: Observations of an agent in the smallest sample, and how many times as many are in the next one.
@@ -43,7 +43,7 @@ def first_sizes(observations: IntArray) -> IntArray:
 def sampled(objective: Objective, level: int, seed: int) -> Objective:
     """The likelihoods of a sample with at most as many observations of each agent as the level has.
 
-    level: 0 for the smallest sample.  seed: known to all. Rows are drawn by where they lie (`data/places.py`).
+    level: 0 for the smallest sample.  seed: known to all. Rows are drawn by where they lie (`gp/places.py`).
     """
     size = SMALLEST * TIMES**level
     return objective.changed(lambda expert: _sample(expert, size, seed))

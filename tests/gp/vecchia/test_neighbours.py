@@ -47,14 +47,22 @@ def test_neighbours_are_the_nearest_of_all_before_and_the_first_of_equals(
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_order_has_every_row_once(kind: str, rng: np.random.Generator) -> None:
     inputs = places(kind, rng)
-    assert np.array_equal(np.sort(coarse_to_fine(inputs)), np.arange(300))
-    assert np.array_equal(coarse_to_fine(inputs[:1]), [0])
+    assert np.array_equal(np.sort(coarse_to_fine(inputs, np.zeros(len(inputs)))), np.arange(300))
+    assert np.array_equal(coarse_to_fine(inputs[:1], np.zeros(1)), [0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_order_does_not_depend_on_how_rows_are_numbered(kind: str, rng: np.random.Generator) -> None:
+    inputs, observations = places(kind, rng), rng.standard_normal(300)
+    turned = rng.permutation(300)
+    order, again = coarse_to_fine(inputs, observations), coarse_to_fine(inputs[turned], observations[turned])
+    assert np.array_equal(turned[again], order)
 
 
 def test_every_beginning_of_the_order_covers_the_data(rng: np.random.Generator) -> None:
     """Better than as many at random: nobody is as far from the first 100, and they are not as close to each other."""
     inputs = rng.uniform(0, 1, (2000, 2))
-    first, chance = inputs[coarse_to_fine(inputs)[:100]], inputs[:100]
+    first, chance = inputs[coarse_to_fine(inputs, np.zeros(len(inputs)))[:100]], inputs[:100]
 
     def to_nearest(points: Array) -> Array:
         return np.asarray(np.sort(np.linalg.norm(points[:, None] - points, axis=2), axis=1)[:, 1])

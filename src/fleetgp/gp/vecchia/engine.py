@@ -167,7 +167,8 @@ class VecchiaEngine(DataEngine):
 
     def _ordering(self) -> IntArray:
         if self._order is None:
-            base = coarse_to_fine(self.inputs[: self._ordered, self._axes])
+            rows = slice(self._ordered)
+            base = coarse_to_fine(self.inputs[rows, self._axes], self.observations[rows])
             self._order = np.concatenate([base, np.arange(self._ordered, self.size)])
         return self._order
 

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
-from fleetgp.data.sketch import Keys
-from fleetgp.data.suspicions import row_hashes
+from fleetgp.arrays import Array, IntArray, Keys, row_hashes
 
 #: Terms of the random function, and how fast they vary, in radians per distance between neighbours.
 COSINES, PACE = 16, 6.0
