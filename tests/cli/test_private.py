@@ -29,7 +29,8 @@ def test_a_model_with_private_rows_keeps_them(folder: Path) -> None:
     for sent in told:
         assert sent
         assert not set(sent) & REVEALING
-    assert json.loads(run("score", "m", "observations.csv", "--json").stdout)["method"] == "dec-nn-rbcm"
+    Path("elsewhere.csv").write_text("lon,lat,sst\n0.31,40.52,0.5\n0.71,41.23,0.1\n", encoding="utf-8")
+    assert json.loads(run("score", "m", "elsewhere.csv", "--json").stdout)["method"] == "dec-nn-rbcm"
     assert "Rows are private" in run("info", "m").stdout
     refused = 'refused by private="rows"'
     for command in (
@@ -39,6 +40,7 @@ def test_a_model_with_private_rows_keeps_them(folder: Path) -> None:
         ["suggest", "m", "points.csv", "--agent", "Ada", "--method", "dec-full-gp", "--out", "s.csv"],
         ["sample", "m", "points.csv", "--method", "full-gp", "--out", "draws.csv"],
         ["score", "m", "--folds", "3"],
+        ["score", "m", "observations.csv"],
         ["score", "m", "observations.csv", "--agent-column", "boat"],
         ["verify", "m", "--method", "dec-nearest"],
         ["fit", "observations.csv", *FIT, "--out", "n", *HOW, "--private", "rows", "--training", "dec-gapx-gp"],

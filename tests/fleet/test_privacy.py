@@ -109,10 +109,39 @@ def test_choices_of_the_model_send_no_row(mean: Any, coordinates: Any, kinds: se
 
 def test_own_rows_are_no_queries(kinds: set[str]) -> None:
     fleet = private_fleet(theta=THETA)
-    for call in (lambda: fleet.cross_validate(train=False), lambda: fleet.score(list(fleet.shards))):
+    one, (x, y) = fleet.shards[2][0][:1], paper_shards(160, 4)[0]
+    for call in (
+        lambda: fleet.cross_validate(train=False),
+        lambda: fleet.score(list(fleet.shards)),
+        lambda: fleet.score(x, y),
+        lambda: fleet.score(np.concatenate([POINTS, one]), np.zeros(3)),
+    ):
         with pytest.raises(InputError, match=r'refused by private="rows": the inputs of rows would be queries'):
             call()
     assert not kinds
+    assert fleet.score(POINTS, np.zeros(2)).rows == 2
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")  # after so few rounds
+@pytest.mark.parametrize("coordinates", ["kilometres", "scaled", "as-given"])
+def test_no_number_that_is_sent_is_an_input_of_a_row(coordinates: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[np.ndarray] = []
+    real = Network.reduce
+
+    def watched(self: Network, x: np.ndarray, *values: Any, **more: Any) -> Any:
+        sent.append(np.ravel(x))
+        return real(self, x, *values, **more)
+
+    monkeypatch.setattr(Network, "reduce", watched)
+    shards = [(x * 0.2 + [10.0, 40.0], y) for x, y in paper_shards(160, 4)]
+    given: dict[str, Any] = {"inputs": ["lon", "lat"], "coordinates": coordinates, "normalize": True}
+    fleet = fg.Fleet(shards, "path", kernel="matern32", private="rows", **given)
+    fleet.train(rounds=2, tol=1e-1)
+    fleet.calibrate(hold="rows")
+    numbers = np.abs(np.concatenate(sent))
+    for x, _ in shards:
+        for places in (x, x - x.mean(axis=0)):
+            assert not np.isin(np.abs(places), numbers).any()
 
 
 def test_an_agent_with_few_rows_is_refused() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.consensus.fleet_moments import outer_corners
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units
@@ -19,6 +20,8 @@ from fleetgp.network import MAXIMUM, SUM
 
 #: Degrees of longitude from the centre that a local projection can have at all.
 FARTHEST = 90.0
+#: The widest longitudes of one agent, and the highest latitude, that it can have.
+WIDEST, HIGHEST = 180.0, 89.0
 
 
 def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
@@ -89,25 +92,35 @@ def _directions(one: Summary, rule: CoordinateRule) -> Array:
 
 
 def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
-    """How far the longitudes are from the centre, and from each other; the latitudes' end in the north and south."""
-    ends = np.array([one.low[rule.longitude], one.high[rule.longitude]])
+    """How far the longitudes are from the centre, and from each other; the latitudes' end in the north and south.
+
+    Rounded outwards, so that no number is a row's place; within the limits, where the exact ones are.
+    """
+    high, low = np.split(outer_corners(one.low, one.high), 2)
+    exact = _ends(one.low, one.high, rule, longitude)
+    limits = np.array([FARTHEST, WIDEST, HIGHEST, HIGHEST])
+    return np.where(exact <= limits, np.minimum(_ends(-low, high, rule, longitude), limits), exact)
+
+
+def _ends(low: Array, high: Array, rule: CoordinateRule, longitude: float) -> Array:
+    ends = np.array([low[rule.longitude], high[rule.longitude]])
     apart = ends - longitude
     apart -= 360.0 * np.round(apart / 360.0)
-    return np.array([np.abs(apart).max(), np.ptp(ends), one.high[rule.latitude], -one.low[rule.latitude]])
+    return np.array([np.abs(apart).max(), np.ptp(ends), high[rule.latitude], -low[rule.latitude]])
 
 
 def _error(east: float, width: float, north: float, south: float) -> str:
     """Why there is no local projection for data that reach so far; empty if there is one."""
     if max(north, south) > 90.0:
         return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
-    if width > 180.0:
+    if width > WIDEST:
         return (
             f"expected longitudes of each agent within 180 degrees, got some {width:g} degrees apart: give "
             'coordinates="sphere"; if the data are in files and cross 180 degrees, give longitudes from 0 to 360'
         )
-    if east > FARTHEST or max(north, south) > 89.0:
+    if east > FARTHEST or max(north, south) > HIGHEST:
         return (
-            f"expected places within {FARTHEST:g} degrees of longitude from their centre and below 89 degrees of "
-            f"latitude, got {east:g} and {max(north, south):g}: a plane is no map of them"
+            f"expected places within {FARTHEST:g} degrees of longitude from their centre and below {HIGHEST:g} degrees "
+            f"of latitude, got {east:g} and {max(north, south):g}: a plane is no map of them"
         )
     return ""

@@ -72,8 +72,8 @@ class Fleet(Closing, Choosing, Named):
         2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
     private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they
         determine them; the error names what to use instead. Predictions are then by dec-nn-rbcm unless you name
-        another method, and `calibrate` asks about means over groups of rows. docs/privacy.md says what it guards
-        against, and what it does not.
+        another method, and `calibrate` asks about points that are nobody's inputs. docs/privacy.md says what it
+        guards against, and what it does not.
     inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
         address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, row_hashes
 from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import summaries_of
+from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
 from fleetgp.fleet.named import AgentName, with_numbers
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
 
 EVERY = slice(None)
+#: What a fleet does whose rows are private.
+INSTEAD = "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage"
 
 
 def score_fleet(
@@ -41,8 +43,8 @@ def score_fleet(
 
     X, y: (T, D) and (T,), an array or a data frame with the inputs, times as in `predict`. Or X alone, as a list of
         (X_i, y_i) or (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's own
-        rows. A fleet with private="rows" refuses this: the inputs of agents' rows would be queries, which all agents
-        see.
+        rows. A fleet with private="rows" refuses this, and inputs of its own rows: they would be queries, which all
+        agents see.
     s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
     method, asking: as in `predict`, whose variance is that of an observation here.
     agent: who asks; without it every agent is told, and `answers` of the result has the scores of each one's answer.
@@ -60,11 +62,7 @@ def score_fleet(
     if "noisy" in asking:
         raise InputError("score: expected no noisy, got one: scores are of observations, whose variance they take")
     if y is None:
-        refuse_queries(
-            fleet.private,
-            "score with agents' own rows",
-            "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage",
-        )
+        refuse_queries(fleet.private, "score with agents' own rows", INSTEAD)
     whose, pairs, known = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(fleet, X, s)
     try:
         numbers = [(with_numbers(own, fleet.units), seen) for own, seen in pairs]
@@ -72,8 +70,10 @@ def score_fleet(
         added = _known(checked, known)
     except InputError as error:
         raise error if y is None else InputError(str(error).removeprefix("agent 0: ")) from error
-    truth = np.concatenate([own for _, own in checked])
-    found = fleet.predict(np.concatenate([x for x, _ in checked]), method, noisy=True, agent=agent, **asking)
+    truth, queries = np.concatenate([own for _, own in checked]), np.concatenate([x for x, _ in checked])
+    if fleet.private is not None and (own := own_places(fleet.seen, queries)):
+        refuse_queries(fleet.private, f"score with {own:,} of the agents' own rows", INSTEAD)
+    found = fleet.predict(queries, method, noisy=True, agent=agent, **asking)
     means, variances, trivial = found.means, found.variances, trivial_of(fleet.shards)
 
     def scored(answer: int, rows: slice = EVERY) -> Scores:
@@ -88,6 +88,14 @@ def score_fleet(
     alike = bool((means == means[:1]).all() and (variances == variances[:1]).all())
     answers = [] if agent is not None else [whole if alike else scored(one) for one in range(fleet.agents)]
     return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of), agents=fleet.labels)
+
+
+def own_places(shards: Sequence[Shard], queries: Array) -> int:
+    """How many of the queries are inputs of the agents' rows, to the last bit; none where these are in files."""
+    if isinstance(shards, Streamed):
+        return 0
+    seen = np.concatenate([row_hashes(x) for x, _ in shards])
+    return int(np.isin(row_hashes(queries), seen).sum())
 
 
 def trivial_of(shards: Sequence[Shard]) -> Trivial:
