@@ -360,9 +360,11 @@ def test_scores_take_times_and_ledgers_take_names() -> None:
     assert fleet.score(rows, rows["sst"]).rmse == pytest.approx(fleet.score(numbers, rows["sst"]).rmse, rel=1e-9)
     answer = fleet.predict(rows[:3], "dec-rbcm")
     assert fleet.labels == ("Di", "Ada")
-    for number, name in enumerate(fleet.labels):
-        assert answer.ledger.sent_by(name) == answer.ledger.sent_by(number) != {}
-        assert answer.ledger.total(sender=name) == answer.ledger.total(sender=number)
+    others = [ask(rows[:3], method="dec-rbcm") for ask in (fleet.joint, fleet.gradient)]
+    for ledger in [answer.ledger, *(other.ledger for other in others), fleet.suggest(None, rows[:3]).ledger]:
+        for number, name in enumerate(fleet.labels):
+            assert ledger.sent_by(name) == ledger.sent_by(number) != {}
+            assert ledger.total(sender=name) == ledger.total(sender=number)
     with pytest.raises(fg.InputError, match=r"agent: expected one of Di, Ada, or a whole number .*, got 'Bo'"):
         answer.ledger.sent_by("Bo")
 

@@ -148,6 +148,17 @@ def test_starts_kernels_and_means_do_not_depend_on_the_order_of_agents(given: di
     same(one.predict(queries()), few.predict(queries()), 0.01)
 
 
+@pytest.mark.parametrize("by", ["random", "block", "agent"])
+def test_nor_do_the_scores_of_a_cross_validation(by: Any) -> None:
+    given: dict[str, Any] = {"theta": THETA, "kernel": "matern32", "normalize": False}
+    found, again = (
+        f.cross_validate(3, by=by, method="dec-rbcm", train=False)
+        for f in (fleet(shards(), **given), turned(shards(), **given))
+    )
+    assert again.scores.rmse == pytest.approx(found.scores.rmse, rel=1e-9)
+    assert again.scores.crps == pytest.approx(found.scores.crps, rel=1e-9)
+
+
 def test_the_papers_weights_depend_on_the_first_agent_alone() -> None:
     given: dict[str, Any] = {"theta": THETA, "kernel": "matern32", "normalize": False}
     one, other = fleet(shards(), **given), turned(shards(), **given)

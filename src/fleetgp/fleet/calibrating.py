@@ -92,6 +92,8 @@ def calibrate(
     source = source_of(fleet, None, ())
     with retold(names=fleet.names):
         found = fleet._backend.calibrate(source, row, options, holding)
+    if found.ledger is not None:
+        found.ledger.labels = fleet.labels
     fleet.calibration = replace(found, theta=np.array(fleet.theta))
     return fleet.calibration
 

@@ -169,7 +169,9 @@ class ConditionedFleet:
         question = self._question(queries, method, noisy, agent, given)
         check_joint(question.method, len(self.source.shards), len(question.queries))
         with retold(names=self.source.names):
-            return self._answers.joint(question)
+            found = self._answers.joint(question)
+        found.ledger.labels = self.source.labels
+        return found
 
     def gradient(
         self,
@@ -186,7 +188,9 @@ class ConditionedFleet:
         question = self._question(queries, method, False, agent, given, calibrated=False)
         check_gradient(question.method, len(self.source.shards))
         with retold(names=self.source.names):
-            return replace(self._answers.gradient(question), points=self.source.points(question.queries))
+            found = self._answers.gradient(question)
+        found.ledger.labels = self.source.labels
+        return replace(found, points=self.source.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
         """Queries as an array (T, D), or one clear error."""

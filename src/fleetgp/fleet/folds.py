@@ -18,6 +18,7 @@ from fleetgp.data.summary import corners
 from fleetgp.errors import FleetGPWarning, InputError, check_name
 from fleetgp.fleet.noises import own_groups, shown
 from fleetgp.given import check_whole
+from fleetgp.gp.places import order_by_place
 from fleetgp.graph.relaying import relayed
 from fleetgp.prediction import Holding
 
@@ -53,7 +54,7 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
     if by == "agent" and count > fleet.agents:
         raise InputError(f'by="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
     if by == "agent":
-        turns = np.random.default_rng(seed).permutation(fleet.agents) if count < fleet.agents else range(count)
+        turns = _turns(shards, seed) if count < fleet.agents else range(count)
         return [np.full(len(y), turn % count) for (_, y), turn in zip(shards, turns, strict=True)]
     if by == "random":
         return [row_pieces(x, y, seed, count) % count for x, y in shards]
@@ -61,6 +62,14 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
     low, high = corners(summaries_of(pieces))
     many = Holding(cells=cells).cells_for(fleet.agents)
     return [block_pieces(x, low, high, many, seed) % count for x, _ in pieces]
+
+
+def _turns(shards: Sequence[Shard], seed: int) -> IntArray:
+    """(M,) a number for each agent that looks random, and depends on where its rows are alone."""
+    centres, means = np.stack([x.mean(axis=0) for x, _ in shards]), np.array([y.mean() for _, y in shards])
+    found = np.empty(len(shards), dtype=np.int64)
+    found[order_by_place(centres, means, seed)] = np.arange(len(shards))
+    return found
 
 
 def rows_of(fleet: Fleet) -> Sequence[Shard]:

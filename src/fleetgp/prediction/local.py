@@ -22,16 +22,19 @@ from fleetgp.prediction.rules import SMALLEST
 def nearest(tree: cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
     """Distances and rows (T, count) of each point's nearest, in this order; infinity and tree.n if there are fewer.
 
-    Of equally near ones the first rows count, as on grids: one agent then chooses what many would. Only of more than
-    as many equals again the tree takes those that it finds.
+    Of equally near ones, as on grids, those count whose inputs are smaller: then it does not matter which agent has
+    them.
     """
     distance, row = tree.query(points, k=np.arange(1, count + 2))
     tied = np.flatnonzero((distance[:, -1] == distance[:, -2]) & np.isfinite(distance[:, -1]))
     distance, row = distance[:, :count], row[:, :count]
-    if tied.size:
-        wide, rows = tree.query(points[tied], k=np.arange(1, 2 * count + 1))
-        order = np.lexsort((rows, wide))[:, :count]
+    asked = 2 * count
+    while tied.size:
+        wide, rows = tree.query(points[tied], k=np.arange(1, asked + 1))
+        places = np.append(tree.data, np.full((1, tree.m), np.inf), axis=0)[rows]
+        order = np.lexsort((rows, *np.moveaxis(places, -1, 0)[::-1], wide))[:, :count]
         row[tied] = np.take_along_axis(rows, order, axis=1)
+        tied, asked = tied[(wide[:, -1] == distance[tied, -1]) & (asked < tree.n)], 2 * asked
     return distance, row
 
 
