@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,7 @@ from fleetgp.fleet.backends import check_ray
 from fleetgp.progress import listening
 
 if TYPE_CHECKING:
-    from fleetgp.experiments.cells import Place
+    from reproduction.cells import Place
 
 
 def reproduce(
@@ -27,7 +28,9 @@ def reproduce(
         Path | None,
         typer.Option(help="prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder. (default: reproduction/EXPERIMENT[-quick])")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder. (default: reproduction-output/EXPERIMENT[-quick])")
+    ] = None,
     cluster: CLUSTER = None,
     workers: Annotated[
         int | None, typer.Option(help="How many processes, here or on the cluster. (default: one per core)", min=1)
@@ -48,14 +51,15 @@ def reproduce(
 
     [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
-    from fleetgp.experiments.reproduce import EXPERIMENTS
-    from fleetgp.experiments.reproduce import reproduce as run
+    _find()
+    from reproduction.reproduce import EXPERIMENTS
+    from reproduction.reproduce import reproduce as run
 
     if experiment not in EXPERIMENTS:
         raise unknown_name("experiment", experiment, EXPERIMENTS)
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
-    folder = out or Path("reproduction") / (experiment + ("-quick" if quick else ""))
+    folder = out or Path("reproduction-output") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
     field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
     with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
@@ -74,13 +78,27 @@ def reproduce(
     )
 
 
+def _find() -> None:
+    """The package `reproduction` lies beside src/ in a clone of the repository, and in no wheel."""
+    root = Path(__file__).resolve().parents[3]
+    if (root / "reproduction" / "__main__.py").exists() and str(root) not in sys.path:
+        sys.path.append(str(root))
+    try:
+        import reproduction.paper  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "the paper's experiments are not in the wheel: clone the repository and run "
+            "`python -m reproduction` in its folder"
+        ) from error
+
+
 def _place(cluster: str | None, workers: int | None) -> Place:
     """Where the cells are computed."""
-    from fleetgp.experiments.processes import Processes
+    from reproduction.processes import Processes
 
     if cluster is None:
         return Processes(workers)
     check_ray("--cluster")
-    from fleetgp.experiments.cluster import OnCluster
+    from reproduction.cluster import OnCluster
 
     return OnCluster(workers, cluster or None)
