@@ -1,4 +1,4 @@
-"""What an experiment leaves: CSV and JSON, figures as PNG and PDF, and one self-contained HTML page."""
+"""What an experiment leaves: findings, CSV and JSON, figures as PNG and PDF, and one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,29 +15,107 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
+import numpy as np
 
 from fleetgp.files import whole
-from reproduction.findings import Finding
 
-#: Okabe and Ito's colours, which everybody can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-STYLE: dict[Any, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "pdf.fonttype": 42,
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+#: The results of replications, by method, graph and number of agents.
+Rows = Mapping[tuple[str, str, int], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that must lie strictly below its limit, or, if `above`, strictly above it."""
+
+    what: str
+    value: float
+    limit: float
+    above: bool = False
+
+    @property
+    def margin(self) -> float:
+        """The distance from the limit, relative to it (unless it is 0); positive where the check holds.
+
+        >>> below("error", 0.75, 1.0).margin, above("error", 0.75, 1.0).margin
+        (0.25, -0.25)
+        """
+        distance = self.value - self.limit if self.above else self.limit - self.value
+        return distance / (abs(self.limit) or 1.0)
+
+    @property
+    def holds(self) -> bool:
+        """False for a number that is not one."""
+        return self.margin > 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        side = "above" if self.above else "below"
+        return {"what": self.what, "value": self.value, side: self.limit, "margin": self.margin}
+
+
+def below(what: str, value: float, limit: float) -> Check:
+    return Check(what, float(value), float(limit))
+
+
+def above(what: str, value: float, limit: float) -> Check:
+    return Check(what, float(value), float(limit), above=True)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper, what we see, and the checks that decide.
+
+    It agrees where all checks hold. Otherwise it agrees in part where all of the `core` hold, or, if the claim has no
+    core, where any check holds.
+    """
+
+    claim: str
+    seen: str
+    checks: Sequence[Check]
+    core: Sequence[Check] = ()
+
+    @property
+    def verdict(self) -> str:
+        """One of "agrees", "in part" and "differs"."""
+        if all(check.holds for check in (*self.core, *self.checks)):
+            return "agrees"
+        partly = all(check.holds for check in self.core) if self.core else any(check.holds for check in self.checks)
+        return "in part" if partly else "differs"
+
+    @property
+    def margin(self) -> float:
+        """The distance, relative to its limit, of the number that lies closest to its limit."""
+        return min(abs(check.margin) for check in (*self.core, *self.checks))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim,
+            "verdict": self.verdict,
+            "seen": self.seen,
+            "margin": self.margin,
+            "core": [check.as_dict() for check in self.core],
+            "checks": [check.as_dict() for check in self.checks],
+        }
+
+
+def per_fleet(values: Mapping[int, object], form: str = "") -> str:
+    """A value for each number of agents, in words.
+
+    >>> per_fleet({4: 0.51, 10: 1.0}, ".0%")
+    '51% (M = 4), 100% (M = 10)'
+    """
+    return ", ".join(f"{value:{form}} (M = {agents})" for agents, value in values.items())
+
+
+def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
+    """The average of one quantity over rows."""
+    return float(np.mean([row[what] for row in rows]))
+
 
 #: How letters that the texts spell out are set. A word that has one inside, or an underscore more, is a name.
 _LETTERS = {"sigma": "σ", "eps": "ε", "theta": "θ", "chi": "χ", "xi": "ξ", "rho": "ρ", "kappa": "κ"}
@@ -53,9 +131,9 @@ def typeset(text: str) -> str:
     '3 χ. ξ = N<sub>i</sub> [0, 2]<sup>2</sup>; <em>ρ</em>, see dec_N_i.csv'
     """
 
-    def letter(found: re.Match[str]) -> str:
-        base, below = found.group(1), found.group(2)
-        return _LETTERS.get(base, base) + (f"<sub>{_LETTERS.get(below, below)}</sub>" if below else "")
+    def letter(match: re.Match[str]) -> str:
+        base, index = match.groups()
+        return _LETTERS.get(base, base) + (f"<sub>{_LETTERS.get(index, index)}</sub>" if index else "")
 
     set_text = _MATHS.sub(letter, html.escape(text))
     return re.sub(r"`([^`]+)`", r"<em>\1</em>", re.sub(r"(?<=[\w\])])\^(\d)", r"<sup>\1</sup>", set_text))
@@ -116,37 +194,37 @@ class Report:
         image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{encoded}">'
         self._body.append(f"<figure>{image}<figcaption>{typeset(caption)}</figcaption></figure>")
 
-    def write(self, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Path:
-        """results.csv, results.json and report.html; the page's path."""
+    def write(self, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+        """results.csv, results.json and report.html."""
         self.folder.mkdir(parents=True, exist_ok=True)
         about = environment()
         facts = {"title": self.title, "environment": about, "settings": dict(settings), **self.facts}
-        _whole(
-            self.folder / "results.json",
-            json.dumps(_sound({**facts, "results": list(rows)}), indent=1, allow_nan=False),
-        )
-        _whole(self.folder / "results.csv", table_text(rows))
+        facts = _without_infinities({**facts, "results": list(rows)})
         self.heading("How it was made")
         self.table("Environment", ("what", "version"), list(about.items()), left=2)
-        self.table("Settings, seeds included", ("setting", "value"), [(k, v) for k, v in settings.items()], left=2)
+        self.table("Settings, seeds included", ("setting", "value"), list(settings.items()), left=2)
         self.text("Every number on this page is in results.csv and results.json beside it.")
-        page = _PAGE.format(title=html.escape(self.title), body="\n".join(self._body))
-        path = self.folder / "report.html"
-        _whole(path, page)
-        return path
+        texts = {
+            "results.json": json.dumps(facts, indent=1, allow_nan=False),
+            "results.csv": table_text(rows),
+            "report.html": _PAGE.format(title=html.escape(self.title), body="\n".join(self._body)),
+        }
+        for name, text in texts.items():
+            with whole(self.folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
 
 
 def environment() -> dict[str, str]:
     """Versions that a number may depend on."""
-    found = {"fleetgp": "unknown", "python": platform.python_version(), "machine": platform.machine()}
+    about = {"fleetgp": "unknown", "python": platform.python_version(), "machine": platform.machine()}
     for name in ("fleetgp", "numpy", "scipy", "numba"):
         try:
-            found[name] = importlib.metadata.version(name)
+            about[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    found["system"] = platform.system()
-    found["cores"] = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-    return found
+            about[name] = "not installed"
+    about["system"] = platform.system()
+    about["cores"] = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    return about
 
 
 def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -160,30 +238,25 @@ def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _sound(value: Any) -> Any:
-    """As JSON has it: no infinities."""
+def _without_infinities(value: Any) -> Any:
+    """JSON has none."""
     if isinstance(value, Mapping):
-        return {key: _sound(item) for key, item in value.items()}
+        return {key: _without_infinities(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_sound(item) for item in value]
+        return [_without_infinities(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}_")
+            columns |= _flat(value, f"{prefix}{key}_")
         elif isinstance(value, list):
-            found |= {f"{prefix}{key}_{number}": item for number, item in enumerate(value)}
+            columns |= {f"{prefix}{key}_{number}": item for number, item in enumerate(value)}
         else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
-def _whole(path: Path, text: str) -> None:
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+            columns[f"{prefix}{key}"] = value
+    return columns
 
 
 _PAGE = """<!DOCTYPE html>

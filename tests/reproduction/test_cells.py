@@ -10,8 +10,7 @@ import pytest
 
 from fleetgp.io.kept import Kept
 from fleetgp.progress import Progress
-from reproduction.cells import Cell, run_cells
-from reproduction.processes import Processes
+from reproduction.cells import Cell, Processes, run_cells
 
 #: Nothing is computed here, and a worker that compiles before it begins takes seconds.
 pytestmark = pytest.mark.usefixtures("uncompiled")

@@ -14,11 +14,10 @@ from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.io.kept import Kept
 from fleetgp.progress import Progress
 from reproduction import training
-from reproduction.cells import Cell, run_cells
+from reproduction.cells import Cell, OnCluster, run_cells
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
 from fleetgp.fleet import errands  # noqa: E402
-from reproduction.cluster import OnCluster  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 

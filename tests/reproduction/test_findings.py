@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 
 import fleetgp as fg
-from reproduction import communication_findings as of_communication
-from reproduction import paper, prediction, training
-from reproduction import prediction_findings as of_prediction
-from reproduction import training_findings as of_training
-from reproduction.findings import Check, Finding, above, below
+from reproduction import communication, paper, prediction, training
+from reproduction.report import Check, Finding, Rows, above, below
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
 
@@ -82,7 +79,7 @@ AGREEING: dict[str, dict[str, float]] = {
 USUAL = {"rmse": 1.0, "nlpd": 1.0, "nlpd_noisy": 1.0, "coverage": 0.95, "off_central": 0.0, "seconds": 1.0}
 
 
-def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = None) -> prediction.Found:
+def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = None) -> Rows:
     """One row per method, graph and fleet. changes: beside those that agree, in one fleet or in all."""
     rows = []
     for method in paper.PREDICTORS:
@@ -94,54 +91,54 @@ def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = No
                 row |= changes.get(method, {}) if fleet in (None, agents) else {}
                 row["participants"] *= agents
                 rows.append({**row, "method": method, "graph": graph, "agents": agents})
-    return prediction.found_in(rows)
+    return prediction.grouped(rows)
 
 
-Judge = Callable[[prediction.PredictionPlan, prediction.Found], Finding]
+Judge = Callable[[prediction.PredictionPlan, Rows], Finding]
 
 
 @pytest.mark.parametrize("number", range(7))
 def test_every_claim_about_prediction_can_agree(number: int) -> None:
-    assert of_prediction.prediction_findings(PLAN, predicted({}))[number].verdict == "agrees"
+    assert prediction.findings(PLAN, predicted({}))[number].verdict == "agrees"
 
 
 @pytest.mark.parametrize(
     ("judge", "changes", "fleet", "verdict"),
     [
-        (of_prediction.same_mean, {"gpoe": {"rmse": 1.0 + 0.9e-6}}, LARGE, "agrees"),
-        (of_prediction.same_mean, {"gpoe": {"rmse": 1.0 + 1.1e-6}}, LARGE, "differs"),
-        (of_prediction.same_mean, {"poe": {"coverage": 0.599}}, LARGE, "agrees"),
-        (of_prediction.same_mean, {"poe": {"coverage": 0.6}}, LARGE, "in part"),
-        (of_prediction.same_mean, {"poe": {"coverage": 0.901}}, LARGE, "in part"),
-        (of_prediction.decentralized_equals, {"dec-rbcm": {"off_central": 0.9e-3}}, LARGE, "agrees"),
-        (of_prediction.decentralized_equals, {"dec-rbcm": {"off_central": 1.1e-3}}, LARGE, "differs"),
-        (of_prediction.left_out, {"dec-nn-bcm": {"rmse": 1.009}}, SMALL, "agrees"),
-        (of_prediction.left_out, {"dec-nn-bcm": {"rmse": 1.011}}, SMALL, "differs"),
-        (of_prediction.left_out, {"dec-nn-rbcm": {"participants": 0.69}}, None, "agrees"),
-        (of_prediction.left_out, {"dec-nn-rbcm": {"participants": 0.71}}, None, "in part"),
-        (of_prediction.left_out, {"dec-nn-rbcm": {"participants": 0.41}}, None, "agrees"),
-        (of_prediction.left_out, {"dec-nn-rbcm": {"participants": 0.39}}, None, "in part"),
-        (of_prediction.best_nlpd, {"dec-nn-gpoe": {"nlpd": 0.21}}, None, "agrees"),
-        (of_prediction.best_nlpd, {"dec-nn-gpoe": {"nlpd": 0.19}}, None, "in part"),
-        (of_prediction.best_nlpd, {"dec-nn-rbcm": {"nlpd": 1.01}}, None, "agrees"),
-        (of_prediction.best_nlpd, {"dec-nn-rbcm": {"nlpd": 0.99}}, None, "in part"),
+        (prediction.same_mean, {"gpoe": {"rmse": 1.0 + 0.9e-6}}, LARGE, "agrees"),
+        (prediction.same_mean, {"gpoe": {"rmse": 1.0 + 1.1e-6}}, LARGE, "differs"),
+        (prediction.same_mean, {"poe": {"coverage": 0.599}}, LARGE, "agrees"),
+        (prediction.same_mean, {"poe": {"coverage": 0.6}}, LARGE, "in part"),
+        (prediction.same_mean, {"poe": {"coverage": 0.901}}, LARGE, "in part"),
+        (prediction.decentralized_equals, {"dec-rbcm": {"off_central": 0.9e-3}}, LARGE, "agrees"),
+        (prediction.decentralized_equals, {"dec-rbcm": {"off_central": 1.1e-3}}, LARGE, "differs"),
+        (prediction.left_out, {"dec-nn-bcm": {"rmse": 1.009}}, SMALL, "agrees"),
+        (prediction.left_out, {"dec-nn-bcm": {"rmse": 1.011}}, SMALL, "differs"),
+        (prediction.left_out, {"dec-nn-rbcm": {"participants": 0.69}}, None, "agrees"),
+        (prediction.left_out, {"dec-nn-rbcm": {"participants": 0.71}}, None, "in part"),
+        (prediction.left_out, {"dec-nn-rbcm": {"participants": 0.41}}, None, "agrees"),
+        (prediction.left_out, {"dec-nn-rbcm": {"participants": 0.39}}, None, "in part"),
+        (prediction.best_nlpd, {"dec-nn-gpoe": {"nlpd": 0.21}}, None, "agrees"),
+        (prediction.best_nlpd, {"dec-nn-gpoe": {"nlpd": 0.19}}, None, "in part"),
+        (prediction.best_nlpd, {"dec-nn-rbcm": {"nlpd": 1.01}}, None, "agrees"),
+        (prediction.best_nlpd, {"dec-nn-rbcm": {"nlpd": 0.99}}, None, "in part"),
         (
-            of_prediction.best_nlpd,
+            prediction.best_nlpd,
             {"dec-nn-rbcm": {"nlpd": 0.0}, "dec-nn-npae": {"nlpd": 0.05}},
             None,
             "differs",
         ),
-        (of_prediction.npae_star, {"dec-npae-star": {"rmse": 0.999}}, SMALL, "agrees"),
-        (of_prediction.npae_star, {"dec-npae-star": {"rmse": 1.001}}, SMALL, "in part"),
-        (of_prediction.npae_star, {"dec-npae": {"off_central": 0.0101}}, None, "agrees"),
-        (of_prediction.npae_star, {"dec-npae": {"off_central": 0.0099}}, None, "differs"),
-        (of_prediction.dale, {"dec-nn-npae": {"off_central": 0.051}}, None, "agrees"),
-        (of_prediction.dale, {"dec-nn-npae": {"off_central": 0.049}}, None, "differs"),
-        (of_prediction.dale, {"dec-npae-star": {"seconds": 1.99}}, None, "agrees"),
-        (of_prediction.dale, {"dec-npae-star": {"seconds": 2.01}}, None, "in part"),
-        (of_prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.7}}, None, "agrees"),
-        (of_prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.9}}, LARGE, "in part"),
-        (of_prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.9}}, None, "differs"),
+        (prediction.npae_star, {"dec-npae-star": {"rmse": 0.999}}, SMALL, "agrees"),
+        (prediction.npae_star, {"dec-npae-star": {"rmse": 1.001}}, SMALL, "in part"),
+        (prediction.npae_star, {"dec-npae": {"off_central": 0.0101}}, None, "agrees"),
+        (prediction.npae_star, {"dec-npae": {"off_central": 0.0099}}, None, "differs"),
+        (prediction.dale, {"dec-nn-npae": {"off_central": 0.051}}, None, "agrees"),
+        (prediction.dale, {"dec-nn-npae": {"off_central": 0.049}}, None, "differs"),
+        (prediction.dale, {"dec-npae-star": {"seconds": 1.99}}, None, "agrees"),
+        (prediction.dale, {"dec-npae-star": {"seconds": 2.01}}, None, "in part"),
+        (prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.7}}, None, "agrees"),
+        (prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.9}}, LARGE, "in part"),
+        (prediction.few_rounds, {"dec-nn-grbcm": {"rounds": 14.9}}, None, "differs"),
     ],
 )
 def test_prediction_at_the_limits(
@@ -151,12 +148,12 @@ def test_prediction_at_the_limits(
 
 
 def test_what_is_seen_names_the_numbers_behind_the_verdict() -> None:
-    slow = of_prediction.dale(PLAN, predicted({"dec-npae-star": {"seconds": 3.0}}))
+    slow = prediction.dale(PLAN, predicted({"dec-npae-star": {"seconds": 3.0}}))
     assert "Off npae by 0.50 K (M = 10), 0.50 K (M = 40); 0 runs converged" in slow.seen
     assert "The slowest of the five: dec-npae-star." in slow.seen
     gain = "pull a product of experts to the prior"
-    assert gain not in of_prediction.left_out(PLAN, predicted({})).seen
-    assert gain in of_prediction.left_out(PLAN, predicted({"dec-nn-poe": {"rmse": 0.98}}, LARGE)).seen
+    assert gain not in prediction.left_out(PLAN, predicted({})).seen
+    assert gain in prediction.left_out(PLAN, predicted({"dec-nn-poe": {"rmse": 0.98}}, LARGE)).seen
 
 
 # ---- training ----------------------------------------------------------------------------------------------
@@ -185,7 +182,7 @@ def trained(
             theta = [value * row.pop(name, 1.0) for name, value in zip(NAMES, fg.PAPER_THETA, strict=True)]
             told = {"method": method, "agents": agents, "size": 8_100, "block": block, "theta": theta}
             rows.append({**row, **told, "seconds": row["seconds"] * agents})
-    return training.groups(rows, block)
+    return training.grouped(rows, block)
 
 
 NAMES = ("l_1", "l_2", "sigma_f", "noise")
@@ -195,30 +192,30 @@ JudgeTraining = Callable[[training.TrainingPlan, training.Groups], Finding]
 @pytest.mark.parametrize(
     ("judge", "changes", "fleet", "verdict"),
     [
-        (of_training.fewest_rounds, {"gapx-gp": {"rounds": 99}}, LARGE, "agrees"),
-        (of_training.fewest_rounds, {"gapx-gp": {"rounds": 101}}, LARGE, "in part"),
-        (of_training.fewest_rounds, {"c-gp": {"rounds": 50.5}}, LARGE, "agrees"),
-        (of_training.fewest_rounds, {"c-gp": {"rounds": 49.5}}, LARGE, "differs"),
-        (of_training.loses_length_scale, {}, None, "agrees"),
-        (of_training.loses_length_scale, {"gapx-gp": {"l_1": 1.149}}, LARGE, "agrees"),
-        (of_training.loses_length_scale, {"gapx-gp": {"l_1": 0.849}}, LARGE, "differs"),
-        (of_training.loses_length_scale, {"gapx-gp": {"l_1": 9.0}}, SMALL, "agrees"),
-        (of_training.loses_length_scale, {"apx-gp": {"l_1": 1.151}}, LARGE, "agrees"),
-        (of_training.loses_length_scale, {"apx-gp": {"l_1": 1.149}}, LARGE, "in part"),
-        (of_training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.249}}, LARGE, "agrees"),
-        (of_training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.251}}, LARGE, "differs"),
-        (of_training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.2}, "dec-apx-gp": {"l_1": 1.41}}, LARGE, "agrees"),
-        (of_training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.2}, "dec-apx-gp": {"l_1": 1.39}}, LARGE, "in part"),
-        (of_training.factorized_loses, {"apx-gp": {"l_1": 1.0}, "dec-apx-gp": {"l_1": 1.401}}, None, "agrees"),
-        (of_training.factorized_loses, {"apx-gp": {"l_1": 1.0}, "dec-apx-gp": {"l_1": 1.399}}, None, "differs"),
-        (of_training.best_decentralized, {"dec-gapx-gp": {"noise": 1.49}}, SMALL, "agrees"),
-        (of_training.best_decentralized, {"dec-gapx-gp": {"noise": 1.51}}, SMALL, "differs"),
-        (of_training.nested_is_inaccurate, {"c-gp": {"l_1": 1.21}}, LARGE, "agrees"),
-        (of_training.nested_is_inaccurate, {"c-gp": {"l_1": 1.19}}, LARGE, "in part"),
-        (of_training.nested_is_inaccurate, {"dec-gapx-gp": {"seconds": 1.99}}, SMALL, "agrees"),
-        (of_training.nested_is_inaccurate, {"dec-gapx-gp": {"seconds": 2.01}}, SMALL, "in part"),
+        (training.fewest_rounds, {"gapx-gp": {"rounds": 99}}, LARGE, "agrees"),
+        (training.fewest_rounds, {"gapx-gp": {"rounds": 101}}, LARGE, "in part"),
+        (training.fewest_rounds, {"c-gp": {"rounds": 50.5}}, LARGE, "agrees"),
+        (training.fewest_rounds, {"c-gp": {"rounds": 49.5}}, LARGE, "differs"),
+        (training.loses_length_scale, {}, None, "agrees"),
+        (training.loses_length_scale, {"gapx-gp": {"l_1": 1.149}}, LARGE, "agrees"),
+        (training.loses_length_scale, {"gapx-gp": {"l_1": 0.849}}, LARGE, "differs"),
+        (training.loses_length_scale, {"gapx-gp": {"l_1": 9.0}}, SMALL, "agrees"),
+        (training.loses_length_scale, {"apx-gp": {"l_1": 1.151}}, LARGE, "agrees"),
+        (training.loses_length_scale, {"apx-gp": {"l_1": 1.149}}, LARGE, "in part"),
+        (training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.249}}, LARGE, "agrees"),
+        (training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.251}}, LARGE, "differs"),
+        (training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.2}, "dec-apx-gp": {"l_1": 1.41}}, LARGE, "agrees"),
+        (training.loses_length_scale, {"dec-gapx-gp": {"l_1": 1.2}, "dec-apx-gp": {"l_1": 1.39}}, LARGE, "in part"),
+        (training.factorized_loses, {"apx-gp": {"l_1": 1.0}, "dec-apx-gp": {"l_1": 1.401}}, None, "agrees"),
+        (training.factorized_loses, {"apx-gp": {"l_1": 1.0}, "dec-apx-gp": {"l_1": 1.399}}, None, "differs"),
+        (training.best_decentralized, {"dec-gapx-gp": {"noise": 1.49}}, SMALL, "agrees"),
+        (training.best_decentralized, {"dec-gapx-gp": {"noise": 1.51}}, SMALL, "differs"),
+        (training.nested_is_inaccurate, {"c-gp": {"l_1": 1.21}}, LARGE, "agrees"),
+        (training.nested_is_inaccurate, {"c-gp": {"l_1": 1.19}}, LARGE, "in part"),
+        (training.nested_is_inaccurate, {"dec-gapx-gp": {"seconds": 1.99}}, SMALL, "agrees"),
+        (training.nested_is_inaccurate, {"dec-gapx-gp": {"seconds": 2.01}}, SMALL, "in part"),
         (
-            of_training.nested_is_inaccurate,
+            training.nested_is_inaccurate,
             {"c-gp": {"l_1": 1.19}, "gapx-gp": {"seconds": 2.01}},
             SMALL,
             "differs",
@@ -233,18 +230,18 @@ def test_training_at_the_limits(
 
 def test_a_remark_is_only_made_where_it_is_true() -> None:
     noise = "sigma_eps has not either"
-    assert noise not in of_training.nested_is_inaccurate(TRAINING, trained({})).seen
-    assert noise in of_training.nested_is_inaccurate(TRAINING, trained({"dec-c-gp": {"noise": 1.5}}, LARGE)).seen
+    assert noise not in training.nested_is_inaccurate(TRAINING, trained({})).seen
+    assert noise in training.nested_is_inaccurate(TRAINING, trained({"dec-c-gp": {"noise": 1.5}}, LARGE)).seen
     frugal = "as frugal as apx-gp"
     few = {"fact-gp": {"rounds": 40}, "g-fact-gp": {"rounds": 40}}
-    assert frugal not in of_training.fewest_rounds(TRAINING, trained({})).seen
-    assert frugal in of_training.fewest_rounds(TRAINING, trained(few)).seen
+    assert frugal not in training.fewest_rounds(TRAINING, trained({})).seen
+    assert frugal in training.fewest_rounds(TRAINING, trained(few)).seen
 
 
 def test_runs_by_our_defaults_may_be_missing() -> None:
     blocks = {"paper": trained({}), "default": trained({}, block="default")}
-    assert len(of_training.training_findings(TRAINING, blocks)) == 5
-    assert len(of_training.training_findings(TRAINING, {**blocks, "default": {}})) == 4
+    assert len(training.findings(TRAINING, blocks)) == 5
+    assert len(training.findings(TRAINING, {**blocks, "default": {}})) == 4
 
 
 # ---- communication -----------------------------------------------------------------------------------------
@@ -279,7 +276,7 @@ def test_communication_at_the_limits(row: dict[str, Any], verdicts: str) -> None
         sent("dec-npae", "prediction", "path", 1000),
         row,
     ]
-    found = of_communication.communication_findings(rows)
+    found = communication.findings(rows)
     assert [finding.verdict for finding in found] == verdicts.split(", ")
     assert ("each agent adds its likelihood" in found[1].seen) == (found[1].verdict == "in part")
 
@@ -290,13 +287,13 @@ def test_communication_at_the_limits(row: dict[str, Any], verdicts: str) -> None
 def of_page(name: str, facts: Mapping[str, Any]) -> Sequence[Finding]:
     rows, settings = facts["results"], facts["settings"]
     if name == "communication":
-        return of_communication.communication_findings(rows)
+        return communication.findings(rows)
     fleets, replications = tuple(settings["fleets"]), settings["replications"]
     if name == "prediction":
         plan = prediction.PredictionPlan("", settings["observations"], fleets, replications, settings["queries"])
-        return of_prediction.prediction_findings(plan, prediction.found_in(rows))
-    blocks = {block: training.groups(rows, block) for block in training.BLOCKS}
-    return of_training.training_findings(training.TrainingPlan(tuple(settings["sizes"]), fleets), blocks)
+        return prediction.findings(plan, prediction.grouped(rows))
+    blocks = {block: training.grouped(rows, block) for block in training.BLOCKS}
+    return training.findings(training.TrainingPlan(tuple(settings["sizes"]), fleets), blocks)
 
 
 @pytest.mark.parametrize("name", ["training", "prediction", "communication"])

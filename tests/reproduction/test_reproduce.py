@@ -13,10 +13,9 @@ import pytest
 from PIL import Image
 
 import fleetgp as fg
-from reproduction import communication, communication_report, prediction, prediction_report, training
+from reproduction import communication, prediction, training
+from reproduction.cells import Processes
 from reproduction.paper import PREDICTORS, TRAINERS
-from reproduction.processes import Processes
-from reproduction.reproduce import reproduce_prediction, reproduce_training
 from tests.conftest import interrupted_after
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
@@ -48,7 +47,7 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
 def test_training_small(tmp_path: Path) -> None:
     plan = training.TrainingPlan((60,), (2, 3), 2, 1)
     cells = training.cells(plan)
-    reproduce_training(plan, tmp_path, place=Processes(1))
+    training.reproduce(plan, tmp_path, place=Processes(1))
     page = check_page(tmp_path, rows=len(cells), figures=4)
     for method in (*TRAINERS, *training.OURS):
         assert f">{method}<" in page
@@ -77,7 +76,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
     if real and not REAL.exists():
         pytest.skip("the sea-surface temperature file is not here")
     plan = prediction.PredictionPlan(str(REAL) if real else "", 200, (2, 4), 1, 10)
-    reproduce_prediction(plan, tmp_path, place=Processes(1))
+    prediction.reproduce(plan, tmp_path, place=Processes(1))
     methods = len(PREDICTORS) + 1 + len(prediction.OURS)  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2, figures=3)
     assert ("g1sst_nw_atlantic_1km" in page) == real
@@ -111,20 +110,20 @@ def test_a_refusal_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exact["status"] == "converged"
     assert refused["status"] == "refused"
     assert "predict with dec-nn-grbcm" in refused["why"]
-    found = prediction.found_in(rows)
-    ((_, *of_exact), (method, graph, *of_refused)) = prediction_report.accuracy_table(found, 2)[1]
+    found = prediction.grouped(rows)
+    ((_, *of_exact), (method, graph, *of_refused)) = prediction.accuracy_table(found, 2)[1]
     assert (method, graph, of_refused[0]) == ("dec-full-gp", "tree", "refused")
     assert len(of_refused) + 1 == len(of_exact)
-    assert prediction_report.about_tree(found)[1:] == [f"dec-full-gp refused 1 time: {refused['why']}"]
+    assert prediction.about_tree(found)[1:] == [f"dec-full-gp refused 1 time: {refused['why']}"]
 
 
 def test_draws_do_not_test_on_what_was_seen() -> None:
     plan = {"sst": "", "seed": 0, "observations": 500, "queries": 50}
-    inputs, observations, queries, truth, noisy = prediction.drawn(plan, 3)
+    inputs, observations, queries, truth, noisy = prediction.draw_replication(plan, 3)
     assert not {tuple(x) for x in inputs} & {tuple(x) for x in queries}
     assert np.std(noisy - truth) == pytest.approx(0.5, rel=0.3)
     assert abs(np.mean(observations) - 290.0) < 8.0
-    assert not np.array_equal(prediction.drawn(plan, 4)[0], inputs)
+    assert not np.array_equal(prediction.draw_replication(plan, 4)[0], inputs)
 
 
 def verdicts(folder: Path) -> dict[str, str]:
@@ -144,7 +143,7 @@ def test_communication_small(tmp_path: Path) -> None:
             assert by_name[method, graph]["counted"] == by_name[method, graph]["formula"] == 50 * 4 * 2 * count
         for method in ("dec-poe", "dec-bcm", "dec-grbcm"):
             assert by_name[method, graph]["counted"] == by_name[method, graph]["formula"] > 0
-    communication_report.write(
+    communication.write_page(
         plan, rows + [communication.run(c.task) for c in cells if "dec-npae-path" in c.name], tmp_path
     )
     check_page(tmp_path, rows=len(rows) + 1, figures=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,7 +39,7 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments and write a page about it.
+    """Run one of the paper's experiments and write a page about it. They come with the repository, not with the wheel.
 
     CSV, JSON, PNG and PDF figures and one HTML page that needs nothing else. What is finished is kept: the same command
     goes on after an interruption.
@@ -51,19 +52,16 @@ def reproduce(
 
     [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
-    _find()
-    from reproduction.reproduce import EXPERIMENTS
-    from reproduction.reproduce import reproduce as run
-
-    if experiment not in EXPERIMENTS:
-        raise unknown_name("experiment", experiment, EXPERIMENTS)
+    experiments = _experiments()
+    if experiment not in experiments.EXPERIMENTS:
+        raise unknown_name("experiment", experiment, experiments.EXPERIMENTS)
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
     folder = out or Path("reproduction-output") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
     field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
     with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
-        report = run(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
+        report = experiments.reproduce(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
     table = plain_table("", "the paper says", "", "we see", left=3)
     for finding in report.facts["findings"]:
         colour = {"agrees": "green", "differs": "red", "in part": "yellow"}[finding["verdict"]]
@@ -78,27 +76,27 @@ def reproduce(
     )
 
 
-def _find() -> None:
-    """The package `reproduction` lies beside src/ in a clone of the repository, and in no wheel."""
+def _experiments() -> ModuleType:
+    """From the package `reproduction`, which lies beside src/ in a clone of the repository, and in no wheel."""
     root = Path(__file__).resolve().parents[3]
-    if (root / "reproduction" / "__main__.py").exists() and str(root) not in sys.path:
+    if (root / "reproduction" / "experiments.py").exists() and str(root) not in sys.path:
         sys.path.append(str(root))
     try:
-        import reproduction.paper  # noqa: F401
-    except ModuleNotFoundError as error:
+        from reproduction import experiments
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("reproduction"):
+            raise
         raise InputError(
-            "the paper's experiments are not in the wheel: clone the repository and run "
-            "`python -m reproduction` in its folder"
+            "the paper's experiments are not in the wheel: clone the repository, and run `python -m reproduction` there"
         ) from error
+    return experiments
 
 
 def _place(cluster: str | None, workers: int | None) -> Place:
     """Where the cells are computed."""
-    from reproduction.processes import Processes
+    from reproduction.cells import OnCluster, Processes
 
     if cluster is None:
         return Processes(workers)
     check_ray("--cluster")
-    from reproduction.cluster import OnCluster
-
     return OnCluster(workers, cluster or None)
