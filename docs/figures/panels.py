@@ -57,12 +57,12 @@ class Row:
     shards: Sequence[Shard] = ()
 
 
-def means_and_deviations(
-    truth: Array, found: dict[str, Prediction], shards: Sequence[Shard], first: str = "truth"
+def mean_and_std_rows(
+    truth: Array, answers: dict[str, Prediction], shards: Sequence[Shard], first: str = "truth"
 ) -> list[Row]:
     """Two rows: the truth and the means, on its scale; the agents, and the standard deviations."""
-    means = [Panel(first, truth), *(Panel(title, one.mean) for title, one in found.items())]
-    deviations = [Panel("", np.sqrt(one.variance)) for one in found.values()]
+    means = [Panel(first, truth), *(Panel(title, one.mean) for title, one in answers.items())]
+    deviations = [Panel("", np.sqrt(one.variance)) for one in answers.values()]
     return [mean_row(means, truth), Row(deviations, "standard deviation", "cividis", 0.0, shards=shards)]
 
 
@@ -79,8 +79,9 @@ def map_rows(
     *,
     labels: tuple[str, str] = ("$x_1$", "$x_2$"),
     aspect: Aspect = "equal",
+    **style: Any,
 ) -> list[list[Axes]]:
-    """Draw them. dots: (N, 2) observations, on all maps."""
+    """Draw them. dots: (N, 2) observations, on all maps; not where the agents are shown.  style: of the dots."""
     columns = max(len(row.panels) + bool(row.shards) for row in rows)
     axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
     for line, row in zip(axes, rows, strict=True):
@@ -90,7 +91,7 @@ def map_rows(
         _maps(figure, places, row, extent, aspect)
         if dots is not None:
             for ax in places:
-                dot(ax, dots)
+                dot(ax, dots, **style)
         line[0].set_ylabel(labels[1])
     for ax in axes[-1]:
         ax.set_xlabel(labels[0])
@@ -126,9 +127,9 @@ def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: Aspec
     ax.set(title="the agents", xlim=extent[:2], ylim=extent[2:], aspect=aspect)
 
 
-def dot(ax: Axes, places: Array, **changed: Any) -> None:
+def dot(ax: Axes, places: Array, **style: Any) -> None:
     """Observations, which are seen on light and dark."""
-    style: dict[str, Any] = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35} | changed
+    style = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35} | style
     ax.scatter(places[:, 0], places[:, 1], **style)
 
 

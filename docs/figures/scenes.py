@@ -1,4 +1,4 @@
-"""Fields with known hyperparameters, fleets that observe them, and what a section hands back."""
+"""Fields with known hyperparameters, on a map and at observed places; and how good a map is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Drawn:
-    """facts: the numbers that the page tells."""
+    """A section's figure. facts: the numbers that the page tells."""
 
     figure: Figure
     facts: dict[str, Any]
@@ -65,10 +65,9 @@ class Scene:
         return Scene(self.grid, self.truth, self.places[rows], self.observations[rows])
 
 
-def draw(kernel: str, theta: Sequence[float], places: Array, seed: int, inputs: Sequence[str] | None = None) -> Array:
+def draw(kernel: str, theta: Sequence[float], places: Array, seed: int) -> Array:
     """f at the places (N, D), a draw of the Gaussian process without noise."""
-    found = as_kernel(kernel, inputs or places.shape[1])
-    covariance = found(places, None, Hyperparameters.from_theta(theta))
+    covariance = as_kernel(kernel, places.shape[1])(places, None, Hyperparameters.from_theta(theta))
     covariance.flat[:: len(covariance) + 1] += JITTER * covariance.diagonal().mean()
     return np.asarray(np.linalg.cholesky(covariance) @ np.random.default_rng([seed, 1]).standard_normal(len(places)))
 
@@ -81,7 +80,7 @@ def map_points(side: int, low: Sequence[float] = (BOX[0],) * 2, high: Sequence[f
 
 
 def scene(kernel: str, theta: Sequence[float], grid: Array, places: Array, seed: int) -> Scene:
-    """A draw at observed places and on a map together; theta's last is the deviation of the noise.
+    """A draw at observed places and on a map together; theta's last is the standard deviation of the noise.
 
     The places come first: what is observed there is the same on every map.
     """
@@ -91,15 +90,16 @@ def scene(kernel: str, theta: Sequence[float], grid: Array, places: Array, seed:
 
 
 def anywhere(count: int, seed: int) -> Array:
+    """(count, 2) places in the box."""
     return np.random.default_rng([seed, 0]).uniform(*BOX, (count, 2))
 
 
-def scores(found: Prediction, truth: Array, where: BoolArray | None = None) -> dict[str, float]:
+def scores(answer: Prediction, truth: Array, where: BoolArray | None = None) -> dict[str, float]:
     """RMSE of the mean, and the share of f inside of 95 % intervals, on all of a map or a part of it."""
     part = np.ones(len(truth), dtype=bool) if where is None else where
     return {
-        "rmse": rounded(rmse(found.mean[part], truth[part])),
-        "covered": rounded(coverage(found.mean[part], found.variance[part], truth[part])),
+        "rmse": rounded(rmse(answer.mean[part], truth[part])),
+        "covered": rounded(coverage(answer.mean[part], answer.variance[part], truth[part])),
     }
 
 
@@ -107,5 +107,5 @@ def rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def told_theta(names: Sequence[str], theta: Array) -> dict[str, float]:
+def named_theta(names: Sequence[str], theta: Array) -> dict[str, float]:
     return {name: rounded(value) for name, value in zip(names, theta.tolist(), strict=True)}

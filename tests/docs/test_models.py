@@ -24,11 +24,11 @@ TINY = Size(side=8, share=0.3, most_draws=1)
 
 @pytest.mark.long
 def test_every_figure_is_drawn_with_its_numbers(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "numbers.json").write_text('{"a figure of before": {}}', encoding="utf-8")
-    draw_all(tmp_path / "new", TINY, told=told.append)
-    assert [line.split(":")[0] for line in told] == list(SECTIONS)
+    draw_all(tmp_path / "new", TINY, report=reported.append)
+    assert [line.split(":")[0] for line in reported] == list(SECTIONS)
     assert list(json.loads((tmp_path / "new" / "numbers.json").read_text(encoding="utf-8"))) == list(SECTIONS)
     for name in SECTIONS:
         with Image.open(tmp_path / "new" / f"{name}.png") as picture:
