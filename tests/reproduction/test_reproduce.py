@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +21,8 @@ from reproduction.cells import Processes
 from reproduction.paper import PREDICTORS, TRAINERS
 from tests.conftest import interrupted_after
 
-REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
+ROOT = Path(__file__).resolve().parents[2]
+REAL = ROOT.parent / "shared" / "data" / "g1sst_nw_atlantic_1km.nc"
 
 
 def check_page(folder: Path, *, rows: int, figures: int) -> str:
@@ -160,3 +164,23 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out").glob("cells/*/*.json"))) == 1
     assert not (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "reproduction", "everything"], ["-c", "from fleetgp.cli import main; main()", "reproduce", "everything"]],
+    ids=["in the repository", "elsewhere"],
+)
+def test_the_experiments_are_found(command: list[str], tmp_path: Path) -> None:
+    elsewhere = command[0] == "-c"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path if elsewhere else ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "unknown experiment 'everything'" in done.stderr
