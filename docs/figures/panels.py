@@ -129,8 +129,8 @@ def show_agents(ax: Axes, shards: Sequence[Shard], extent: Extent, aspect: Aspec
 
 def dot(ax: Axes, places: Array, **style: Any) -> None:
     """Observations, which are seen on light and dark."""
-    style = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35} | style
-    ax.scatter(places[:, 0], places[:, 1], **style)
+    usual: dict[str, Any] = {"s": 4.0, "color": "white", "edgecolors": "black", "linewidths": 0.35}
+    ax.scatter(places[:, 0], places[:, 1], **usual | style)
 
 
 def empty_figure(height: float) -> Figure:

@@ -29,7 +29,7 @@ AGENTS = 10
 #: The trainer whose hyperparameters the predictions have: the default of `Fleet.train`.
 CHOSEN = "dec-g-fact-gp"
 #: Methods whose messages carry a long vector for each point: shown on fewer points.
-DEAR = ("dec-npae", "dec-npae-star", "dec-nn-npae")
+COSTLY = ("dec-npae", "dec-npae-star", "dec-nn-npae")
 FEW = 20
 #: Unseen points that the methods are judged by.
 TESTS = 400
@@ -58,7 +58,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
     )
     fits = {m: fleet.train(m, theta0=fg.PAPER_THETA0, progress=True) for m in fg.TRAINING_METHODS}
     console.print(training_table(field.theta, fits))
-    console.print(_what_left(fits), highlight=False)
+    console.print(_sent_by_one(fits), highlight=False)
 
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "training.png"
@@ -88,7 +88,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 def _predict(fleet: fg.Fleet, points: Array, method: str) -> Prediction:
     """Conditioned afresh, each method sends all that it needs."""
     options = prediction_method(method).those_of(eta=ETA)
-    return fleet.condition().predict(points[:FEW] if method in DEAR else points, method, **options)
+    return fleet.condition().predict(points[:FEW] if method in COSTLY else points, method, **options)
 
 
 def _facts(
@@ -103,13 +103,13 @@ def _facts(
         },
         "prediction": {
             method: {
-                "rmse": rmse(found.mean, answers[: len(found.mean)]),
-                "nlpd": nlpd(found.mean, found.variance, answers[: len(found.mean)]),
-                "status": found.status,
-                "rounds": found.rounds,
-                "bytes": found.ledger.bytes,
+                "rmse": rmse(answer.mean, answers[: len(answer.mean)]),
+                "nlpd": nlpd(answer.mean, answer.variance, answers[: len(answer.mean)]),
+                "status": answer.status,
+                "rounds": answer.rounds,
+                "bytes": answer.ledger.bytes,
             }
-            for method, found in outputs.items()
+            for method, answer in outputs.items()
         },
     }
 
@@ -186,8 +186,8 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     return table
 
 
-def _what_left(fits: dict[str, Fit]) -> str:
-    """By the ledger, of some methods that differ in it."""
+def _sent_by_one(fits: dict[str, Fit]) -> str:
+    """What agent 0 sent, by the ledger, with methods that differ in it."""
     rows = fits[CHOSEN].ledger.total(kind="observations", sender=0, receiver=1).scalars
     lines = "".join(
         f"  {method:<14}{_kinds(fits[method], 0)}\n" for method in ("dec-full-gp", "dec-fact-gp", CHOSEN, "dec-apx-gp")
