@@ -46,7 +46,7 @@ demo: $(STAMP)
 # What the pages show: pictures of how methods work, and a figure and a few numbers for each choice of a model.
 figures: $(STAMP)
 	$(SINGLE) $(BIN)/python docs/figures/draw.py
-	$(SINGLE) $(BIN)/python -m fleetgp.experiments.models
+	$(SINGLE) $(BIN)/python docs/figures/models.py
 
 examples: $(STAMP)
 	$(SINGLE) $(BIN)/python docs/examples/renew.py
@@ -103,7 +103,7 @@ test-cpus-short: $(STAMP)
 
 # The tests of training and prediction again, with the moments engine wherever it is certified.
 unit-moments: $(STAMP)
-	$(PYTEST) --engine=moments tests/training tests/prediction tests/experiments/test_training.py tests/fleet/test_hosting.py
+	$(PYTEST) --engine=moments tests/training tests/prediction tests/reproduction/test_training.py tests/fleet/test_hosting.py
 
 # What `twine upload` takes. The tests install this wheel with every extra alone (tests/packaging).
 dist: $(STAMP)
@@ -131,4 +131,4 @@ lock: $(STAMP)
 	sed -i '/^#/d;/^$$/d' requirements.lock
 
 clean:
-	rm -rf screenshots $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction docs/_build build/pages
+	rm -rf screenshots $(VENV) $(BENCH) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output reproduction-output docs/_build build/pages

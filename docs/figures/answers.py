@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from panels import AGENTS, FIRST, SECOND, WIDTH
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.experiments.models.panels import AGENTS, FIRST, SECOND, WIDTH
 
 NAMES = ("Ada", "Bo", "Cy")
 

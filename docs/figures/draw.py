@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from panels import AGENTS, FIRST, SECOND, STYLE, WIDTH
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.experiments.models.panels import AGENTS, FIRST, SECOND, STYLE, WIDTH
 from fleetgp.graph import Topology
 from fleetgp.graph.tree import Tree
 

@@ -209,6 +209,6 @@ def test_what_cannot_be_written_is_found_before_the_work(
         raise AssertionError("the work began")
 
     for name in ("fleetgp.fleet.Fleet.train", "fleetgp.fleet.Fleet.predict", "fleetgp.cli.download.download_mur",
-                 "fleetgp.experiments.reproduce.reproduce", "fleetgp.experiments.demo.run"):  # fmt: skip
+                 "reproduction.experiments.reproduce", "fleetgp.demo.run"):  # fmt: skip
         monkeypatch.setattr(name, work)
     assert "/proc/x" in wrong(*command)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 #: What is no part of a checkout where there is no Git to say so.
 LEFT_BY_TOOLS = (
     *("build", "dist", "*.egg-info", "__pycache__", "PKG-INFO", "setup.cfg"),
-    *(".[!cg]*", ".git", "demo-output", "_build", "screenshots"),
+    *(".[!cg]*", ".git", "demo-output", "reproduction-output", "_build", "screenshots"),
 )
 
 

@@ -30,6 +30,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 def test_the_distributions_are_whole_and_can_be_uploaded(built: Distributions) -> None:
     assert faults(built) == []
     assert "fleetgp/py.typed" in in_wheel(built.wheel)
+    assert {name.partition("/")[0] for name in in_wheel(built.wheel)} == {"fleetgp"}, "no experiments of the paper"
     told = metadata(built.wheel)
     assert told["Version"] == fleetgp.__version__
     assert "version" in PROJECT["dynamic"], "it is written down once, in version.py"

@@ -38,7 +38,7 @@ def demo(
 
         show(demo_fleet(points, seed), "127.0.0.1", port, no_open=no_open)
         return
-    from fleetgp.experiments.demo import run
+    from fleetgp.demo import run
 
     check_folder(out)
     facts = run(points, seed, grid, out, Console(stderr=True, highlight=False) if as_json else console())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +19,7 @@ from fleetgp.fleet.backends import check_ray
 from fleetgp.progress import listening
 
 if TYPE_CHECKING:
-    from fleetgp.experiments.cells import Place
+    from reproduction.cells import Place
 
 
 def reproduce(
@@ -27,7 +29,9 @@ def reproduce(
         Path | None,
         typer.Option(help="prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder. (default: reproduction/EXPERIMENT[-quick])")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder. (default: reproduction-output/EXPERIMENT[-quick])")
+    ] = None,
     cluster: CLUSTER = None,
     workers: Annotated[
         int | None, typer.Option(help="How many processes, here or on the cluster. (default: one per core)", min=1)
@@ -35,7 +39,7 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments and write a page about it.
+    """Run one of the paper's experiments and write a page about it. They come with the repository, not with the wheel.
 
     CSV, JSON, PNG and PDF figures and one HTML page that needs nothing else. What is finished is kept: the same command
     goes on after an interruption.
@@ -48,18 +52,16 @@ def reproduce(
 
     [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
-    from fleetgp.experiments.reproduce import EXPERIMENTS
-    from fleetgp.experiments.reproduce import reproduce as run
-
-    if experiment not in EXPERIMENTS:
-        raise unknown_name("experiment", experiment, EXPERIMENTS)
+    experiments = _experiments()
+    if experiment not in experiments.EXPERIMENTS:
+        raise unknown_name("experiment", experiment, experiments.EXPERIMENTS)
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
-    folder = out or Path("reproduction") / (experiment + ("-quick" if quick else ""))
+    folder = out or Path("reproduction-output") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
     field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
     with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
-        report = run(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
+        report = experiments.reproduce(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
     table = plain_table("", "the paper says", "", "we see", left=3)
     for finding in report.facts["findings"]:
         colour = {"agrees": "green", "differs": "red", "in part": "yellow"}[finding["verdict"]]
@@ -74,13 +76,27 @@ def reproduce(
     )
 
 
+def _experiments() -> ModuleType:
+    """From the package `reproduction`, which lies beside src/ in a clone of the repository, and in no wheel."""
+    root = Path(__file__).resolve().parents[3]
+    if (root / "reproduction" / "experiments.py").exists() and str(root) not in sys.path:
+        sys.path.append(str(root))
+    try:
+        from reproduction import experiments
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("reproduction"):
+            raise
+        raise InputError(
+            "the paper's experiments are not in the wheel: clone the repository, and run `python -m reproduction` there"
+        ) from error
+    return experiments
+
+
 def _place(cluster: str | None, workers: int | None) -> Place:
     """Where the cells are computed."""
-    from fleetgp.experiments.processes import Processes
+    from reproduction.cells import OnCluster, Processes
 
     if cluster is None:
         return Processes(workers)
     check_ray("--cluster")
-    from fleetgp.experiments.cluster import OnCluster
-
     return OnCluster(workers, cluster or None)

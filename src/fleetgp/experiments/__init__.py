@@ -1,1 +1,0 @@
-"""Experiments: the demo, and the paper's tables and figures."""
