@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from fleetgp.agent.description import read_description
 from fleetgp.agent.status import status_of
 from fleetgp.errors import NetworkError, NumericalError
-from fleetgp.network.wire import Frame
-from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -86,24 +81,20 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finite values of 1e90 end the training of honest agents; nobody has to restart them or to ask for a training."""
-    real = ZenohNetwork._send
+    """What a0 sends ends the training of the others; nobody has to restart them or to ask for a training."""
+    from fleetgp.training import train_best as real
 
-    def send(network: ZenohNetwork, frame: Frame) -> None:
-        if network._links.hosted == (0,):
-            wrong = [
-                replace(part, value=np.full_like(part.value, 1e90)) if part.kind == "statistics" else part
-                for part in frame.parts
-            ]
-            frame = replace(frame, parts=tuple(wrong))
-        real(network, frame)
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if 0 in network._members and network._links.hosted != (0,):
+            raise NumericalError("agent 0: no covariance at its values")
+        return real(method, shards, network, *rest)
 
-    monkeypatch.setattr(ZenohNetwork, "_send", send)
-    describe(tmp_path, 3, points=15, edges=[(0, 1), (1, 2), (0, 2)], training="dec-full-gp", training_options="")
-    with running(read_description(tmp_path / "fleet.toml"), tmp_path) as agents:
+    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    edges = [(0, 1), (1, 2), (0, 2)]
+    description, _ = describe(tmp_path, 3, points=15, edges=edges, training="dec-full-gp", training_options="")
+    with running(description, tmp_path) as agents:
         liar, *honest = agents
-        logs = [tmp_path / f"{agent.name}.log" for agent in honest]
-        until(lambda: all("training failed" in log.read_text(encoding="utf-8") for log in logs))
+        until(lambda: all(agent.activity.problem.endswith("a0: no covariance at its values") for agent in honest))
         liar.stop()
         until(lambda: serving(honest))
         assert all(status_of(agent)["trained"]["by"] == ["a1", "a2"] for agent in honest)
