@@ -81,7 +81,8 @@ def _notes(name: str, state: dict[str, Any], description: Description) -> list[s
     """What a table has no room for."""
     notes = []
     if state["digest"] != description.digest:
-        notes.append(f"[red]{name}, compared with this file: {description.differences(state['digest'])}.[/red]")
+        why = description.differences(state["digest"], "in this file")
+        notes.append(f"[red]{name}, compared with this file: {escape(why)}.[/red]")
     if state["problem"]:
         notes.append(f"[red]{name}: {escape(state['problem'])}[/red]")
     away = [f"{other} is {escape(how)}" for other, how in state["neighbours"].items() if how != "up"]
