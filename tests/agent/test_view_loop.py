@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetgp.agent.status import status_of
-from fleetgp.errors import NetworkError, NumericalError
+from fleetgp.errors import InputError, NeighbourLostError, NetworkError, NumericalError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -76,6 +76,37 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(lost) == 6
         assert agents[1].node.links.resent >= 6
         assert agents[0].views == 1
+
+
+def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a lost neighbour, of a calibration and of totals: the algorithms know agents by number."""
+    from fleetgp.training import train_best as real
+
+    lost = [NeighbourLostError(3, [1], 30.0)]
+
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if lost and network._links.hosted == (0,):
+            raise lost.pop()
+        return real(method, shards, network, *rest)
+
+    def calibrate(*_: Any) -> Any:
+        raise InputError("agent 0: too few rows")
+
+    def hold(*_: Any) -> Any:
+        raise NumericalError("agent 1: its rows are too far away")
+
+    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrate)
+    monkeypatch.setattr("fleetgp.agent.meeting.Meeting.hold", hold)
+    options = {"training": "dec-full-gp", "training_options": 'calibrate = "rows"', "prediction": "dec-full-gp"}
+    description, _ = describe(tmp_path, 2, points=15, round=1, **options)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        lines = [line for agent in agents for line in agent.log.recent()]
+    told = {(line["event"], line.get("why", line.get("error"))) for line in lines}
+    assert ("suspended", "round 3: nothing came from a1 within 30 s") in told
+    assert ("not calibrated", "a0: too few rows") in told
+    assert ("no totals", "a1: its rows are too far away") in told
 
 
 def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
