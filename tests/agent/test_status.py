@@ -101,8 +101,7 @@ def test_rows_that_were_acknowledged_and_are_missing_are_in_the_log_and_in_the_s
             agent.close()
             log.close()
         if number == 0:
-            lines = kept.read_bytes().splitlines(keepends=True)
-            kept.write_bytes(b"".join(lines[:-1]))
+            kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:-1]))
     sound, damaged, after = seen
     for state, lines in (sound, after):
         assert (state["missing_rows"], state["problem"], lines) == (0, "", [])

@@ -14,11 +14,12 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from fleetgp.network.zenoh.session import Security, address_of
 
 #: Seconds for one handshake, and until one that showed nothing, or a certificate that has expired, is repeated.
-PATIENCE, AGAIN = 5.0, 60.0
+PATIENCE, AGAIN = 3.0, 60.0
 #: OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED.
 HAS_EXPIRED = 10
 
@@ -40,7 +41,7 @@ def expiry_of(endpoint: str, name: str, security: Security, seconds: float = PAT
             socket.create_connection((host, port), seconds) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            shown = secure.getpeercert() or {}
+            shown: dict[str, Any] = secure.getpeercert() or {}
             with suppress(OSError):  # an empty message, so that Zenoh hangs up and the handshake counts as complete
                 secure.sendall(b"\0\0")
                 secure.recv(1)
