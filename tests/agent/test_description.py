@@ -225,9 +225,10 @@ def test_the_digest_is_of_what_agents_must_have_in_common(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("round = 5", "round = 6", "timeouts"),
-        ('"dec-apx-gp"', '"dec-c-gp"', "training"),
-        ('target = "sst"', 'target = "salinity"', "target"),
+        ("round = 5", "round = 6", "[timeouts] round (5.0 here)"),
+        ('"dec-apx-gp"', '"dec-c-gp"', "[training] method ('dec-apx-gp' here)"),
+        ('target = "sst"', 'target = "salinity"', "target ('sst' here)"),
+        ('name = "bay"', 'name = "bay"\nprivate = "rows"', "private (not set here)"),
         ("tcp/127.0.0.1:7403", "tcp/127.0.0.1:7404", "agents"),
         ('neighbours = ["auv2"]', 'neighbours = ["auv2", "auv3"]', "edges"),
     ],
@@ -239,6 +240,7 @@ def test_of_two_descriptions_the_settings_that_differ_are_named(tmp_path: Path, 
     description = read_description(one)
     told = description.differences(read_description(other).digest)
     assert told == f"it holds another fleet description: different {named}"
+    assert len(description.digest) <= 512, "it fits into an introduction"
     assert "another version of FleetGP" in description.differences("ab" * 32 + "c")
 
 

@@ -11,7 +11,9 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description, read_description
+from fleetgp.agent.disk.observations import observations_of
 from fleetgp.agent.logs import Log
+from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -40,6 +42,31 @@ def test_agents_refuse_what_sends_rows_and_calibrate_without(tmp_path: Path) -> 
                 ask(description, "a1", QUERIES, method=method)
         with AgentClient(description, "a0") as client, pytest.raises(InputError, match="dec-g-fact-gp is refused"):
             client.request("train", 30.0, method="dec-g-fact-gp")
+
+
+def test_the_status_shows_no_exact_corner_and_no_mean_of_the_rows(tmp_path: Path) -> None:
+    description = private(tmp_path, edges=[(0, 1)])
+    data = observations_of(description, "a0", tmp_path / "state", Log("a0", file=tmp_path / "a0.log"))
+    rows, _ = data.seen
+    place = {name: np.array(values) for name, values in data.place.items()}
+    width = np.ptp(rows, axis=0)
+    assert (place["low"] < rows.min(axis=0)).all()
+    assert (place["high"] > rows.max(axis=0)).all()
+    assert (rows.min(axis=0) - place["low"] < width / 8.0).all()
+    assert (place["high"] - rows.max(axis=0) < width / 8.0).all()
+    np.testing.assert_array_equal(place["centre"], (place["low"] + place["high"]) / 2.0)
+    row = [*rows.mean(axis=0).tolist(), 12.0]
+    data.append([row])  # inside of the box: nothing of it can be seen
+    assert {name: values.tolist() for name, values in place.items()} == data.place
+
+
+def test_the_status_of_an_agent_has_this_place(tmp_path: Path) -> None:
+    description = private(tmp_path)
+    with running(description, tmp_path) as agents:
+        for agent in agents:
+            place, (rows, _) = status_of(agent)["place"], agent.data.seen
+            assert not set(place["low"] + place["high"] + place["centre"]) & set(rows.ravel().tolist())
+            assert not np.isclose(place["centre"], rows.mean(axis=0), rtol=1e-12, atol=0.0).any()
 
 
 def test_it_is_part_of_what_agents_agree_on_and_chooses_the_method(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from fleetgp.agent import logs
+from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
 from fleetgp.agent.logs import Log
+from fleetgp.agent.status import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -79,3 +81,33 @@ def test_the_last_lines_of_a_log_are_kept_and_bounded() -> None:
     assert len(json.dumps(lines)) < logs.RECENT * logs.LONGEST * (logs.MOST + 10)
     assert (lines[0]["level"], lines[0]["number_of"], lines[0]["why"]) == ("warning", 2 * logs.RECENT, None)
     assert [line["number"] for line in log.recent(lines[-2]["number"])] == [lines[-1]["number"]]
+
+
+def test_rows_that_were_acknowledged_and_are_missing_are_in_the_log_and_in_the_status(tmp_path: Path) -> None:
+    """Until the next start; then what is there is what counts."""
+    description, _ = describe(tmp_path, 1)
+    seen = []
+    for number in range(3):
+        log = Log("a0", file=tmp_path / f"{number}.log")
+        agent = Agent.start(description, "a0", log)
+        try:
+            if number == 0:
+                agent.data.append([[0.5, 0.5, 1.0], [0.6, 0.5, 1.1]], "first")
+                agent.data.append([[0.7, 0.5, 1.2]], "second")
+                kept = agent.data.journal.path
+            seen.append((status_of(agent), [line for line in log.recent() if line["event"] == "observed rows damaged"]))
+        finally:
+            agent.stop()
+            agent.close()
+            log.close()
+        if number == 0:
+            kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:-1]))
+    sound, damaged, after = seen
+    for state, lines in (sound, after):
+        assert (state["missing_rows"], state["problem"], lines) == (0, "", [])
+    state, (line,) = damaged
+    assert state["missing_rows"] == line["rows_missing"] == 1
+    assert f"1 acknowledged rows ({line['bytes_missing']} bytes) are missing" in state["problem"]
+    assert line["level"] == "error"
+    assert line["file"] == str(kept)
+    assert line["rows_kept"] == 2

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from fleetgp.agent.description import read_description
 from fleetgp.agent.status import status_of
-from fleetgp.errors import NetworkError, NumericalError
-from fleetgp.network.wire import Frame
-from fleetgp.network.zenoh.network import ZenohNetwork
+from fleetgp.errors import InputError, NeighbourLostError, NetworkError, NumericalError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
@@ -83,27 +78,54 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert agents[0].views == 1
 
 
+def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a lost neighbour, of a calibration and of totals: the algorithms know agents by number."""
+    from fleetgp.training import train_best as real
+
+    lost = [NeighbourLostError(3, [1], 30.0)]
+
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if lost and network._links.hosted == (0,):
+            raise lost.pop()
+        return real(method, shards, network, *rest)
+
+    def calibrate(*_: Any) -> Any:
+        raise InputError("agent 0: too few rows")
+
+    def hold(*_: Any) -> Any:
+        raise NumericalError("agent 1: its rows are too far away")
+
+    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrate)
+    monkeypatch.setattr("fleetgp.agent.meeting.Meeting.hold", hold)
+    options = {"training": "dec-full-gp", "training_options": 'calibrate = "rows"', "prediction": "dec-full-gp"}
+    description, _ = describe(tmp_path, 2, points=15, round=1, **options)
+    with running(description, tmp_path) as agents:
+        until(lambda: serving(agents))
+        lines = [line for agent in agents for line in agent.log.recent()]
+    told = {(line["event"], line.get("why", line.get("error"))) for line in lines}
+    assert ("suspended", "round 3: nothing came from a1 within 30 s") in told
+    assert ("not calibrated", "a0: too few rows") in told
+    assert ("no totals", "a1: its rows are too far away") in told
+
+
 def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finite values of 1e90 end the training of honest agents; nobody has to restart them or to ask for a training."""
-    real = ZenohNetwork._send
+    """What a0 sends ends the training of the others; nobody has to restart them or to ask for a training."""
+    from fleetgp.training import train_best as real
 
-    def send(network: ZenohNetwork, frame: Frame) -> None:
-        if network._links.hosted == (0,):
-            wrong = [
-                replace(part, value=np.full_like(part.value, 1e90)) if part.kind == "statistics" else part
-                for part in frame.parts
-            ]
-            frame = replace(frame, parts=tuple(wrong))
-        real(network, frame)
+    def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
+        if 0 in network._members and network._links.hosted != (0,):
+            raise NumericalError("agent 0: no covariance at its values")
+        return real(method, shards, network, *rest)
 
-    monkeypatch.setattr(ZenohNetwork, "_send", send)
-    describe(tmp_path, 3, points=15, edges=[(0, 1), (1, 2), (0, 2)], training="dec-full-gp", training_options="")
-    with running(read_description(tmp_path / "fleet.toml"), tmp_path) as agents:
+    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    edges = [(0, 1), (1, 2), (0, 2)]
+    description, _ = describe(tmp_path, 3, points=15, edges=edges, training="dec-full-gp", training_options="")
+    with running(description, tmp_path) as agents:
         liar, *honest = agents
-        logs = [tmp_path / f"{agent.name}.log" for agent in honest]
-        until(lambda: all("training failed" in log.read_text(encoding="utf-8") for log in logs))
+        until(lambda: all("no covariance" in agent.activity.problem for agent in honest))
         liar.stop()
         until(lambda: serving(honest))
         assert all(status_of(agent)["trained"]["by"] == ["a1", "a2"] for agent in honest)

@@ -79,6 +79,17 @@ def test_an_agent_that_the_running_agents_do_not_have_is_no_unreachable_one(tmp_
     assert "unreachable" in shown(description, told)
 
 
+def test_why_agents_cannot_be_reached_is_said_once_for_all_of_them(tmp_path: Path) -> None:
+    description = describe(tmp_path, ["a", "b", "c", "d"])
+    told = {name: state(description, name) for name in "a"}
+    for name in "bc":
+        told[name] = {"error": f"{name} cannot be reached at tls/127.0.0.1:1: it runs, but refuses [this] certificate"}
+    told["d"] = {"error": "d cannot be reached at tls/127.0.0.1:1: is it running?"}
+    text = shown(description, told)
+    assert "b, c: cannot be reached: it runs, but refuses [this] certificate" in text
+    assert "is it running" not in text
+
+
 def test_what_agents_agree_on_is_said_once_and_what_is_wrong_for_each(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b", "c"])
     told = {name: state(description, name) for name in "abc"}

@@ -10,7 +10,9 @@ import pytest
 
 from fleetgp import InputError
 from fleetgp.agent.description.reading import MAX_KEYS, read_description
-from fleetgp.io.formats import FORMATS, MOST_COLUMNS, read_table
+from fleetgp.io.chunks import chunks
+from fleetgp.io.columns import Columns
+from fleetgp.io.formats import FORMATS, LONGEST_START, MOST_COLUMNS, read_table
 from fleetgp.io.tables import read_observations
 
 
@@ -38,6 +40,18 @@ def test_tables_of_too_many_columns_are_refused_before_they_are_read(tmp_path: P
     wide = tmp_path / "wide.csv"
     wide.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="at most 10,000 columns, got at least 10,001"):
+        read_table(wide)
+    row = ",".join(["1"] * (10 * MOST_COLUMNS))
+    quoted = '"a\n""b""",c\n'
+    refused = r"expected at most 10,000 columns, got at least 10,001|Expected \d fields|EOF inside string"
+    for start in ("\n", "  \n\n", '"', "", "a,b\n", "a,b\n\n", quoted, "a,b\n1,2\n"):
+        wide.write_text(start + row + "\n" + row + "\n", encoding="utf-8")
+        with pytest.raises(InputError, match=refused):
+            read_table(wide)
+        with pytest.raises(InputError, match=refused):
+            list(chunks(wide, Columns(("a",), "b"), 10))
+    wide.write_text('a,b\n"' + "x" * LONGEST_START + '",2\n', encoding="utf-8")
+    with pytest.raises(InputError, match="characters in its header and its first row"):
         read_table(wide)
     arrays = tmp_path / "wide.npz"
     columns: dict[str, Any] = {name: np.zeros(1) for name in names}

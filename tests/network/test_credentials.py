@@ -22,6 +22,8 @@ from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
 from fleetgp.operator.client import AgentClient
 from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.page.links import Heard
+from fleetgp.page.watch import Looker
 
 NAMES = ("Ada", "Bo")
 
@@ -177,7 +179,39 @@ def test_an_operator_of_another_authority_learns_why_no_agent_answers(
         encoding="utf-8",
     )
     ends: dict[str, Any] = {"listen": f"tls/127.0.0.1:{here}", "endpoints": {1: f"tls/127.0.0.1:{there}"}}
-    with Links([(0, 1)], security=secured(fleet_keys, 0), run=5, **ends), pytest.raises(NetworkError) as raised:
-        AgentClient(read_description(tmp_path / "fleet.toml"), "Ada")
+    file = str(tmp_path / "fleet.toml")
+    with Links([(0, 1)], security=secured(fleet_keys, 0), run=5, **ends):
+        with pytest.raises(NetworkError) as raised:
+            AgentClient(read_description(tmp_path / "fleet.toml"), "Ada")
+        heard = Looker(read_description(tmp_path / "fleet.toml"), "Ada").look(Heard(), 0)
+        told = {verb: CliRunner().invoke(app, [verb, file], env={"COLUMNS": "500"}) for verb in ("status", "down")}
     assert f"Ada cannot be reached at tls/127.0.0.1:{here}: it runs, but " in str(raised.value)
     assert expected in str(raised.value)
+    assert expected in heard.why
+    for result in told.values():
+        assert result.exit_code == 1
+        assert expected in str(result.exception or "") + result.output + result.stderr
+        assert "are they running?" not in result.output + result.stderr
+
+
+@pytest.mark.parametrize("scheme", ["tls", "quic"])
+def test_an_operator_whose_certificate_has_expired_learns_it(fleet_keys: Path, tmp_path: Path, scheme: str) -> None:
+    make_certificate(fleet_keys, "operator", days=-1)
+    here, there = free_ports(2)
+    ends = [f"{scheme}/127.0.0.1:{here}", f"{scheme}/127.0.0.1:{there}"]
+    text = fleet_text("two", NAMES, ends, ["a.csv", "b.csv"], [(0, 1)]) + '\n[tls]\nfolder = "keys"\n'
+    (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
+    with (
+        Links([(0, 1)], security=secured(fleet_keys, 0), run=5, listen=ends[0], endpoints={1: ends[1]}),
+        pytest.raises(NetworkError, match=r"operator\.crt has expired: make another"),
+    ):
+        AgentClient(read_description(tmp_path / "fleet.toml"), "Ada")
+
+
+def test_a_quic_endpoint_that_does_not_answer_may_not_believe_the_operator(fleet_keys: Path, tmp_path: Path) -> None:
+    make_certificate(fleet_keys, "operator")
+    ends = [f"quic/127.0.0.1:{port}" for port in free_ports(2)]
+    text = fleet_text("two", NAMES, ends, ["a.csv", "b.csv"], [(0, 1)]) + '\n[tls]\nfolder = "keys"\n'
+    (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(NetworkError, match=r"is it running, with a certificate of the authority in .*authority\.crt"):
+        AgentClient(read_description(tmp_path / "fleet.toml"), "Ada", reach=0.5)

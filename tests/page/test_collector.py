@@ -184,6 +184,21 @@ def test_agents_of_an_older_version_are_shown_as_far_as_they_tell() -> None:
     assert Collector(facts_of(["boat1", "boat2"], [])).take(nothing, 1.0)["sentence"] == "Looking for the boats ..."
 
 
+def test_why_an_agent_cannot_be_reached_is_in_its_row_and_in_what_happened() -> None:
+    collector, heard = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
+    collector.take(heard, 100.0)
+    why = "it runs, but does not accept the certificate operator.crt"
+    for now in (101.0, 102.0):
+        lost = replace(heard["boat2"], trouble="gone", since=100.5, why=why)
+        picture = collector.take({**heard, "boat2": lost}, now)
+    assert picture["agents"]["boat2"]["why"] == why
+    assert "why" not in picture["agents"]["boat1"]
+    told = [event["words"] for event in picture["events"].values()]
+    assert told.count(f"boat2 cannot be reached: {why}.") == 1
+    never = collector.take({**heard, "boat2": Heard({}, 0.0, "gone", 100.0, why)}, 103.0)
+    assert never["agents"]["boat2"]["why"] == why
+
+
 def test_whatever_happens_a_picture_is_plain_and_bounded() -> None:
     """Two thousand pictures in which everything changes: JSON without None, no longer than at the limits."""
     fleet = FakeFleet(6)

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from fleetgp.page import connections, security
-from fleetgp.page.server import STATIC, STREAMS, PageServer
+from fleetgp.page.server import CONNECTIONS, STATIC, STREAMS, PageServer
 from tests.page.fakes import FakeFleet
 
 #: Seconds after which only a hang has not ended.
@@ -305,6 +305,28 @@ def test_an_address_that_holds_many_half_requests_loses_them_first(
         assert patient.socket.fileno() not in closed
         patient.send("1\r\n\r\n")
         assert patient.status() == 200
+
+
+@pytest.mark.parametrize("source", ["127.0.0.2", "127.0.0.1"], ids=["elsewhere", "same address"])
+def test_who_opens_half_requests_all_the_time_keeps_nobody_out(
+    fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Far more than the page has connections, none of which ends by itself: each new one costs the oldest."""
+    monkeypatch.setattr(connections, "COMPLETE", LONG)
+    monkeypatch.setattr(connections, "SOON", LONG)
+    with PageServer(fleet, "0.0.0.0", port=0) as server, held() as opened:
+        client = Client(server)
+        for number in range(3 * CONNECTIONS // 2):
+            opened.append(Raw(client.port, HALVES[1], source))
+            if number % 100 == 99:
+                assert client("GET", "/login")[0] == 200
+        until(lambda: len(server._server.server_state.connections) <= connections.LIMIT_OF_ADDRESS)
+        assert server.token is not None
+        token = f"token={server.token}"
+        let_in = Raw(client.port, LOGIN.format(len(token)) + token, source)
+        opened.append(let_in)
+        assert let_in.status() == 303
+        assert b"set-cookie" in let_in.headers.lower()
 
 
 def test_another_address_needs_the_token(remote: tuple[Client, str]) -> None:

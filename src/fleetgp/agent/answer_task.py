@@ -160,7 +160,7 @@ class AnswerTask:
             try:
                 self._met(network, tasks.agreed, agenda, model)
             except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
-                self._log.warn("no totals", error=str(error))
+                self._log.warn("no totals", error=with_names(str(error), tasks.names))
 
     def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel(model), self._description.prediction.engine)

@@ -14,6 +14,7 @@ from fleetgp.agent.membership.hello import Hello, Introduction, longest
 from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.agent.membership.presence import Presence
 from fleetgp.errors import NetworkError
+from fleetgp.network.zenoh.expiry import Expiries
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.session import Security
 
@@ -45,14 +46,17 @@ class Heart:
     def _open_links(self, description: Description) -> Links:
         agent, neighbours = self._agent, self._presence.membership.neighbours
         own = description.credentials(description.names[agent])
+        security = None if own is None else Security(own.authority, own.certificate, own.key, description.names)
+        endpoints = {j: description.agents[j].endpoint for j in neighbours}
+        self.expiries = Expiries(endpoints, security)
         return Links(
             [(agent, j) for j in neighbours],
             hosted=[agent],
             listen=description.agents[agent].endpoint,
-            endpoints={j: description.agents[j].endpoint for j in neighbours},
+            endpoints=endpoints,
             run=description.run,
             lease=description.timeouts.lease,
-            security=None if own is None else Security(own.authority, own.certificate, own.key, description.names),
+            security=security,
             longest_hello=longest(description.graph.agents, len(description.graph.edges), len(description.parameters)),
             changed=lambda _, j, up: self.link_changed(j, up),
             hello=lambda _, j, data: self.hello_arrived(j, data),
@@ -131,8 +135,10 @@ class Heart:
 
     def _beat(self) -> None:
         for j, neighbour in self._presence.neighbours.items():
+            self._presence.note_expired(j, self.expiries.expired(j))
             up, now = self.links.up(self._agent, j), time.monotonic()
-            silent = not neighbour.greeted and not neighbour.refused and now - neighbour.since > self._silence
+            known = neighbour.greeted or neighbour.refused or neighbour.expired
+            silent = not known and now - neighbour.since > self._silence
             if up != neighbour.linked:
                 self._note_link(j, up)
             elif up and silent:
@@ -164,12 +170,18 @@ class Heart:
         if up == self._presence.neighbours[j].linked:
             return
         if up:
+            self.expiries.look(j)
+            self._presence.note_expired(j, self.expiries.expired(j))
             self._presence.link_up(j, time.monotonic())
             self._greet(j)
         else:
             self._presence.link_down(j, time.monotonic())
 
     def _hear(self, j: int, hello: Hello) -> None:
+        self._presence.note_expired(j, self.expiries.expired(j))
+        if self._presence.neighbours[j].expired:
+            self.links.drop("expired")
+            return
         if self._presence.refuses(j, hello):
             return
         if not self.links.up(self._agent, j):
@@ -200,6 +212,8 @@ class Heart:
                 self._greet(j)
 
     def _greet(self, j: int) -> None:
+        if self._presence.neighbours[j].expired:
+            return
         hello = self._presence.hello_to(j)
         self.links.greet(self._agent, j, hello.encode())
         self._presence.gossip.told(j, hello.records)

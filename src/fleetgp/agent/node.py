@@ -42,6 +42,7 @@ class Node:
         self._heart, self._threads = Heart(self._presence), threads
         self._stopping = self.left = False
         self._beating = threads.start("heart", self._heart.run, wake=self._heart.close)
+        threads.start("expiries", self._heart.expiries.run, wake=self._heart.expiries.close)
 
     @property
     def links(self) -> Links:

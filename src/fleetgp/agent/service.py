@@ -102,7 +102,9 @@ class Service:
                 f"{agent.name} belongs to the fleet {agent.description.name!r}, not {request.get('fleet')!r}"
             )
         if verb in ("ask", "observe", "train") and request.get("digest") != agent.description.digest:
-            why = agent.description.differences(str(request.get("digest"))).replace("it holds", "you hold", 1)
+            why = agent.description.differences(str(request.get("digest")), f"at {agent.name}").replace(
+                "it holds", "you hold", 1
+            )
             raise InputError(f"{agent.name} compared its fleet.toml with yours: {why.replace('or is', 'or it is', 1)}")
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | main | `process` | the view loop: agrees, trains, answers |
 | heart | `node` | hears links and neighbours, sends hellos |
+| expiries | `node` | reads when the certificates of neighbours expire |
 | leaving | `node` | closes the links, which may take long |
 | recorder | `agent` | writes new rows to disk |
 | deadlines | `agent` | ends questions whose time is up |

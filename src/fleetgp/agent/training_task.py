@@ -15,7 +15,7 @@ from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.questions import Wish
-from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.tasks import Tasks, with_names
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
@@ -74,7 +74,8 @@ class TrainingTask:
                 fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
             except NothingToLearnError as error:  # at all members alike
                 self._memory.forget_estimates()
-                self._log.error("training failed", method=method, status="diverged", rounds=0, why=str(error))
+                why = with_names(str(error), tasks.names)
+                self._log.error("training failed", method=method, status="diverged", rounds=0, why=why)
                 tasks.node.well_done(tasks.view)
                 return "diverged"
         tasks.node.well_done(tasks.view)
@@ -129,11 +130,12 @@ class TrainingTask:
             except NetworkError:
                 raise
             except InputError as error:  # at all members alike
-                self._log.warn("not calibrated", why=str(error))
+                self._log.warn("not calibrated", why=with_names(str(error), tasks.names))
                 return
             except Exception as error:  # here alone, it may be: the others must not wait
-                self._log.error("not calibrated", why=str(error))
-                raise NetworkError(f"this agent cannot calibrate: {error}") from error
+                why = with_names(str(error), tasks.names)
+                self._log.error("not calibrated", why=why)
+                raise NetworkError(f"this agent cannot calibrate: {why}") from error
         tasks.node.well_done(tasks.view)
         self._memory.calibrate(Calibrated.of(found))
         factors = {knot.hold: knot.factor for knot in found.knots}

@@ -76,7 +76,9 @@ class ViewLoop:
         try:
             self._work(Tasks(self.node, view, self.activity))
         except NeighbourLostError as lost:
-            self.node.neighbours_lost(view, lost.neighbours, str(lost))
+            names = ", ".join(self._named(lost.neighbours))  # by the fleet's ids, unlike those of an algorithm
+            why = f"round {lost.round}: nothing came from {names} within {lost.seconds:g} s"
+            self.node.neighbours_lost(view, lost.neighbours, why)
         except NonsenseError as nonsense:
             self._left_out(view, nonsense)
         except NetworkError as error:
@@ -192,16 +194,16 @@ class ViewLoop:
         if culprit == self.id:
             self._fail(nonsense)
             return
-        name = self.description.names[culprit]
-        self.activity.problem = f"{name} was left out, since it sent nonsense: {nonsense.why}"
-        self.log.error("nonsense", sender=name, error=nonsense.why)
-        self.node.neighbours_lost(view, (culprit,), f"it sends nonsense: {nonsense.why}", nonsense=True)
+        name, why = self.description.names[culprit], self._with_names(nonsense.why)
+        self.activity.problem = f"{name} was left out, since it sent nonsense: {why}"
+        self.log.error("nonsense", sender=name, error=why)
+        self.node.neighbours_lost(view, (culprit,), f"it sends nonsense: {why}", nonsense=True)
 
     def _trouble(self, view: View, error: NetworkError) -> None:
         """Something is wrong with what was sent, not with the links: try again, but not at once."""
         self.activity.problem = self._with_names(str(error))
         self.log.error("trouble", error=self.activity.problem)
-        self.node.neighbours_lost(view, (), str(error))
+        self.node.neighbours_lost(view, (), self.activity.problem)
         self._troubles += 1
         self.stopping.wait(min(LONGEST_PAUSE, PAUSE * 2 ** min(self._troubles, 10)))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from rich.markup import escape
+
 from fleetgp.cli.options import FILE, Json
 from fleetgp.cli.output import emit
-from fleetgp.cli.running import ask_all, description_of, request
+from fleetgp.cli.running import ask_all, description_of, notes_of_unreachable, request, unreachable
 from fleetgp.errors import NetworkError
 
 #: Seconds that an agent may take to stop, and between two looks whether it has.
@@ -21,15 +23,16 @@ def down(file: FILE, as_json: Json = False) -> None:
     [cyan]fleetgp down fleet.toml[/cyan]
     """
     description = description_of(file)
-    stopped, silent = [], []
+    stopped: list[str] = []
+    silent: dict[str, str] = {}
     for name in description.names:
         try:
             request(description, name, "stop", 5.0)
             stopped.append(name)
-        except NetworkError:
-            silent.append(name)
+        except NetworkError as error:
+            silent[name] = str(error)
     if not stopped:
-        raise NetworkError(f"no agent of {file} can be reached: are they running?")
+        raise unreachable(file, silent.values())
     deadline = time.monotonic() + PATIENCE
     left = stopped
     while left and time.monotonic() < deadline:
@@ -40,6 +43,7 @@ def down(file: FILE, as_json: Json = False) -> None:
     text = f"Stopped: {', '.join(ended) or 'none'}."
     if silent:
         text += f" Not running, or not to be reached: {', '.join(silent)}."
-    emit({"stopped": ended, "still_running": left, "unreachable": silent}, text, as_json=as_json)
+    facts = {"stopped": ended, "still_running": left, "unreachable": list(silent)}
+    emit(facts, text, *map(escape, notes_of_unreachable(silent)), as_json=as_json)
     if left:
         raise NetworkError(f"{', '.join(left)} did not stop within {PATIENCE:g} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,24 @@ def request(description: Description, agent: str, verb: str, seconds: float, **c
 
     with AgentClient(description, agent) as client:
         return client.request(verb, seconds, **content)
+
+
+def unreachable(file: Path, errors: Iterable[str]) -> NetworkError:
+    """The one error where no agent can be reached: why, if more is known than that nobody listens."""
+    from fleetgp.operator.client import why_unreachable
+
+    why = [error for error in errors if "cannot be reached" not in error or why_unreachable(error)]
+    return NetworkError(why[0] if why else f"no agent of {file} can be reached: are they running?")
+
+
+def notes_of_unreachable(errors: Mapping[str, str]) -> list[str]:
+    """Why agents cannot be reached, where more is known than that nobody listens; each reason once."""
+    from fleetgp.operator.client import why_unreachable
+
+    agents: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        agents.setdefault(why_unreachable(error), []).append(name)
+    return [f"{', '.join(names)}: cannot be reached: {why}" for why, names in agents.items() if why]
 
 
 def ask_all(description: Description) -> dict[str, dict[str, Any]]:

@@ -9,8 +9,7 @@ from rich.table import Table
 
 from fleetgp.cli.options import FILE, Json
 from fleetgp.cli.output import emit, plain_table, warn
-from fleetgp.cli.running import ask_all, description_of
-from fleetgp.errors import NetworkError
+from fleetgp.cli.running import ask_all, description_of, notes_of_unreachable, unreachable
 from fleetgp.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def status(file: FILE, as_json: Json = False) -> None:
     if cuts and not as_json:
         warn(split_warning(cuts))
     if not any("agent" in state for state in told.values()):
-        errors = [state["error"] for state in told.values() if "cannot be reached" not in state["error"]]
-        raise NetworkError(errors[0] if errors else f"no agent of {file} can be reached: are they running?")
+        raise unreachable(file, [state["error"] for state in told.values()])
 
 
 def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[str | Table]:
@@ -58,6 +56,8 @@ def standing(description: Description, told: dict[str, dict[str, Any]]) -> list[
         sent = readable_bytes(state["bytes"])
         table.add_row(name, state["phase"], heard, str(state["round"]), f"{state['rows']:,}", sent)
         notes += _notes(name, state, description)
+    errors = {name: state["error"] for name, state in told.items() if "agent" not in state}
+    notes += [f"[red]{escape(note)}[/red]" for note in notes_of_unreachable(errors)]
     parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
@@ -81,7 +81,8 @@ def _notes(name: str, state: dict[str, Any], description: Description) -> list[s
     """What a table has no room for."""
     notes = []
     if state["digest"] != description.digest:
-        notes.append(f"[red]{name}, compared with this file: {description.differences(state['digest'])}.[/red]")
+        why = description.differences(state["digest"], "in this file")
+        notes.append(f"[red]{name}, compared with this file: {escape(why)}.[/red]")
     if state["problem"]:
         notes.append(f"[red]{name}: {escape(state['problem'])}[/red]")
     away = [f"{other} is {escape(how)}" for other, how in state["neighbours"].items() if how != "up"]

@@ -5,6 +5,7 @@ What a file says of its own size is checked before anything is allocated for it.
 
 from __future__ import annotations
 
+import re
 import tokenize
 import zipfile
 from collections import Counter
@@ -27,6 +28,8 @@ FORMATS = TABLES + FIELDS
 UNPACKED, RATIO = 1 << 30, 100
 #: A table may have so many columns: far more than a model can have inputs, and few enough to be read in seconds.
 MOST_COLUMNS = 10_000
+#: Characters that the header of a CSV file and its first row may have together, with the blank lines before them.
+LONGEST_START = 1 << 21
 #: The description of an array in an NPZ file has a few hundred bytes.
 LONGEST_HEADER = 1 << 16
 
@@ -212,19 +215,52 @@ def csv_options(how: Reading) -> dict[str, str]:
 
 def csv_names(file: Path, options: dict[str, str]) -> list[str]:
     """The names in the header, which must differ."""
-    with file.open(encoding=options["encoding"]) as stream:
-        fields = 0
-        while fields <= MOST_COLUMNS and (part := stream.readline(1 << 16)):
-            fields += part.count(options["sep"])
-            if part.endswith("\n"):
-                break
-    _check_columns(file, fields + 1, "at least ")
+    _check_start(file, options)
     header = pandas_for(file).read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
     names = [str(name) for name in header.iloc[0]]
     twice = [name for name, count in Counter(names).items() if name and count > 1]
     if twice:
         raise InputError(f"{file}: two columns are called {twice[0]!r}: rename one of them")
     return names
+
+
+def _check_start(file: Path, options: dict[str, str]) -> None:
+    """One clear error for too many columns in the header or the first row, after which pandas takes no longer rows."""
+    with file.open(encoding=options["encoding"]) as stream:
+        start = stream.read(LONGEST_START)
+        rest = bool(stream.read(1))
+    ends, blank = re.compile(f"[{re.escape(options['sep'])}\n]"), re.compile(r"(?:[ \t]*\n)*")
+    at, rows = 0, 0
+    while rows < 2 and at < len(start):
+        skipped = blank.match(start, at)  # as pandas does
+        at, fields = at if skipped is None else skipped.end(), 0
+        while at < len(start):
+            fields += 1
+            _check_columns(file, fields, "at least ")
+            end = ends.search(start, _unquoted(start, at))
+            at = len(start) if end is None else end.end()
+            if end is None or end[0] == "\n":
+                break
+        rows += 1
+    if rest and (at >= len(start) or rows < 2):
+        raise InputError(
+            f"{file}: expected at most {LONGEST_START:,} characters in its header and its first row: check that "
+            "every observation is a line, and every quote is closed"
+        )
+
+
+def _unquoted(text: str, at: int) -> int:
+    """Where the quoted part of a field ends that begins here; where it begins, if it is not quoted.
+
+    >>> _unquoted('1,2', 0), _unquoted('"1,""2",3', 0)
+    (0, 7)
+    """
+    if not text.startswith('"', at):
+        return at
+    quote = text.find('"', at + 1)
+    while text.startswith('""', quote):
+        quote = text.find('"', quote + 2)
+    return len(text) if quote < 0 else quote + 1
 
 
 def check_fields(table: Any, names: Sequence[str], file: Path, how: Reading) -> None:

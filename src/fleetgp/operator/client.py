@@ -9,10 +9,12 @@ import time
 from typing import Any
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import Credentials
+from fleetgp.agent.description.certificates import Credentials, days_left
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.network.zenoh.session import OPERATOR, Security, address_of, open_session, prefix_of
 
+#: The end of a message about an agent that cannot be reached, where all that is known is that nobody listens.
+NOBODY = "is it running?"
 #: Seconds to reach an agent that is there.
 REACH = 3.0
 
@@ -75,15 +77,33 @@ class AgentClient:
         self.close()
 
 
+def why_unreachable(error: object) -> str:
+    """Return why an agent cannot be reached, without its name and endpoint; "" if there is only nobody who listens.
+
+    >>> why_unreachable("a cannot be reached at tls/10.0.0.3:7447: it runs, but not here")
+    'it runs, but not here'
+    >>> why_unreachable("a cannot be reached at tcp/127.0.0.1:1: is it running?")
+    ''
+    """
+    _, found, told = str(error).partition(" cannot be reached at ")
+    return told.partition(": ")[2] if found and not told.endswith(NOBODY) else ""
+
+
 def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
     """Why no session came about, as far as a plain TLS connection to the same place can show."""
-    if own is None or not endpoint.startswith("tls/"):
-        return "is it running?"
+    if own is None:
+        return NOBODY
+    if days_left(own.certificate) <= 0.0:
+        return (
+            f"the certificate {own.certificate} has expired: make another with `fleetgp certs`, or set the clock here"
+        )
+    if not endpoint.startswith("tls/"):  # QUIC tells a refusal and silence apart only to those who speak it
+        return f"is it running, with a certificate of the authority in {own.authority}?"
     host, port = address_of(endpoint)
     try:
         plain = socket.create_connection((host, port), seconds)
     except OSError:
-        return "is it running?"
+        return NOBODY
     context = ssl.create_default_context(cafile=own.authority)
     try:
         with plain:

@@ -152,6 +152,8 @@ class Collector:
         for number, part in enumerate(parts):
             if name in part:
                 told["part"] = number
+        if heard.why:
+            told["why"] = heard.why
         if not state:
             return told
         other = bool(self.facts.digest and state.get("digest") != self.facts.digest)

@@ -1,7 +1,8 @@
 """Connections of the page: a deadline for every request, so that nobody keeps others out by sending half of one.
 
 A browser sends a request in one piece. A client that holds many connections open without completing a request (slow
-loris) loses them after a fraction of a second, one that holds few after some seconds.
+loris) loses them after a fraction of a second, one that holds few after some seconds. One that opens new ones all the
+time loses its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ COMPLETE = 5.0
 #: The same where one address, or all together, have more connections than this that wait for a request.
 SOON = 0.25
 MOST_OF_ADDRESS, MOST_OF_ALL = 16, 64
+#: Connections that may wait for a request at any time, of one address and of all: of more, the one that has waited
+#: longest is closed. A whole request waits no longer than it takes to arrive, so that it passes those who hold theirs.
+LIMIT_OF_ADDRESS, LIMIT_OF_ALL = 150, 300
 #: Seconds for which a client may read nothing of its answer.
 STALLED = 20.0
 
@@ -29,6 +33,7 @@ class TimedProtocol(H11Protocol):
         self._deadlines: list[asyncio.TimerHandle] = []
         self._stalled: asyncio.TimerHandle | None = None
         self._begun = False
+        self._since = 0.0
 
     @property
     def waiting(self) -> bool:
@@ -41,6 +46,14 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._set_deadlines()
+        waiting = [one for one in self.connections if isinstance(one, TimedProtocol) and one.waiting]
+        own = [one for one in waiting if one.address == self.address]
+        for held, limit in ((own, LIMIT_OF_ADDRESS), (waiting, LIMIT_OF_ALL)):
+            if len(held) > limit:
+                oldest = min(held, key=lambda one: one._since)
+                oldest._drop_deadlines()
+                oldest.transport.abort()
+                return
 
     def data_received(self, data: bytes) -> None:
         if not self._begun:
@@ -75,6 +88,7 @@ class TimedProtocol(H11Protocol):
         if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._drop_deadlines()
         elif not self._deadlines:
+            self._since = self.loop.time()
             self._deadlines = [
                 self.loop.call_later(COMPLETE, self.transport.close),
                 self.loop.call_later(SOON, self._make_room),

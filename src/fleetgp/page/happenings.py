@@ -68,6 +68,9 @@ class Happenings:
             more = agent.get("rows", 0) - old.get("rows", agent.get("rows", 0))
             if more > 0:
                 yield words.new_rows(name, more), "info"
+            why = agent.get("why", "")
+            if why and why != old.get("why", ""):
+                yield f"{name} cannot be reached: {why}.", "bad"
             problem = agent.get("problem", "")
             if problem and problem != old.get("problem", ""):
                 yield f"{name}: {problem}", "bad"

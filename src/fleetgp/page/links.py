@@ -18,12 +18,14 @@ LinkState = Literal["up", "frozen", "down", "missing", "refused", "unknown"]
 class Heard:
     """What is known of an agent. state: its last status, {} if there never was one.  at: when it was heard, on the wall
     clock; 0 for never.  trouble: why not since, "" if it answers.  since: from when on it is as it is.
+    why: what is known of why it cannot be reached.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
     at: float = 0.0
     trouble: Literal["", "silent", "gone", "unknown"] = "unknown"
     since: float = 0.0
+    why: str = ""
 
 
 def presence_of(name: str, heard: Mapping[str, Heard], neighbours: Iterable[str], now: float, lease: float) -> Presence:

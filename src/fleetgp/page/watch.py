@@ -10,7 +10,7 @@ from typing import Any
 from fleetgp.agent.description import Description
 from fleetgp.agent.description.parts import PREDICTORS
 from fleetgp.errors import FleetGPError, NetworkError
-from fleetgp.operator.client import AgentClient
+from fleetgp.operator.client import AgentClient, why_unreachable
 from fleetgp.page.collector import Collector, Facts
 from fleetgp.page.happenings import PAGE, PAGE_MAP
 from fleetgp.page.links import Heard
@@ -59,16 +59,17 @@ class Looker:
                 if self._client is None:
                     self._client = AgentClient(self._description, self._name, reach=REACH)
                 state = self._client.request("status", WITHIN, after=after)
-            except Exception:  # whatever it says or its session does, others are looked at and so is it, later
+            except Exception as error:  # whatever it says or its session does, others are looked at and so is it, later
                 slow = time.monotonic() - began >= 0.8 * REACH
                 trouble = "silent" if slow or self._client is not None else "gone"
+                why = why_unreachable(error)
                 self.close()
                 if fresh or slow:
                     break
             else:
                 return Heard(state, time.time(), "", before.since if not before.trouble else time.time())
         since = before.since if before.trouble == trouble else before.at or time.time()
-        return Heard(before.state, before.at, "silent" if trouble == "silent" else "gone", since)
+        return Heard(before.state, before.at, "silent" if trouble == "silent" else "gone", since, why)
 
     def rows(self) -> Any:
         with AgentClient(self._description, self._name, reach=REACH) as client:

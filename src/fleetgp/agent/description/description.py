@@ -28,6 +28,8 @@ PROTOCOL = 5
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
 #: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
 LANGUAGE = 1
+#: The sections of the file with settings that agents must have in common, and settings too long for a message.
+SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
 
 
 class Description:
@@ -83,23 +85,38 @@ class Description:
 
         64 bits of SHA-256, then 12 bits for each setting, by which `differences` names those that differ.
         """
-        common = self._common
-        return _hex(common, 16) + "".join(_hex(common[name], 3) for name in sorted(common))
+        return _hex(self._common, 16) + "".join(_hex(value, 3) for _, value in self._settings)
 
-    def differences(self, digest: str) -> str:
-        """What another description, of which this is the digest, has different, for a message."""
-        own, names = self.digest, sorted(self._common)
+    def differences(self, digest: str, place: str = "here") -> str:
+        """Name the settings in which another description, of which this is the digest, differs, for a message.
+
+        place: what to call this description.
+        """
+        own, settings = self.digest, self._settings
         if len(digest) != len(own):
             return "it holds another fleet description, or is of another version of FleetGP"
         parts = range(16, len(own), 3)
-        differ = [name for name, at in zip(names, parts, strict=True) if own[at : at + 3] != digest[at : at + 3]]
+        differ = [
+            name if name in LONG else f"{name} ({'not set' if value is None else shortened(value)} {place})"
+            for (name, value), at in zip(settings, parts, strict=True)
+            if own[at : at + 3] != digest[at : at + 3]
+        ]
         return f"it holds another fleet description: different {', '.join(differ) or 'settings'}"
+
+    @property
+    def _settings(self) -> list[tuple[str, Any]]:
+        """Every setting that the agents must have in common, by its name, in an order that is the same everywhere."""
+        settings: dict[str, Any] = {}
+        for name, value in self._common.items():
+            if name in SECTIONS:
+                settings |= {f"[{name}] {key}": one for key, one in value.items()}
+            else:
+                settings[name] = value
+        return sorted(settings.items())
 
     @property
     def _common(self) -> dict[str, Any]:
         common = self._file.model_dump(exclude={"agent", "tls", "state", "checkpoint_rounds"})
-        if self.private is None:  # as it was before there was such a field
-            del common["private"]
         common["agents"] = [(agent.name, agent.endpoint) for agent in self.agents]
         common["edges"] = self.graph.edges.tolist()
         common["secured"] = self.secured

@@ -15,6 +15,7 @@ from fleetgp.agent.description import Description
 from fleetgp.agent.disk.journal import Journal
 from fleetgp.agent.logs import Log
 from fleetgp.arrays import Array
+from fleetgp.consensus.fleet_moments import outer_corners
 from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, shortened
@@ -48,6 +49,7 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
         deviation=description.deviation,
         noises=description.noises,
         group=description.id_of(name) if description.noises.groups else 0,
+        private=description.private is not None,
     )
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
@@ -70,6 +72,7 @@ class ObservationStore:
     """inputs, target: the columns of the file, and deviation, if there is one.  kept: the journal of told rows.
     noises, group: how the noise differs, and which is this agent's.
 
+    private: the rows are; what others see of where they are is rounded.
     watched: somebody may be writing to the file; of a CSV only whole lines count.
     Any thread may append and read; one refreshes.
     """
@@ -87,10 +90,11 @@ class ObservationStore:
         deviation: str | None = None,
         noises: Noise = SAME,
         group: int = 0,
+        private: bool = False,
     ) -> None:
         self.columns = (*inputs, *([deviation] if deviation else []), target)
         self.file, self.kept, self._deviation, self._noises, self._group = file, kept, deviation, noises, group
-        self.missing, self.fill, self.watched = missing, fill, watched
+        self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
@@ -117,13 +121,20 @@ class ObservationStore:
 
     @property
     def place(self) -> dict[str, list[float]]:
-        """Where the rows are: the corners of their box, and their mean. Computed anew only where there are others."""
+        """Where the rows are: the corners of their box, and their mean. Computed anew only where there are others.
+
+        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
+        """
         parts = (self._table, self.journal.rows)
         known, place = self._place
         if known[0] is not parts[0] or known[1] is not parts[1]:
             inputs, _ = self.seen
-            corners = {"low": inputs.min(axis=0), "high": inputs.max(axis=0), "centre": inputs.mean(axis=0)}
-            place = {name: values.tolist() for name, values in corners.items()}
+            low, high, centre = inputs.min(axis=0), inputs.max(axis=0), inputs.mean(axis=0)
+            if self.private:
+                high, low = np.split(outer_corners(low, high), 2)
+                low = -low
+                centre = (low + high) / 2.0
+            place = {"low": low.tolist(), "high": high.tolist(), "centre": centre.tolist()}
             self._place = parts, place
         return place
 

@@ -25,6 +25,7 @@ class Neighbour:
     """One neighbour, as far as this agent can tell.
 
     linked: it listens.  greeted: it was heard since.  refused: the digest of another description, if it holds one.
+    expired: whether its certificate has.
     failures: deadlines missed and nonsense sent, in a row.
     suspended: its record when it was left out, for some reason and until some time; None if it is not.
     """
@@ -33,6 +34,7 @@ class Neighbour:
     greeted: bool = False
     refused: str = ""
     why_refused: str = "it holds another fleet description"
+    expired: bool = False
     heard: float = 0.0
     since: float = 0.0
     hello: Hello = field(default_factory=Hello)
@@ -45,6 +47,8 @@ class Neighbour:
     @property
     def standing(self) -> str:
         """ "up", or why not."""
+        if self.expired:
+            return "refused: its certificate has expired"
         if self.refused:
             return f"refused: {self.why_refused}"
         if not self.linked:

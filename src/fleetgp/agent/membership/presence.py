@@ -168,6 +168,16 @@ class Presence:
             )
         return digest != own
 
+    def note_expired(self, j: int, expired: bool) -> None:
+        """The certificate of a neighbour has expired: nobody works with it until it has another one."""
+        neighbour = self.neighbours[j]
+        if expired and not neighbour.expired:
+            why = "its certificate has expired"
+            remedy = f"make another with `fleetgp certs`, and start {self._name(j)} again"
+            self.log.error("refused", neighbour=self._name(j), why=why, remedy=remedy)
+            neighbour.greeted = False
+        neighbour.expired = expired
+
     def introduction(self) -> Introduction:
         description = self.description
         endpoint = description.agents[self.agent].endpoint

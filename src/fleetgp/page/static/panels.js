@@ -7,7 +7,7 @@ const AWAY = { gone: "gone for", silent: "silent for", unheard: "not heard here 
 
 function doing(agent, now) {
   if (agent.presence === "unknown") return AWAY.unknown;
-  if (agent.presence !== "there") return `${AWAY[agent.presence]} ${ago(now - (agent.heard || agent.since))}`;
+  if (agent.presence !== "there") return `${AWAY[agent.presence]} ${ago(now - (agent.heard || agent.since))}${agent.why ? `: ${agent.why}` : ""}`;
   if (agent.problem) return agent.problem;
   return agent.phase === "training" ? `${agent.words}, round ${agent.round}` : agent.words;
 }
