@@ -53,9 +53,9 @@ def lasting_workers() -> Iterator[None]:
     from ray.exceptions import RayError
 
     from fleetgp.network.ray import crew as module
+    from fleetgp.network.ray.host import started
 
     idle: list[Any] = []
-    start = module.started
 
     def taken() -> Any:
         while idle:
@@ -65,7 +65,7 @@ def lasting_workers() -> Iterator[None]:
                 return host
             except RayError:  # its process was killed
                 ray.kill(host)
-        return start()
+        return started()
 
     def leave(self: module.Crew) -> None:
         idle.extend(self.hosts)
