@@ -112,7 +112,7 @@ class Processes:
             if time.monotonic() > deadline:
                 told = {name: {k: s.get(k) for k in KEPT} for name, s in states.items()}
                 raise AssertionError(f"not within {seconds:g} s: {told}\n{self.last_words()}")
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def wait_trained(self, names: Sequence[str], seconds: float = 240.0) -> Any:
         """Until exactly these agents serve a model that they trained together."""

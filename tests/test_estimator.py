@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import fleetgp as fg
 from fleetgp import estimator as module
@@ -44,9 +44,24 @@ def exact(model: FleetGPRegressor, X: Array, y: Array) -> GaussianProcessRegress
     return GaussianProcessRegressor(kernel, alpha=noise**2, optimizer=None).fit(X, y - y.mean())
 
 
+def checks() -> Iterator[Any]:
+    """All of scikit-learn's; those that give the same data in another form, and train most, in long runs."""
+    for estimator, check in estimator_checks_generator(FleetGPRegressor()):
+        name, given = check.func.__name__, check.keywords
+        if name == "check_array_api_input":
+            continue  # for estimators that take the arrays of other libraries, which this one turns into NumPy's
+        again = name == "check_regressors_train" and given
+        yield pytest.param(
+            estimator,
+            check,
+            id=name + "".join(f"-{key}={value}" for key, value in given.items()),
+            marks=[pytest.mark.long] if again else [],
+        )
+
+
 # Random data of a few rows make it warn of bounds, of the floor of the noise and of points far away.
 @pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning", "ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([FleetGPRegressor()])  # type: ignore[untyped-decorator]
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn_finds_nothing_wrong(estimator: FleetGPRegressor, check: Callable[[object], None]) -> None:
     check(estimator)
 

@@ -46,8 +46,14 @@ def test_the_rules(given: dict[str, Any], trainer: str, predictor: str) -> None:
     assert found.why
 
 
-@pytest.mark.parametrize("private", ["rows", "sums", "likelihoods"])
-@pytest.mark.parametrize("kernel", [None, "se", "matern32"])
+@pytest.mark.parametrize(
+    ("private", "kernel"),
+    [
+        pytest.param(private, kernel, marks=[] if kernel in often else [pytest.mark.long])
+        for private, often in (("rows", ("se", None)), ("sums", ("se", "matern32")), ("likelihoods", ("se",)))
+        for kernel in (None, "se", "matern32")
+    ],
+)
 def test_nothing_private_is_ever_told(private: Any, kernel: str | None) -> None:
     """By the ledgers of the methods that are recommended, not by what is said of them."""
     shards = paper_shards(60, 3)

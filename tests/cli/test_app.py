@@ -20,7 +20,7 @@ from tests.cli.commands import FIT, SST, run, said, truth, wrong
 
 
 def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
-    fit = run("fit", "observations.csv", *FIT, "--graph", "path", "--training", "dec-gapx-gp", "--out", "model/")
+    fit = run("fit", "observations.csv", *FIT, "--graph", "path", "--out", "model/")
     assert "converged" in fit.stdout
     assert "fleetgp map model" in fit.stdout
     run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")

@@ -84,8 +84,14 @@ def test_totals_are_exact_and_alike(name: str, rng: np.random.Generator) -> None
         assert np.allclose(answer, x.sum(axis=0))
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("agents", [1, 2, 6])
+@pytest.mark.parametrize(
+    ("name", "agents"),
+    [
+        pytest.param(name, agents, marks=[] if name in often else [pytest.mark.long])
+        for agents, often in ((1, ("path",)), (2, ("path", "alternating")), (6, ("star", "grid", "alternating")))
+        for name in ALL
+    ],
+)
 def test_linear_systems(name: str, agents: int, rng: np.random.Generator) -> None:
     if name == "alternating" and agents == 1:
         name = "path"

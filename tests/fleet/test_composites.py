@@ -12,6 +12,7 @@ import fleetgp as fg
 from fleetgp.gp.dense import reference
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
+from tests.conftest import mostly_long
 
 NAMES = ["lon", "day"]
 KERNEL = "iso-matern32(lon) * matern12(day) + linear(lon)"
@@ -44,7 +45,10 @@ def optimum(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
     return float(minimize(total, np.log(THETA), jac=True, method="BFGS").fun)
 
 
-@pytest.mark.parametrize("method", [name for name in fg.TRAINING_METHODS if name != "dec-full-gp"])
+TRAINERS = [name for name in fg.TRAINING_METHODS if name != "dec-full-gp"]
+
+
+@pytest.mark.parametrize("method", mostly_long(TRAINERS, *(name for name in TRAINERS if "c-gp" not in name)))
 def test_every_trainer_finds_its_optimum(method: str) -> None:
     fit = fleet().train(method, theta0=THETA)
     assert fit.status == "converged"

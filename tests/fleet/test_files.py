@@ -32,6 +32,7 @@ from fleetgp.io import file_shards, file_source
 from fleetgp.io.file_shards import FileShards
 from fleetgp.prediction import predict
 from fleetgp.training import whole
+from tests.conftest import mostly_long
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -104,7 +105,7 @@ def test_chunks_of_another_size_change_no_more_than_rounding_can(folder: Path) -
 
 
 @given(st.permutations([0, 1, 2]), st.integers(1, 200), st.floats(-3, 3), st.floats(0.1, 10))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_moments_depend_neither_on_chunks_nor_on_the_order_of_files(
     folder: Path, order: list[int], rows: int, offset: float, scale: float
 ) -> None:
@@ -122,7 +123,7 @@ def test_moments_depend_neither_on_chunks_nor_on_the_order_of_files(
 
 
 @given(st.integers(1, 300), st.booleans())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_column_says_whose_rows_are_whose(folder: Path, rows: int, turned: bool) -> None:
     files = [folder / "mixed0.parquet", folder / "mixed1.csv"][:: -1 if turned else 1]
     fleet = fg.Fleet.from_files(files, **{"kernel": "se", "normalize": False, **WHAT}, agent="who", rows=rows)
@@ -139,7 +140,7 @@ def test_a_column_says_whose_rows_are_whose(folder: Path, rows: int, turned: boo
 
 
 @given(st.integers(1, 100), st.floats(-3, 3), st.floats(0.1, 10))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_summaries_are_those_of_the_rows(folder: Path, rows: int, offset: float, scale: float) -> None:
     found = files_of(of_files(folder, rows=rows)).rescaled(Scaling(offset, scale)).summaries
     for one, (x, y) in zip(found, SHARDS, strict=True):
@@ -213,7 +214,7 @@ def test_full_gp_loads_rows_where_moments_will_not_do_or_says_why_not(folder: Pa
     assert sampled.held.sum() == 400
 
 
-@pytest.mark.parametrize("method", ["full-gp", "dec-full-gp"])
+@pytest.mark.parametrize("method", mostly_long(["full-gp", "dec-full-gp"], "dec-full-gp"))
 def test_a_sample_tells_the_grid_so_that_one_pass_will_do(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +309,7 @@ print(passes(sys.argv[2]), peak() - before)
 
 
 def test_memory_stays_far_below_the_size_of_the_data(tmp_path: Path) -> None:
-    rows, rng = 3_000_000, np.random.default_rng(0)
+    rows, rng = 1_500_000, np.random.default_rng(0)
     small = {name: rng.uniform(-1, 1, 20_000) for name in "aby"}
     pq.write_table(pa.table(small), tmp_path / "small.parquet")
     large = {name: rng.uniform(-1, 1, rows) for name in "aby"}

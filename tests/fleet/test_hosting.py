@@ -26,9 +26,9 @@ GRAPHS: dict[str, Topology] = {
     "alternating": alternating_path(AGENTS),
 }
 SETTINGS = {
-    "automatic": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=60),
-    "paper": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=20, tol=0, rho=500, kappa=5000),
-    "several starts": TrainingOptions(rounds=25, tol=1e-3, normalize=True),
+    "automatic": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=30),
+    "paper": TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=8, tol=0, rho=500, kappa=5000),
+    "several starts": TrainingOptions(rounds=12, tol=1e-3, normalize=True),
 }
 
 
@@ -40,8 +40,8 @@ def often(method: str, graph: str, settings: str) -> bool:
     if method == "dec-c-gp":  # the nested solver is slow
         return (graph, settings) in (("alternating", "paper"),)
     if method in ("dec-fact-gp", "dec-apx-gp"):
-        return (graph, settings) in (("path", "several starts"), ("alternating", "automatic"), ("geometric", "paper"))
-    return (graph, settings) in (("geometric", "automatic"), ("path", "several starts"))
+        return (graph, settings) in (("path", "several starts"), ("alternating", "automatic"))
+    return (graph, settings) in (("geometric", "automatic"),)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_same_iterates_rounds_and_messages(method: str, graph: str, settings: st
         return train(training_method(method), mine, network, KERNELS["se"], SETTINGS[settings])
 
     whole = work(fg.InProcess(GRAPHS[graph]))
-    for hosting in ([list(range(AGENTS))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(AGENTS)]):
+    for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(AGENTS)]):
         loopback = fg.Loopback(GRAPHS[graph], hosting)
         fits = loopback.run(work)
         for group, fit in zip(hosting, fits, strict=True):

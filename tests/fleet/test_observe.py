@@ -32,7 +32,7 @@ def same(one: fg.Prediction, other: fg.Prediction, exactly: bool = False) -> Non
 
 
 @pytest.mark.parametrize(("engine", "kernel"), CASES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_in_any_batches_and_any_order_it_is_as_if_all_had_been_there(engine: str, kernel: str, data: Any) -> None:
     """The rows of three agents come in batches, between which the fleet is asked or not, in an order of its own."""

@@ -180,7 +180,7 @@ def test_a_fleet_says_which_engine_each_agent_used() -> None:
     "method", mostly_long(["full-gp", "fact-gp", "dec-apx-gp", "dec-gapx-gp"], "fact-gp", "dec-apx-gp")
 )
 def test_training_ends_at_the_same_place_with_both_engines(method: str) -> None:
-    shards = paper_shards(1200, 3)
+    shards = paper_shards(600, 3)
     ends = [
         fg.Fleet(shards, "path", kernel="se", normalize=False).train(method, theta0=[2, 0.5, 1, 1], engine=e)
         for e in ("dense", "moments")

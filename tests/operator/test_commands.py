@@ -10,12 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.agent.description import Description, read_description
+from fleetgp.operator.client import AgentClient
 from fleetgp.operator.example import write_example
+from tests.agent.fleets import until
 from tests.cli.commands import run, said, wrong
 
 pytest.importorskip("zenoh")
@@ -31,14 +35,16 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page = (Path(__file__).resolve().parents[2] / "docs" / "fleet.md").read_text(encoding="utf-8")
     commands = re.findall(r"^fleetgp (up .*--example.*|ask boats.*)$", page, flags=re.MULTILINE)
     assert len(commands) == 2
+    monkeypatch.chdir(tmp_path)
+    up, ask = (command.split("#")[0].split() for command in commands)
     try:
-        for command in commands:
-            done = fleetgp(*command.split("#")[0].split(), folder=tmp_path)
-            assert done.returncode == 0, done.stderr
+        done = fleetgp(*up, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        check_costs(read_description("boats/fleet.toml"))
+        run(*ask)
         answer = np.genfromtxt(tmp_path / "answer.csv", delimiter=",", names=True)
         truth = fg.synthetic_field(1, seed=1, inputs=np.column_stack([answer["x"], answer["y"]])).truth
         assert np.abs(answer["mean"] - truth).mean() < 0.1
-        monkeypatch.chdir(tmp_path)
         file = "boats/fleet.toml"
         told = json.loads(run("status", file, "--json").stdout)
         assert {s["phase"] for s in told["agents"].values()} == {"serving"}
@@ -61,13 +67,49 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert trained["trained"]["status"] == "converged"
         assert "no agent 'boat9'" in wrong("ask", file, "boats/points.csv", "--agent", "boat9", "--out", "b.csv")
     finally:
-        down = fleetgp("down", "boats/fleet.toml", "--json", folder=tmp_path)
+        down = run("down", "boats/fleet.toml", "--json")
     assert len(json.loads(down.stdout)["stopped"]) == 5
-    gone = fleetgp("status", "boats/fleet.toml", folder=tmp_path)
-    assert (gone.returncode, "no agent of" in gone.stderr) == (1, True)
+    assert "no agent of" in said(run("status", "boats/fleet.toml", code=1))
 
 
-def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
+def check_costs(description: Description) -> None:
+    """As the README says: the frames of all five boats, from the agenda on; fewer once the samples are there."""
+    points = np.loadtxt("boats/points.csv", delimiter=",", skiprows=1).tolist()
+    costs = [cost_of(description, name, points) for name in ("boat3", "boat1", "boat4")]
+    for rounds, sent in costs:
+        assert rounds <= 12
+        assert sent <= 30_000
+    assert [rounds for rounds, _ in costs] == [12, 8, 8]
+    assert max(sent for _, sent in costs[1:]) <= 18_000
+
+
+def cost_of(description: Description, asked: str, points: Any) -> tuple[int, int]:
+    """The rounds and bytes of frames that a question costs a fleet that does nothing else: by what its agents count."""
+
+    def counted() -> tuple[set[int], int, list[int]]:
+        states = [request(description, name, "status") for name in description.names]
+        calm = all(s["phase"] == "serving" and s["members"] == list(description.names) for s in states)
+        rounds = {s["rounds"] for s in states}
+        questions = [s["questions"] for s in states]
+        return rounds if calm else set(), sum(s["bytes"] - s["told"] for s in states), questions
+
+    until(lambda: len(counted()[0]) == 1)
+    (before,), sent, asked_before = counted()
+    answer = request(description, asked, "ask", 60.0, queries=points)
+    until(lambda: len(counted()[0]) == 1 and counted()[2] == [number + 1 for number in asked_before])
+    (after,), now, _ = counted()
+    assert (answer["status"], answer["members"]) == ("converged", list(description.names))
+    assert answer["rounds"] == after - before
+    assert answer["bytes_sent"] < now - sent
+    return after - before, now - sent
+
+
+def request(description: Description, agent: str, verb: str, within: float = 10.0, **content: Any) -> Any:
+    with AgentClient(description, agent) as client:
+        return client.request(verb, within, **content)
+
+
+def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_example(tmp_path / "boats" / "fleet.toml", boats=2)
     process = subprocess.Popen(
         [sys.executable, "-m", "fleetgp", "up", "boats/fleet.toml"],
@@ -97,4 +139,5 @@ def test_up_stops_all_agents_on_ctrl_c(tmp_path: Path) -> None:
     assert process.stderr is not None
     process.stderr.close()
     assert sum("stopped" in line for line in lines) == 2
-    assert fleetgp("status", "boats/fleet.toml", folder=tmp_path).returncode == 1
+    monkeypatch.chdir(tmp_path)
+    run("status", "boats/fleet.toml", code=1)

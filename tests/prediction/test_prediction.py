@@ -21,7 +21,7 @@ from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
-from tests.conftest import alternating_path, every_graph, mostly_long
+from tests.conftest import alternating_path, every_graph
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -151,8 +151,14 @@ def test_decentralized_equals_centralized_on_every_graph(method: str, name: str)
     assert out.participants.all()
 
 
-@pytest.mark.parametrize("graph", ["complete", "path", "star"])
-@pytest.mark.parametrize("method", ["dec-npae", "dec-npae-star"])
+@pytest.mark.parametrize(
+    ("method", "graph"),
+    [
+        pytest.param(method, graph, marks=[] if graph == often else [pytest.mark.long])
+        for method, often in (("dec-npae", "path"), ("dec-npae-star", "complete"))
+        for graph in ("complete", "path", "star")
+    ],
+)
 def test_npae_by_jor(method: str, graph: str) -> None:
     f = fleet(graph)
     out, reference = f.predict(queries(4), method, consensus="average"), f.predict(queries(4), "npae")
@@ -524,9 +530,22 @@ def test_a_fleet_without_hyperparameters_says_what_to_do() -> None:
         fg.Fleet(shards(), kernel="se", normalize=False).predict(queries())
 
 
-@pytest.mark.parametrize(("consensus", "to"), [("tree", None), ("tree", 4), ("average", None)])
-@pytest.mark.parametrize("graph", mostly_long(["path", "alternating"], "alternating"))
-@pytest.mark.parametrize("method", mostly_long(DECENTRALIZED, *(m for m in DECENTRALIZED if m != "dec-npae-star")))
+def often(method: str, graph: str, consensus: str) -> bool:
+    """Every method along the tree, and averages of every kind, in every run; the rest in long runs."""
+    if graph != "alternating" or method == "dec-npae-star":
+        return False
+    return consensus == "tree" or method in ("dec-rbcm", "dec-nn-grbcm", "dec-npae", "dec-full-gp")
+
+
+@pytest.mark.parametrize(
+    ("method", "graph", "consensus", "to"),
+    [
+        pytest.param(method, graph, consensus, to, marks=[] if often(method, graph, consensus) else [pytest.mark.long])
+        for method in DECENTRALIZED
+        for graph in ("path", "alternating")
+        for consensus, to in (("tree", None), ("tree", 4), ("average", None))
+    ],
+)
 def test_same_answers_rounds_and_messages_in_every_hosting(
     method: str, graph: str, consensus: Consensus, to: int | None
 ) -> None:
@@ -541,7 +560,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
         return answer(conditioned, network, prediction_method(method), queries(4), options, to=to)
 
     whole = work(fg.InProcess(topology))
-    for hosting in ([list(range(6))], [[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):
+    for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):
         loopback = fg.Loopback(topology, hosting)
         for group, out in zip(hosting, loopback.run(work), strict=True):
             assert np.array_equal(out.means, whole.means[group], equal_nan=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
 QUERIES = np.random.default_rng(0).uniform(0.0, 2.0, (7, 2))
 
 
-def saved(folder: Path) -> tuple[fg.Fleet, Path]:
+@cache
+def calibrated() -> fg.Fleet:
     fleet = fg.Fleet(list(paper_shards(120, 2)), "path", kernel=["matern32", "se"], normalize=False)
     fleet.train(tol=1e-2, rounds=5)
     fleet.calibrate("dec-rbcm")
+    return fleet
+
+
+def saved(folder: Path) -> tuple[fg.Fleet, Path]:
+    fleet = calibrated()
     return fleet, save_model(Model(fleet, ("a", "b"), ("x", "y"), "z"), folder / "model")
 
 

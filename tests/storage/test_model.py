@@ -33,6 +33,11 @@ def trained(graph: object = "path", normalize: bool = True, kernel: str = "se") 
     return Model(fleet, ("Ada", "Bo  B", "[Cy] ü"), ("lon", "lat"), "sst")
 
 
+@cache
+def usual() -> Model:
+    return trained()
+
+
 @pytest.mark.parametrize("graph", ["path", [[[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 1], [0, 1, 0]]]])
 @pytest.mark.parametrize(("normalize", "kernel"), [(True, "se"), (False, "matern32")])
 def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, normalize: bool, kernel: str) -> None:
@@ -74,7 +79,7 @@ def test_a_diverged_training_can_be_kept_with_the_theta_that_was_given(tmp_path:
 
 
 def test_people_can_read_it_and_nothing_in_it_can_run(tmp_path: Path) -> None:
-    folder = save_model(trained(), tmp_path / "model")
+    folder = save_model(usual(), tmp_path / "model")
     text = (folder / "model.json").read_text(encoding="utf-8")
     facts = json.loads(text)
     assert '[ "Ada", "Bo  B" ]' in text
@@ -94,7 +99,7 @@ def test_people_can_read_it_and_nothing_in_it_can_run(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp_path: Path) -> None:
-    model = trained()
+    model = usual()
     folder = save_model(model, tmp_path / "model")
     before = (folder / "model.json").read_bytes()
     with pytest.raises(InputError, match="exists: choose another name, or overwrite"):
@@ -113,7 +118,7 @@ def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp
 
 
 def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = trained()
+    model = usual()
     folder = save_model(model, tmp_path / "model")
     monkeypatch.setattr("fleetgp.storage.saving.save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
@@ -123,7 +128,7 @@ def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_interrupted_overwrite_leaves_one_whole_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = trained()
+    model = usual()
     folder = save_model(model, tmp_path / "model")
     rename = Path.rename
     for at in (1, 2):
@@ -184,7 +189,7 @@ def flip(path: Path) -> None:
     ],
 )
 def test_damage_is_one_clear_error(tmp_path: Path, damage: object, said: str) -> None:
-    folder = save_model(trained(), tmp_path / "model")
+    folder = save_model(usual(), tmp_path / "model")
     damage(folder)  # type: ignore[operator]
     with pytest.raises(InputError, match=said):
         load_model(folder)
@@ -274,15 +279,10 @@ HUGE = b'{"inputs":{"dtype":"F64","shape":[%d,2],"data_offsets":[0,%d]},"observa
     ],
 )  # fmt: skip
 def test_hostile_folders_are_one_clear_error(tmp_path: Path, attack: Any, said: str) -> None:
-    folder = save_model(saved(), tmp_path / "model")
+    folder = save_model(usual(), tmp_path / "model")
     attack(folder)
     with pytest.raises(InputError, match=said):
         load_model(folder)
-
-
-@cache
-def saved() -> Model:
-    return trained()
 
 
 def test_the_order_of_names_in_the_description_does_not_matter(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_the_order_of_names_in_the_description_does_not_matter(tmp_path: Path) -
 
 
 def test_a_model_takes_data_frames_by_name_before_and_after_it_is_saved(tmp_path: Path) -> None:
-    model = saved()
+    model = usual()
     queries = np.random.default_rng(0).uniform(0, 2, (7, 2))
     expected = model.fleet.predict(queries, "rbcm").mean
     turned = pd.DataFrame({"lat": queries[:, 1], "lon": queries[:, 0]})

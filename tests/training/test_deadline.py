@@ -33,7 +33,7 @@ def test_time_is_up_at_once(method: str) -> None:
 @pytest.mark.parametrize("method", TRAINING_METHODS)
 def test_enough_time_changes_nothing(method: str) -> None:
     shards = list(paper_shards(90, 3))
-    given: dict[str, Any] = {"theta0": fg.PAPER_THETA0, "rounds": 40}
+    given: dict[str, Any] = {"theta0": fg.PAPER_THETA0, "rounds": 8}
     with_limit, without = (
         fg.Fleet(shards, kernel="se", normalize=False).train(method, **given, seconds=seconds)
         for seconds in (FOREVER, None)

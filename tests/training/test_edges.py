@@ -15,7 +15,7 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.edges import EdgeAdmm, best_pace
 from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
-from tests.conftest import alternating_path, paper_shards
+from tests.conftest import alternating_path, mostly_long, paper_shards
 from tests.training.problems import (
     RHO,
     STIFF,
@@ -109,7 +109,7 @@ def test_best_pace_is_close_to_the_best(graph: fg.Graph) -> None:
         magnitudes = np.sort(np.abs(np.linalg.eigvals(block)))[:-1]
         return float(-1.0 / np.log(magnitudes[-1]))
 
-    best = min(rounds(pace) for pace in np.geomspace(0.005, 50, 300))
+    best = min(rounds(pace) for pace in np.geomspace(0.005, 50, 100))
     assert rounds(best_pace(graph)) < 1.4 * best
 
 
@@ -124,7 +124,7 @@ GRAPHS = ("path", "cycle", "geometric", "complete", "star", "grid")
     + [pytest.param("dec-gapx-gp", graph, marks=pytest.mark.long) for graph in GRAPHS if graph != "geometric"],
 )
 def test_decentralized_methods_reach_the_centralized_optimum(method: str, graph: str) -> None:
-    f = fleet(500, 8, graph)
+    f = fleet(240, 6, graph)
     fit = f.train(method, theta0=THETA0)
     assert fit.status == "converged"
     assert relative_error(fit.thetas, destination(f, method)) < 1e-3
@@ -139,7 +139,7 @@ def test_time_varying_graph_that_is_never_connected(method: str) -> None:
 
 
 @pytest.mark.parametrize("rho", [500.0, 1e5, 1e7])
-@pytest.mark.parametrize("method", ["dec-apx-gp", "dec-c-gp"])
+@pytest.mark.parametrize("method", mostly_long(["dec-apx-gp", "dec-c-gp"], "dec-apx-gp"))
 def test_a_stiff_penalty_does_not_pass_for_convergence(method: str, rho: float) -> None:
     """With a large rho every step is tiny wherever the agents stand."""
     f = fleet(120, 3)

@@ -72,7 +72,7 @@ def best(kernel: str, seed: int, pooled: bool, width: int) -> float:
     [(method, "se" if method == "dec-full-gp" else "matern32", 3, 2, "l_day") for method in METHODS]
     + [
         pytest.param(
-            method, "rq", 0, 1, "alpha", marks=[pytest.mark.long] if "c-gp" in method or "apx" in method else []
+            method, "rq", 0, 1, "alpha", marks=[] if method in ("full-gp", "dec-fact-gp") else [pytest.mark.long]
         )
         for method in METHODS
         if method != "dec-full-gp"

@@ -22,7 +22,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
-from tests.conftest import alternating_path, paper_shards
+from tests.conftest import alternating_path, mostly_long, paper_shards
 from tests.training.problems import CONVERGED_TO, parts_of
 
 #: Most trainings here are cut short on purpose.
@@ -96,10 +96,17 @@ def test_with_noise_the_floor_changes_nothing(kernel: str) -> None:
 
 
 #: Those that are tested with a second kernel in every run.
-BRIEF = ("fact-gp", "dec-fact-gp", "gapx-gp")
+BRIEF = ("fact-gp", "dec-fact-gp")
+
+
+def beyond(method: str, kernel: str) -> bool:
+    """What only repeats a proof: that nested minimizations over edges end at a bound is tried by test_bounds.py."""
+    return method == "dec-c-gp" or (kernel != "se" and method not in BRIEF)
+
+
 #: dec-full-gp with matern32 is refused: tests/training/test_whole.py.
 METHODS_AND_KERNELS = [
-    pytest.param(method, kernel, marks=[pytest.mark.long] if kernel != "se" and method not in BRIEF else [])
+    pytest.param(method, kernel, marks=[pytest.mark.long] if beyond(method, kernel) else [])
     for method in fg.TRAINING_METHODS
     for kernel in ("se", "matern32")
     if (method, kernel) != ("dec-full-gp", "matern32")
@@ -125,7 +132,12 @@ def test_on_other_graphs(graph: object) -> None:
     np.testing.assert_allclose(np.log(fit.theta), np.log(trained(f, "fact-gp", tol=1e-6).theta), atol=3e-3)
 
 
-@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-g-fact-gp", "dec-apx-gp", "dec-gapx-gp", "dec-c-gp"])
+@pytest.mark.parametrize(
+    "method",
+    mostly_long(
+        ["dec-fact-gp", "dec-g-fact-gp", "dec-apx-gp", "dec-gapx-gp", "dec-c-gp"], "dec-fact-gp", "dec-gapx-gp"
+    ),
+)
 def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
     shards = smooth_shards()
     options = TrainingOptions(starts=np.log([START]), rounds=40)

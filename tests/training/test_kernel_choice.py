@@ -82,7 +82,7 @@ def test_densities_are_those_of_a_dense_computation() -> None:
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp"])
 def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -> None:
     shards, graph = drawn("matern12", 90, 3), fg.Graph.path(3)
-    options = TrainingOptions(rounds=8, normalize=True)
+    options = TrainingOptions(rounds=4, normalize=True)
 
     def work(network: Network) -> Fit:
         mine = [shards[i] for i in network.hosted]

@@ -15,11 +15,14 @@ from tests.training.problems import (
     paper_options,
 )
 
+#: Most trainings here are cut short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
+
 
 @pytest.mark.parametrize("method", ["dec-c-gp", "dec-apx-gp"])
 @pytest.mark.parametrize("theta0", [THETA0, None])
 def test_no_data_leave_an_agent(method: str, theta0: object) -> None:
-    fit = fleet(90, 3).train(method, theta0=theta0)  # type: ignore[arg-type]
+    fit = fleet(90, 3).train(method, theta0=theta0, rounds=12)  # type: ignore[arg-type]
     assert not {"inputs", "observations"} & set(fit.ledger.kinds)
     for agent in range(3):
         assert not {"inputs", "observations"} & set(fit.ledger.sent_by(agent))

@@ -20,7 +20,7 @@ from tests.gp.moments.problems import SE, THETA, WAYS, exact_nll, places, summed
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(["uniform", "clusters", "line", "diagonal", "far", "repeats"]),
@@ -56,7 +56,7 @@ def test_the_true_error_is_below_the_certificate(
         assert np.allclose(found.gradient, dense.gradient, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(["uniform", "clusters", "diagonal", "repeats"]),

@@ -18,7 +18,6 @@ def fleetgp(arguments: str, code: int = 0) -> str:
     return done.stdout or done.stderr
 
 
-assert "fit" in fleetgp("--help")
 assert "the paper's experiments are not in the wheel: clone the repository" in fleetgp("reproduce training", code=2)
 fleetgp("fit field.csv --inputs x y --target z --agents 2 --out model")
 fleetgp("map model --grid 5x5 --out map.nc")
