@@ -24,8 +24,10 @@ from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
+from tests.shared import observed
 
 NAMES = ("lon", "lat")
 ISO = "iso-matern32(lon, lat)"
@@ -37,7 +39,7 @@ THETA = (2500.0, 2.0, 0.1)
 def on_globe(expression: str = ISO, names: tuple[str, ...] = NAMES) -> tuple[Kernel, Coordinates]:
     rule = coordinate_rule("sphere", names)
     (kernel,) = seen_by(rule, as_kernels(expression, names), names)
-    return kernel, agree_on_coordinates(Alone(), [(np.zeros((1, len(names))), np.zeros(1))], rule)
+    return kernel, agree_on_coordinates(Alone(), [Observations(np.zeros((1, len(names))), np.zeros(1))], rule)
 
 
 def covariance(one: Array, other: Array, theta: tuple[float, ...] = THETA) -> Array:
@@ -146,7 +148,7 @@ def test_likelihood_and_gradient_against_the_formula(engine: str) -> None:
     """Of the engine that knows nearest neighbours, with as many as there are."""
     kernel, coordinates = on_globe()
     x, y = shards()[0]
-    expert = Expert(coordinates.places(x), y, kernel, 0, engine, len(y))
+    expert = Expert(Observations(coordinates.places(x), y), kernel, 0, engine, len(y))
     log_theta = np.log(THETA)
 
     def nll(at: Array) -> float:
@@ -178,7 +180,7 @@ def test_the_same_bits_however_the_agents_are_hosted() -> None:
     def work(network: Network) -> fg.Fit:
         mine = [shards()[i] for i in network.hosted]
         options = TrainingOptions(coordinates=rule, rounds=4, mean="constant")
-        return train(training_method("dec-fact-gp"), mine, network, kernel, options)
+        return train(training_method("dec-fact-gp"), observed(mine), network, kernel, options)
 
     whole = work(fg.InProcess(graph))
     for group, fit in zip([[0, 1], [2]], fg.Loopback(graph, [[0, 1], [2]]).run(work), strict=True):

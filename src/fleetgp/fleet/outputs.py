@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
 from fleetgp.errors import InputError, WorkerLostError, shortened
@@ -26,6 +24,7 @@ from fleetgp.gp.choices import Kernels
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
@@ -77,12 +76,14 @@ class Outputs(Closing):
         if not isinstance(kernel, str | Kernel) or kernel == "auto":
             raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
-        every = [pooled(own) for own in zip(*by_target.values(), strict=True)]
+        every = [Observations.joined(own) for own in zip(*by_target.values(), strict=True)]
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
         model |= {"seed": seed, "inputs": names, "private": private}
-        self.fleets = {target: Fleet(own, self.graph, **model) for target, own in by_target.items()}
+        self.fleets = {
+            target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
+        }
         super().__init__(chosen_backend(backend, every, self.graph, workers, address))
         for fleet in self.fleets.values():
             fleet.hosted_by(self)
@@ -94,18 +95,18 @@ class Outputs(Closing):
         """The names of the outputs."""
         return tuple(self.fleets)
 
-    def observed(self) -> list[tuple[str, Sequence[Shard]]]:
+    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
         """What is observed, by name, and the agents' rows of it."""
-        return [(target, fleet.shards) for target, fleet in self.fleets.items()]
+        return [(target, fleet.data) for target, fleet in self.fleets.items()]
 
     @property
     def _first(self) -> Fleet:
         return next(iter(self.fleets.values()))
 
     @property
-    def shards(self) -> Sequence[Shard]:
+    def data(self) -> Sequence[Observations]:
         """The data of the first output."""
-        return self._first.shards
+        return self._first.data
 
     @property
     def dimension(self) -> int:
@@ -171,9 +172,9 @@ class Outputs(Closing):
         """
         row = training_method(method)
         refuse_moments(row)
-        refuse_private(row, self._first.private, rows=min(counts_of(self.shards)))
+        refuse_private(row, self._first.private, rows=min(counts_of(self.data)))
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
-        data = [fleet.shards for fleet in self.fleets.values()]
+        data = [fleet.data for fleet in self.fleets.values()]
         with listening(progress) as listener:
             heard = TrainingProgress(method, chosen, listener)
             try:
@@ -209,7 +210,7 @@ class Outputs(Closing):
 
 def check_outputs(
     shards: Sequence[tuple[Any, Any]], targets: Sequence[str] | None, inputs: Sequence[str] | None
-) -> tuple[dict[str, list[Shard]], tuple[str, ...] | None]:
+) -> tuple[dict[str, list[Observations]], tuple[str, ...] | None]:
     """Every target's data, and the inputs' names, or one error that names the agent."""
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, Y_i), one per agent, with at least one agent")
@@ -224,8 +225,8 @@ def check_outputs(
         observed.append(_columns(shard[1], agent, targets))
     given = [(x, np.zeros(len(y))) for (x, _), y in zip(shards, observed, strict=True)]
     checked, names = check_shards(given, inputs)
-    found: dict[str, list[Shard]] = {target: [] for target in targets or ()}
-    for agent, ((x, _), y) in enumerate(zip(checked, observed, strict=True)):
+    found: dict[str, list[Observations]] = {target: [] for target in targets or ()}
+    for agent, (own, y) in enumerate(zip(checked, observed, strict=True)):
         for target, values in zip(found, y.T, strict=True):
             rows = ~np.isnan(values)
             if not rows.any():
@@ -233,7 +234,7 @@ def check_outputs(
                     f"agent {agent} has no observation of {target}: expected at least one of each target from every "
                     "agent: leave the agent or the target out, or make a fleet for each target"
                 )
-            found[target].append((x[rows], values[rows]))
+            found[target].append(Observations(own.inputs[rows], values[rows]))
     return found, names
 
 

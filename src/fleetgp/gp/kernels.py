@@ -13,8 +13,9 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters, names
-from fleetgp.gp.noise import SAME, Noise
 from fleetgp.linalg.threads import cores, spread
+from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.model.observations import Observations
 
 Exponential = Callable[[Array], Array]
 
@@ -72,15 +73,15 @@ class Kernel(abc.ABC):
         return len(self.names(dimension))
 
     #: How the noise of observations differs.
-    noises: Noise = SAME
+    noise_model: NoiseModel = SAME
 
     @property
     def noise_count(self) -> int:
         """Q, how many hyperparameters, the last of theta, are of the noise."""
-        return len(self.noises.names)
+        return len(self.noise_model.names)
 
-    def noises_of(self, theta: Array) -> Array:
-        """The last Q of theta (.., P)."""
+    def sigmas(self, theta: Array) -> Array:
+        """The last Q of theta (.., P), which are of the noise."""
         return np.asarray(theta[..., -self.noise_count :])
 
     @abc.abstractmethod
@@ -120,17 +121,13 @@ class Kernel(abc.ABC):
         Infinite along the inputs of `rough_axes`, along which f has no derivative.
         """
 
-    def noise(self, points: Array, h: Hyperparameters) -> Array:
-        """The variance of the noise of observations at the points (.., N, D), (.., N)."""
-        return np.full(points.shape[:-1], h.noise**2)
+    def noise(self, data: Observations, h: Hyperparameters) -> Array:
+        """The variance of the noise of each observation, (N,)."""
+        return np.full(len(data), h.noise**2)
 
-    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
-        """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, .., N)."""
-        return 2.0 * self.noise(points, h)[None]
-
-    def rescaled(self, inputs: Array, scale: float) -> Array:
-        """The inputs of observations that were divided by this scale, with all that is told in their units."""
-        return self.noises.rescaled(inputs, scale)
+    def noise_slopes(self, data: Observations, h: Hyperparameters) -> Array:
+        """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, N)."""
+        return 2.0 * self.noise(data, h)[None]
 
     @abc.abstractmethod
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:

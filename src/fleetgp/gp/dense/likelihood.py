@@ -26,6 +26,7 @@ from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
+from fleetgp.model.observations import Observations
 
 #: Pairs of a stack: some milliseconds of work without the interpreter lock, and arrays that stay in cache.
 STACKED = 1 << 17
@@ -34,8 +35,7 @@ STACKED = 1 << 17
 class Data(Protocol):
     """Whose likelihood it is."""
 
-    inputs: Array
-    observations: Array
+    data: Observations
     kernel: Kernel
 
 
@@ -56,12 +56,12 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
     kernel = experts[0].kernel
     if isinstance(kernel, Composite):
         rows = zip(experts, log_thetas, strict=True)
-        return [general.evaluation(e.inputs, e.observations, kernel, row) for e, row in rows]
+        return [general.evaluation(expert.data, kernel, row) for expert, row in rows]
     assert isinstance(kernel, Stationary)
     theta = np.exp(log_thetas)
     signal, noise = theta[:, -2] ** 2, theta[:, -1] ** 2
-    inputs = np.stack([e.inputs for e in experts])
-    y = np.stack([e.observations for e in experts])
+    inputs = np.stack([expert.data.inputs for expert in experts])
+    y = np.stack([expert.data.values for expert in experts])
     centred = inputs - inputs.mean(axis=1, keepdims=True)
     z = np.ascontiguousarray((centred / theta[:, None, :-2]).swapaxes(1, 2))
     batch, dimension, size = z.shape
