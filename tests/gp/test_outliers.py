@@ -27,7 +27,7 @@ def problem(size: int, seed: int = 0) -> tuple[Kernel, Observations]:
     places = rng.uniform(0.0, 1.0, (size, 2))
     known, weight = rng.uniform(0.0, 0.5, size), rng.uniform(1.0, 9.0, size)
     data = Observations(places, rng.standard_normal(size), known, np.arange(size) % 2, weight)
-    return with_noise(KERNELS["matern32"], ALL, 2), data
+    return with_noise(KERNELS["matern32"], ALL), data
 
 
 @pytest.mark.parametrize("engine", [DenseEngine, VecchiaEngine])
@@ -94,7 +94,7 @@ def test_an_inflated_noise_hides_nothing() -> None:
 @pytest.mark.parametrize("engine", ["dense", "vecchia"])
 def test_outliers_are_found_and_the_rest_is_left_alone(engine: str) -> None:
     rng = np.random.default_rng(3)
-    kernel = with_noise(KERNELS["matern32"], NoiseModel(robust=True), 2)
+    kernel = with_noise(KERNELS["matern32"], NoiseModel(robust=True))
     theta = np.array([0.8, 0.8, 1.0, 0.1])
     places = rng.uniform(0.0, 1.0, (120, 2))
     h = Hyperparameters.from_theta(theta)

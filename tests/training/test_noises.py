@@ -120,7 +120,7 @@ class Counted(Objective):
 
 def test_a_hessian_asks_only_for_what_the_data_depend_on() -> None:
     noise = NoiseModel(known=True, groups=("0", "1", "2"))
-    kernel = with_noise(KERNELS["matern32"], noise, 1)
+    kernel = with_noise(KERNELS["matern32"], noise)
     data = [noise.observed(Observations(*shard), i) for i, shard in enumerate(SHARDS)]
     experts = [Expert(own, kernel, i) for i, own in enumerate(data)]
     prior = Prior(np.zeros(5), np.array([0.0, 0.0, 4.0, 0.0, 9.0]))
@@ -137,7 +137,7 @@ def test_a_hessian_asks_only_for_what_the_data_depend_on() -> None:
 def test_the_noise_of_somebody_who_is_away_stays_as_it_was(method: str) -> None:
     """Agents may leave a fleet of processes: nobody's data tell of their noise then."""
     noise = NoiseModel(groups=("0", "1", "away"))
-    kernel = with_noise(KERNELS["matern32"], noise, 1)
+    kernel = with_noise(KERNELS["matern32"], noise)
     shards = [noise.observed(Observations(x, y), i) for i, (x, y, _) in enumerate(SHARDS[:2])]
     options = TrainingOptions(starts=np.log([START]))
     fit = train(training_method(method), shards, fg.InProcess(fg.Graph.path(2)), kernel, options)
@@ -259,7 +259,7 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
 def test_it_is_the_same_however_the_agents_are_hosted(method: str) -> None:
     """With everything at once; weights are an agent's own."""
     noise = NoiseModel(known=True, robust=True, groups=("0", "1", "2"))
-    kernel, graph = with_noise(KERNELS["matern32"], noise, 1), fg.Graph.path(3)
+    kernel, graph = with_noise(KERNELS["matern32"], noise), fg.Graph.path(3)
     shards = [noise.observed(Observations(x, y.copy(), s), i) for i, (x, y, s) in enumerate(SHARDS)]
     shards[0].values[3] += 5.0
     options = TrainingOptions(starts=np.log([START]), normalize=True, tol=1e-3)

@@ -17,7 +17,7 @@ from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
 from fleetgp.gp.choices import AUTO, CANDIDATES
 from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.kernels import KERNELS, Kernel, SquaredExponential
+from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.graph import Topology, as_topology
 from fleetgp.model.noise import NoiseModel
 
@@ -69,7 +69,7 @@ class Facts:
     @property
     def smooth(self) -> bool:
         """Whether the kernel is the one whose data have moments."""
-        return isinstance(self.kernel, SquaredExponential)
+        return self.kernel is not None and self.kernel.has_moments
 
 
 def facts_of(

@@ -17,9 +17,7 @@ AS_THEY_ARE = CoordinateRule()
 
 
 class Choosing:
-    """kernels: the one that it has, or those that a training chooses from.
-    noise_model: how the noise differs.
-    """
+    """kernels: the one that it has, or those that a training chooses from.  noise_model: how the noise differs."""
 
     kernels: Kernels = ()
     _kernel: Kernel | None = None
@@ -51,9 +49,8 @@ class Choosing:
 
     def _as_seen(self, kernel: object) -> Kernels:
         rule, mean = self._seen
-        dimension = self._bound if isinstance(self._bound, int) else len(self._bound)
         seen = seen_by(rule, as_kernels(kernel, self._bound), self._bound, mean)
-        return tuple(with_noise(one, self.noise_model, dimension) for one in seen)
+        return tuple(with_noise(one, self.noise_model) for one in seen)
 
     def chosen(self, name: str) -> None:
         """The one of this name, by a training; none is named by those of older models, which had one only."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -191,11 +192,10 @@ class CompositeCovariance:
         return np.stack(found, axis=-1)
 
 
-def with_noise(kernel: Kernel, noise_model: NoiseModel, dimension: int) -> Kernel:
+def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
     """The same covariance, of observations whose noise differs.
 
-    >>> from fleetgp.gp.kernels import KERNELS
-    >>> with_noise(KERNELS["se"], NoiseModel(groups=("good", "cheap")), 1).names(["lon"])
+    >>> with_noise(KERNELS["se"], NoiseModel(groups=("good", "cheap"))).names(["lon"])
     ('l_lon', 'sigma_f', 'sigma_eps_good', 'sigma_eps_cheap')
     """
     if not noise_model.differs:
@@ -206,7 +206,15 @@ def with_noise(kernel: Kernel, noise_model: NoiseModel, dimension: int) -> Kerne
         raise InputError(
             f"noise that differs needs a kernel by its name, or an expression of such, got {type(kernel).__name__}"
         )
-    return Composite(kernel.name, (Scaled(tuple(range(dimension)), kernel.name),), ((0,),), noise_model)
+    found = copy(KERNELS[kernel.name])
+    found.noise_model = noise_model
+    return found
+
+
+def as_composite(kernel: Kernel, dimension: int) -> Composite:
+    """A kernel of `KERNELS` as a sum of one product of one leaf: for loops that only know those."""
+    leaf = Scaled(tuple(range(dimension)), kernel.name)
+    return Composite(kernel.name, (leaf,), ((0,),), kernel.noise_model)
 
 
 def _kind(one: Leaf) -> str:

@@ -14,7 +14,7 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.failure import ThetaError, owner
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
@@ -60,7 +60,7 @@ def check_engine(engine: str, kernel: Kernel) -> None:
     check_engine_name(engine)
     if engine == "moments" and kernel.noise_model.differs:
         raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
-    if engine == "moments" and not isinstance(kernel, SquaredExponential):
+    if engine == "moments" and not kernel.has_moments:
         raise InputError(
             f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
             'use engine="auto", or kernel="se"'
@@ -89,7 +89,7 @@ class Expert:
     ) -> None:
         check_engine(engine, kernel)
         self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
-        smooth = isinstance(kernel, SquaredExponential)
+        smooth = kernel.has_moments
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent

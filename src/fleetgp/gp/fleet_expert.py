@@ -13,7 +13,7 @@ from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.expert import Expert, tolerance
 from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.engine import SumsEngine
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.model.observations import Observations
@@ -32,7 +32,7 @@ PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
 
 def has_moments(kernel: Kernel, engine: str) -> bool:
     """Whether data with this kernel have moments that will do, and no other engine is asked for."""
-    return isinstance(kernel, SquaredExponential) and engine in ("auto", "moments")
+    return kernel.has_moments and engine in ("auto", "moments")
 
 
 def refuse_rough(kernel: Kernel, engine: str) -> None:
@@ -42,7 +42,7 @@ def refuse_rough(kernel: Kernel, engine: str) -> None:
             "dec-full-gp needs one noise for all observations, and here it differs (known deviations, noises of "
             f"agents, or weights of outliers): {INSTEAD}"
         )
-    if not isinstance(kernel, SquaredExponential):
+    if not kernel.has_moments:
         raise InputError(
             f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
             f'use kernel="se", or {INSTEAD}'

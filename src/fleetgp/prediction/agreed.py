@@ -17,7 +17,7 @@ from fleetgp.errors import NumericalError
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.fleet_expert import FleetExpert, has_moments, refuse_rough
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
@@ -87,7 +87,7 @@ def agree(
         with network.phase("augment"):
             samples = communication_data(network, shards, options.seed, central=central, before=known)
         return Agreed(samples=tuple(samples))
-    if method.rule == "npae" and options.engine != "dense" and isinstance(kernel, SquaredExponential):
+    if method.rule == "npae" and options.engine != "dense" and kernel.has_moments:
         reduction = ByTree(network) if method.decentralized else ByServer(network)
         with network.phase("box"):
             return Agreed(basis=common_basis([own.inputs for own in shards], h, reduction))

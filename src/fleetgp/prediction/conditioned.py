@@ -16,7 +16,7 @@ from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.outliers import reweighed
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
@@ -181,7 +181,7 @@ class Conditioned:
 
     @property
     def _never_by_moments(self) -> bool:
-        return self.engine in ("dense", "vecchia") or not isinstance(self.kernel, SquaredExponential)
+        return self.engine in ("dense", "vecchia") or not self.kernel.has_moments
 
     def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Observations]) -> BoolArray:
         """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""

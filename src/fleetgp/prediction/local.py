@@ -97,7 +97,7 @@ def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparamete
         return kernel.at(points, queries[:, None], h).matrix[..., 0], kernel.at(points, None, h).matrix
     assert isinstance(kernel, Stationary)
     # Seen from the query: no digits are lost far from the origin.
-    scales = np.asarray(h.length_scales)
+    scales, signal = kernel.split(h)
     seen = points / scales - (queries / scales)[:, None]
     cross = np.einsum("tmd,tmd->tm", seen, seen)
     pairs = np.zeros((*cross.shape, cross.shape[1]))
@@ -105,4 +105,4 @@ def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparamete
         pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
     kernel.profile_in_place(cross)
     kernel.profile_in_place(pairs)
-    return h.signal**2 * cross, h.signal**2 * pairs
+    return signal**2 * cross, signal**2 * pairs

@@ -109,7 +109,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
     differing = noise_model_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
-    kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), differing, len(inputs))
+    kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), differing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
         fleet = Fleet(

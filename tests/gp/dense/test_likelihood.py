@@ -13,13 +13,15 @@ from scipy.stats import multivariate_normal
 
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
+from fleetgp.gp.composite import with_noise
 from fleetgp.gp.dense import compiled, likelihood, reference
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert, evaluate
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.gp.kernels import KERNELS, Stationary
 from fleetgp.linalg.lapack import LEAF
+from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 
@@ -166,3 +168,38 @@ def test_the_compiled_exponential_at_the_ends() -> None:
     assert np.array_equal(found[[0, 1, 2, 4, 5]], [1.0, 1.0, 1.0, 0.0, 0.0])
     assert 0.0 < found[3] < 1e-307
     assert np.isnan(found[6])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("size", [5, 2 * LEAF + 1])
+def test_noise_that_differs_keeps_the_fast_loops(
+    kernel: str, size: int, loops: ModuleType | None, rng: np.random.Generator
+) -> None:
+    """Known standard deviations, weights and groups, against SciPy's density and differences of it."""
+    noisy = with_noise(KERNELS[kernel], NoiseModel(known=True, robust=True, groups=("a", "b", "of others")))
+    assert isinstance(noisy, Stationary)
+    known, weight = rng.uniform(0.1, 0.9, size), rng.uniform(1.0, 3.0, size)
+    group = rng.integers(0, 2, size)
+    data = Observations(rng.uniform(0, 2, (size, 2)), rng.standard_normal(size), known, group, weight)
+    log_theta = np.log([0.8, 0.5, 1.3, 0.3, 0.6, 0.2])
+
+    def density(at: Array) -> float:
+        theta = np.exp(at)
+        plain = Hyperparameters.from_theta([*theta[:3], 1.0])
+        noise = known**2 + weight * theta[3:][group] ** 2
+        c = KERNELS[kernel](data.inputs, None, plain) + np.diag(noise)
+        return float(-multivariate_normal.logpdf(data.values, cov=c) - 0.5 * size * math.log(2 * math.pi))
+
+    engines = [DenseEngine(data, noisy, agent) for agent in range(2)]
+    for found in evaluated(engines, np.stack([log_theta, log_theta]), loops):
+        assert found.nll == pytest.approx(density(log_theta), rel=1e-10)
+        slopes = [(density(log_theta + s) - density(log_theta - s)) / 2e-5 for s in np.eye(6) * 1e-5]
+        assert np.allclose(found.gradient, slopes, atol=1e-5 * size)
+        assert found.gradient[-1] == 0.0, "nobody here has the noise of others"
+
+
+def test_kernels_with_the_same_noise_are_the_same() -> None:
+    noise = NoiseModel(known=True)
+    assert with_noise(KERNELS["se"], noise) == with_noise(KERNELS["se"], noise)
+    assert with_noise(KERNELS["se"], noise) != KERNELS["se"] != KERNELS["matern32"]
+    assert not with_noise(KERNELS["se"], noise).has_moments

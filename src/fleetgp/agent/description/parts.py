@@ -186,4 +186,4 @@ class FleetPart(_Part):
         rule = coordinate_rule(self.coordinates, self.inputs)
         plain = as_kernels(self.kernel, self.inputs)
         seen = seen_by(rule, plain, self.inputs, self.mean)
-        return tuple(with_noise(one, self.noise_model, len(self.inputs)) for one in seen)
+        return tuple(with_noise(one, self.noise_model) for one in seen)

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.composite import Composite
+from fleetgp.gp.composite import Composite, as_composite
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, Stationary
@@ -74,6 +74,8 @@ def points(kernel: Kernel, data: Observations, h: Hyperparameters) -> Points:
     """As this kernel needs them."""
     if isinstance(kernel, Composite):
         return General.of(kernel, data, h)
+    if kernel.noise_model.differs:
+        return General.of(as_composite(kernel, data.dimension), data, h)
     assert isinstance(kernel, Stationary)
     return Ordered(kernel, data, h)
 
