@@ -229,3 +229,25 @@ def test_one_clear_error(options: dict[str, Any], told: str) -> None:
         fg.Fleet(
             list(shards()), **{"normalize": False, "coordinates": "sphere", "inputs": NAMES, "kernel": ISO, **options}
         )
+
+
+def test_noise_that_differs_on_the_sphere() -> None:
+    """Known standard deviations, a noise of each agent, and the third coordinate of a place, against NumPy."""
+    rng = np.random.default_rng(5)
+    given = [(x, y, rng.choice([0.0, 0.5], len(y))) for x, y in shards()]
+    theta, sigmas = THETA[:2], (0.1, 0.2, 0.4)
+    model: dict[str, Any] = {"inputs": NAMES, "coordinates": "sphere", "kernel": ISO, "normalize": False}
+    fleet = fg.Fleet(given, theta=[*theta, *sigmas], noise="agents", **model)
+    assert fleet.names == ("l", "sigma_f", "sigma_eps_0", "sigma_eps_1", "sigma_eps_2")
+    x, y, s = (np.concatenate(parts) for parts in zip(*given, strict=True))
+    noise = s**2 + np.repeat(np.square(sigmas), [len(own) for _, own, _ in given])
+    queries = everywhere(12, seed=6)
+    solved = np.linalg.solve(covariance(x, x) + np.diag(noise), np.column_stack([y, covariance(x, queries)]))
+    expected = covariance(queries, x) @ solved[:, 0]
+    spread = THETA[1] ** 2 - np.einsum("tn,nt->t", covariance(queries, x), solved[:, 1:])
+    for found in (fleet.predict(queries, "full-gp"), fleet.predict(queries, "dec-nearest", neighbours=len(y))):
+        np.testing.assert_allclose(found.mean, expected, atol=1e-7)
+        np.testing.assert_allclose(found.variance, spread, atol=1e-7)
+    start = [*theta, *sigmas]
+    fit = fg.Fleet(given, noise="agents", robust=True, **model).train("dec-fact-gp", theta0=start, tol=1e-3)
+    assert fit.status == "converged"
