@@ -36,6 +36,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.linalg.threads import blas_threads, cores
+from fleetgp.model.observations import Observations
 
 SE = KERNELS["se"]
 THETA = np.array([1.2, 0.3, 1.3, 0.1])
@@ -68,16 +69,18 @@ def likelihood() -> Table:
         field = fg.synthetic_field(n)
         x, y = field.inputs, field.observations
         matrix = covariance_of(x)
-        dense = DenseEngine(x, y, SE, 0)
+        dense = DenseEngine(Observations(x, y), SE, 0)
         exact = dense.evaluate(np.log(THETA))
         times = medians({"bare": lambda m=matrix: bare(m), "dense": lambda: dense.evaluate(np.log(THETA))})
         floor, dense_time = times["bare"], times["dense"]
         del matrix
-        moments = MomentsEngine(x, y, 0)
+        moments = MomentsEngine(Observations(x, y), 0)
         found = moments.evaluate(np.log(THETA))
         with blas_threads(1):
             moments_time = median(lambda e=moments: e.evaluate(np.log(THETA)))
-            one_pass = median(lambda: MomentsEngine(x, y, 0).prepare(Hyperparameters.from_theta(THETA)), most=5)
+            one_pass = median(
+                lambda: MomentsEngine(Observations(x, y), 0).prepare(Hyperparameters.from_theta(THETA)), most=5
+            )
         errors.append((n, abs(found.nll - exact.nll), found.error))
         others = {}
         for name, peer in PEERS.items():
@@ -96,11 +99,11 @@ def likelihood() -> Table:
         )  # fmt: skip
     for n in (8_100, 1_000_000):
         field = fg.synthetic_field(n)
-        moments = MomentsEngine(field.inputs, field.observations, 0)
+        moments = MomentsEngine(Observations(field.inputs, field.observations), 0)
         with blas_threads(1):
             once(lambda: moments.evaluate(np.log(THETA)))
             measured[f"moments {n}"] = median(lambda: moments.evaluate(np.log(THETA)))
-            one_pass = once(lambda: MomentsEngine(field.inputs, field.observations, 0).prepare(
+            one_pass = once(lambda: MomentsEngine(Observations(field.inputs, field.observations), 0).prepare(
                 Hyperparameters.from_theta(THETA)))  # fmt: skip
         table.note(f"moments at N = {n:,}: {seconds(measured[f'moments {n}'])}, after a pass of {seconds(one_pass)}")
     ratio = measured["moments 1000000"] / measured["moments 8100"]
@@ -126,7 +129,7 @@ def agents() -> Table:
 
     works = {"dpotrf+dpotri, serial, one thread": plain_loop}
     for engine in ("dense", "moments", "auto"):
-        experts = [Expert(x, y, SE, i, engine) for i, (x, y) in enumerate(shards)]
+        experts = [Expert(Observations(x, y), SE, i, engine) for i, (x, y) in enumerate(shards)]
         works[f"FleetGP {engine}"] = lambda e=experts: evaluate(e, thetas)
     times = medians(works)
     serial = next(iter(times.values()))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from fleetgp.model.observations import Observations
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -22,3 +25,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             done.touch()
     return folder
+
+
+def observed(shards: Iterable[Sequence[Any]]) -> list[Observations]:
+    """(X, y) or (X, y, s) of each agent, as everything below a fleet has them."""
+    return [Observations(*shard) for shard in shards]

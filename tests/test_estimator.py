@@ -239,7 +239,7 @@ def test_many_rows_are_split_over_agents(monkeypatch: pytest.MonkeyPatch) -> Non
     for rows, agents in ((15, 1), (16, 2), (21, 3)):
         model = FleetGPRegressor(**THETA).fit(X[:rows], y[:rows])
         assert (model.n_agents_, model.agents_.tolist()) == (agents, list(range(agents)))
-        assert sum(len(own) for _, own in model.fleet_.seen) == rows
+        assert sum(len(own) for _, own in model.fleet_.shards) == rows
 
 
 # ---- in scikit-learn's tools ------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_labels_say_whose_the_rows_are() -> None:
     labels = np.array(["west", "east", "north"])[np.minimum(np.arange(30) % 4, 2)]
     model = FleetGPRegressor(**THETA).fit(X, y, agents=labels)
     assert model.agents_.tolist() == ["west", "east", "north"]
-    for number, (name, (own, _)) in enumerate(zip(model.agents_, model.fleet_.seen, strict=True)):
+    for number, (name, (own, _)) in enumerate(zip(model.agents_, model.fleet_.shards, strict=True)):
         np.testing.assert_array_equal(own, X[labels == name])
         answer = model.fleet_.predict(X[:3], "dec-nn-grbcm", agent=number).mean
         np.testing.assert_array_equal(model.predict(X[:3], agent=name), answer)
@@ -336,7 +336,9 @@ def test_rows_that_come_later_count_as_those_that_came_first(labelled: bool) -> 
         assert grown.partial_fit(X[rows], y[rows], agents=part(rows)) is grown
         grown.predict(points)
     order = [grown.agents_.tolist().index(name) for name in whole.agents_.tolist()]
-    assert [len(whole.fleet_.seen[i][1]) for i in range(len(order))] == [len(grown.fleet_.seen[i][1]) for i in order]
+    assert [len(whole.fleet_.shards[i][1]) for i in range(len(order))] == [
+        len(grown.fleet_.shards[i][1]) for i in order
+    ]
     for one, other in zip(grown.predict(points, True), whole.predict(points, True), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
 
@@ -345,7 +347,7 @@ def test_rows_without_a_label_go_to_the_nearest_agent() -> None:
     X = np.array([[0.0, 0.0], [1.0, 100.0], [9.0, 0.0], [10.0, 100.0]])
     model = FleetGPRegressor(n_agents=2, partition="stripes", **THETA).fit(X, [0.0, 1.0, 2.0, 3.0])
     model.partial_fit([[8.5, 90.0], [0.5, 10.0], [9.5, 10.0]], [4.0, 5.0, 6.0])
-    assert [y.tolist() for _, y in model.fleet_.seen] == [[0.0, 1.0, 5.0], [2.0, 3.0, 4.0, 6.0]]
+    assert [y.tolist() for _, y in model.fleet_.shards] == [[0.0, 1.0, 5.0], [2.0, 3.0, 4.0, 6.0]]
 
 
 def test_new_rows_need_known_labels() -> None:
@@ -355,7 +357,7 @@ def test_new_rows_need_known_labels() -> None:
         model.partial_fit(X, y)
     with pytest.raises(fg.InputError, match="expected one of a, b, got 'c'"):
         model.partial_fit(X[:2], y[:2], agents=["a", "c"])
-    assert [len(own) for _, own in model.fleet_.seen] == [10, 10]  # all or nothing
+    assert [len(own) for _, own in model.fleet_.shards] == [10, 10]  # all or nothing
 
 
 # ---- data that tell little, and calls that are wrong ------------------------------------------------------------

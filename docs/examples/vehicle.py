@@ -63,7 +63,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     *maps, last = figure.subplots(1, 3, width_ratios=[1.25, 1.25, 0.9])
     for ax, name, out, way in zip(maps, ("Lawn mower", "Its own way"), answers, ways, strict=True):
         image = ax.pcolormesh(x, y, out.std.reshape(len(y), -1), cmap="magma", vmin=0.0, vmax=1.0, rasterized=True)
-        ax.plot(*np.concatenate([own for own, _ in mower.seen[:VEHICLE]]).T, ".", color="white", markersize=2)
+        ax.plot(*np.concatenate([own for own, _ in mower.shards[:VEHICLE]]).T, ".", color="white", markersize=2)
         ax.plot(*way.T, color="#56B4E9", linewidth=1.5)
         ax.set(title=f"{name}, {len(way) * STEP:.0f} km", xlabel="x (km)", ylabel="y (km)", aspect="equal")
     figure.colorbar(image, ax=maps, label="standard deviation (°C)", shrink=0.9)

@@ -239,12 +239,13 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         check_is_fitted(self, "fleet_")
         fleet = self.fleet_
-        at = np.log(check_theta_of(fleet.shards, self.theta_ if theta is None else theta, fleet.names))
-        observed = np.concatenate([y for _, y in fleet.seen])
+        at = np.log(check_theta_of(fleet.data, self.theta_ if theta is None else theta, fleet.names))
+        observed = np.concatenate([own.values for own in fleet.data])
         centred = fleet.fit.scaling if fleet.fit is not None else Scaling(float(observed.mean()) * self.normalize)
         total, slope = -0.5 * len(observed) * np.log(2.0 * np.pi), np.zeros(len(at))
-        for agent, (x, y) in enumerate(fleet.seen):
-            found = Expert(x, y - centred.mean(x), fleet.kernel, agent, self.engine).evaluate(at)
+        for agent, own in enumerate(fleet.data):
+            apart = own.with_values(own.values - centred.mean(own.inputs))
+            found = Expert(apart, fleet.kernel, agent, self.engine).evaluate(at)
             total, slope = total - found.nll, slope - found.gradient
         return (float(total), slope) if eval_gradient else float(total)
 
@@ -275,7 +276,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _learn(self, fleet: Fleet) -> None:
         """Train the fleet; or, where there is nothing to learn from, say so."""
-        observed = np.concatenate([y for _, y in fleet.seen])
+        observed = np.concatenate([own.values for own in fleet.data])
         if np.ptp(observed) == 0.0 and (self.normalize or self.mean != "zero"):
             warnings.warn(
                 f"y has one value only, {observed[0]:g}: there is nothing to train on. The model has this mean, and "
@@ -320,7 +321,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             raise InputError("expected agents, a label for each row, since the model was fitted with labels: got none")
         if self.n_agents_ == 1:
             return np.zeros(len(X), dtype=np.int64)
-        own = [x for x, _ in self.fleet_.seen]
+        own = [each.inputs for each in self.fleet_.data]
         known, whose = np.concatenate(own), np.repeat(np.arange(len(own)), [len(x) for x in own])
         deviation = known.std(axis=0)
         unit = np.where(deviation > 0.0, deviation, 1.0)
@@ -391,5 +392,5 @@ def _name_of(shape: Any) -> str | None:
 
 def _guess(fleet: Fleet, size: float) -> Array:
     """Hyperparameters but for the noise: length-scales of half the reach of the data, a signal of this size."""
-    reach = np.ptp(np.concatenate([x for x, _ in fleet.seen]), axis=0)
+    reach = np.ptp(np.concatenate([own.inputs for own in fleet.data]), axis=0)
     return fleet.first_kernel.start(np.where(reach > 0.0, reach, 1.0), 0.5, size)

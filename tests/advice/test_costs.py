@@ -20,6 +20,7 @@ from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger
 from fleetgp.prediction import nearest
 from fleetgp.prediction.cross import common_basis
@@ -114,7 +115,7 @@ def asked_of(fleet: fg.Fleet, method: str, queries: int, monkeypatch: pytest.Mon
     pools: list[tuple[int, ...]] = []
     kept = nearest.at_root
 
-    def seen(network: Any, data: Sequence[Shard], rows: Sequence[IntArray]) -> Any:
+    def seen(network: Any, data: Sequence[Observations], rows: Sequence[IntArray]) -> Any:
         pools.append(tuple(map(len, rows)))
         return kept(network, data, rows)
 

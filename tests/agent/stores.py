@@ -30,7 +30,8 @@ def journal(folder: Path) -> Journal:
 
 def told(data: ObservationStore) -> Rows:
     """All rows but the first, which is that of the file."""
-    rows: Rows = np.column_stack(data.shard)[1:].tolist()
+    shard = data.shard
+    rows: Rows = np.column_stack([shard.inputs, shard.values])[1:].tolist()
     return rows
 
 

@@ -150,7 +150,7 @@ def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path
     memory = Memory(tmp_path / "checkpoint.json", description, log)
     answers = AnswerTask(description, 0, data, memory, Requests(log), Activity(), log)
     first = answers.conditioned(MODEL)
-    rows = len(first.shards[0][1])
+    rows = len(first.shards[0])
     assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
     before = answers.look()
     data.append([[0.1, 0.2, 0.3]])
@@ -158,7 +158,7 @@ def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path
     assert answers.look() != before
     grown = answers.conditioned(MODEL)
     assert grown is first  # new rows enter it
-    assert len(grown.shards[0][1]) == rows + 1
+    assert len(grown.shards[0]) == rows + 1
     assert answers.conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown
     scaled = answers.conditioned(replace(MODEL, scale=2.0))
     assert scaled is not grown

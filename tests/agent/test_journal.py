@@ -25,15 +25,15 @@ def test_rows_that_were_acknowledged_are_there_after_a_crash(tmp_path: Path) -> 
     with (tmp_path / "told.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"request": "abc", "rows": [[1.0, 2.')  # the crash
     again = store(tmp_path)
-    np.testing.assert_array_equal(again.shard[0], [[1, 2], [7, 8]])
-    np.testing.assert_array_equal(again.shard[1], [3, 9.5])
+    np.testing.assert_array_equal(again.shard.inputs, [[1, 2], [7, 8]])
+    np.testing.assert_array_equal(again.shard.values, [3, 9.5])
     again.append([[0, 0, 1], [0, 1, 1]])
     assert store(tmp_path).rows == 4
     for wrong in ([], [[1, 2]], [[1, 2, float("nan")]], [["a", 1, 2]], None, [[1, 2, 1e200]]):
         with pytest.raises(InputError, match=r"expected|beyond"):
             again.append(wrong)
     assert store(tmp_path).rows == 4
-    np.testing.assert_array_equal(store(tmp_path, ("y", "x")).shard[0][1], [8, 7])  # rows know their columns
+    np.testing.assert_array_equal(store(tmp_path, ("y", "x")).shard.inputs[1], [8, 7])  # rows know their columns
     assert [p.name for p in tmp_path.iterdir() if "told" in p.name and p.suffix != ".acknowledged"] == ["told.jsonl"]
 
 

@@ -68,12 +68,12 @@ def test_an_agents_rows_have_its_deviations_and_its_noise(tmp_path: Path) -> Non
     log = Log("a1", file=tmp_path / "a1.log")
     data = observations_of(description, "a1", tmp_path / "kept", log)
     log.close()
-    inputs, observations = data.shard
+    shard = data.shard
     x, y, s = shards[1]
-    np.testing.assert_array_equal(inputs, np.column_stack([x, s, np.ones(len(y)), np.ones(len(y))]))
-    np.testing.assert_array_equal(observations, y)
+    np.testing.assert_array_equal(shard.packed, np.column_stack([x, s, np.ones(len(y)), np.ones(len(y))]))
+    np.testing.assert_array_equal(shard.values, y)
     data.append([[0.1, 0.2, 0.3, 4.0]])
-    assert data.shard[0][-1].tolist() == [0.1, 0.2, 0.3, 1.0, 1.0]
+    assert data.shard.packed[-1].tolist() == [0.1, 0.2, 0.3, 1.0, 1.0]
     with pytest.raises(InputError, match=r"expected rows of 4 numbers \(x, y, error, temperature\)"):
         data.append([[0.1, 0.2, 4.0]])
     with pytest.raises(InputError, match="column 'error': expected standard deviations of at least 0, got -1"):

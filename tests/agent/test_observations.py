@@ -60,7 +60,7 @@ def test_a_watched_file_grows_by_whole_lines(tmp_path: Path) -> None:
     with file.open("a", encoding="utf-8") as stream:
         stream.write("9\n")
     assert data.refresh() == 1
-    assert data.shard[1].tolist() == [3, 6, 19]
+    assert data.shard.values.tolist() == [3, 6, 19]
     assert store(tmp_path, watched=True).rows == 3
     with file.open("a", encoding="utf-8") as stream:
         stream.write("7,oops,9\n")
@@ -90,4 +90,4 @@ def test_a_line_written_between_two_looks_does_not_count(tmp_path: Path, monkeyp
     with file.open("a", encoding="utf-8") as stream:
         stream.write(".8\n")
     assert data.refresh() == 1
-    assert data.shard[1].tolist() == [3, 2, 67.8]
+    assert data.shard.values.tolist() == [3, 2, 67.8]

@@ -66,7 +66,7 @@ def test_a_place_is_that_of_all_rows(tmp_path: Path) -> None:
     before = data.place
     assert data.place is before, "nothing new: nothing is computed"
     data.append([[-7.0, 100.0, 1.0]])
-    inputs, targets = data.seen
+    inputs, targets = data.shard.inputs, data.shard.values
     assert (data.place["low"][0], data.place["high"][1]) == (-7.0, 100.0)
     np.testing.assert_allclose(data.place["centre"], inputs.mean(axis=0))
     assert targets[-1] == 1.0

@@ -70,7 +70,7 @@ def test_several_files_take_values_of_axes_and_units_of_times(field: xr.Dataset)
     model = load_model("m")
     assert model.agents == ("f", "g")
     assert model.fleet.units["time"] == "hours since 1970-01-01"
-    assert model.fleet.seen[0][0][:, 2].max() == 24 * 18633
+    assert model.fleet.shards[0][0][:, 2].max() == 24 * 18633
     assert "time_unit" in wrong("fit", "f.nc", *INPUTS, "--time-unit", "weeks", "--out", "n").replace("-", "_")
 
 
@@ -80,7 +80,7 @@ def test_dates_in_a_table_are_days_and_dates_of_another_model_are_refused(modell
     table.to_csv("dated.csv", index=False)
     fit = ["fit", "dated.csv", "--inputs", "lon", "day", "--target", "sst", "--out", "n", *QUICK]
     run(*fit)
-    inputs = load_model("n").fleet.seen[0][0]
+    inputs = load_model("n").fleet.shards[0][0]
     np.testing.assert_allclose(np.sort(inputs[:, 1]), 18628 + np.arange(len(table)) / 24)
     assert "column 'day' must hold numbers" in wrong(*fit[:4], "--target", "day", "--out", "o")
     table.assign(day="soon").to_csv("dated.csv", index=False)

@@ -43,8 +43,8 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     fleet = load_model("m").fleet
     assert fleet.dimension == 2
     assert fleet.robust
-    for name, (inputs, _) in zip(("Ada", "Bo"), fleet.shards, strict=True):
-        np.testing.assert_array_equal(fleet.noises.known(inputs), table["err"][table["boat"] == name])
+    for name, (_, _, known) in zip(("Ada", "Bo"), fleet.shards, strict=True):
+        np.testing.assert_array_equal(known, table["err"][table["boat"] == name])
     told = run("predict", "m", "points.csv", "--agent", "Bo", "--out", "a.csv", "--quiet").stdout
     assert "(sigma_eps_Bo = " in told
     assert "Known deviations of rows are not in it." in " ".join(told.split())

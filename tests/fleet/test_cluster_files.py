@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.io import file_source
 from fleetgp.io.file_shards import FileShards
@@ -38,6 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def held_by(fleet: fg.Fleet) -> Streamed:
+    assert isinstance(fleet.data, Streamed)
+    return fleet.data
+
+
 def of_files(folder: Path, **options: Any) -> fg.Fleet:
     return fg.Fleet.from_files(str(folder / "s*.parquet"), **{"kernel": "se", "normalize": False, **WHAT, **options})
 
@@ -55,7 +61,7 @@ def test_all_is_as_in_process_and_only_workers_read(
     heard: list[Progress] = []
     with of_files(Path("."), backend="ray", workers=2, progress=heard.append) as there:
         assert [(told.task, told.round, told.unit) for told in heard[-1:]] == [("first pass", 400, "row")]
-        one, its = here.shards, there.shards
+        one, its = here.data, there.data
         assert isinstance(one, FileShards)
         assert isinstance(its, FileShards)
         assert (its.names, its.points, its.told) == (one.names, one.points, one.told)
@@ -142,7 +148,7 @@ def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     fit = of_files(tmp_path, **line).train("dec-full-gp")
     assert fit.sample.tolist() == [2000, 2000]
     with of_files(tmp_path, **line, backend="ray", workers=2) as there:
-        shards = there.shards
+        shards = there.data
         assert isinstance(shards, FileShards)
         assert isinstance(shards.elsewhere, surveys.InStore)
         assert not shards.drawn
@@ -180,14 +186,14 @@ def test_what_needs_rows_is_refused(folder: Path, cluster: None) -> None:
     with pytest.raises(InputError, match="expected a file for each agent on a cluster, got a column"):
         of_files(folder, **ours, agent="who")
     with pytest.raises(InputError, match='expected data in memory for backend="ray", or a file for each agent'):
-        fg.Fleet(of_files(folder, agent="who", graph="path").shards, backend="ray", kernel="se", normalize=False)
+        fg.Fleet(held_by(of_files(folder, agent="who", graph="path")), backend="ray", kernel="se", normalize=False)
     with pytest.raises(InputError, match="sample is for methods that need rows"):
         of_files(folder, **ours, sample=10)
     with pytest.raises(InputError, match="expected at most one worker for each of the 4 agents, got 5"):
         of_files(folder, backend="ray", workers=5)
     with pytest.raises(InputError, match="unknown backend 'dask'"):
         of_files(folder, backend="dask")
-    fleet = fg.Fleet(of_files(folder).shards, **{"kernel": "se", "normalize": False, **ours})
+    fleet = fg.Fleet(held_by(of_files(folder)), **{"kernel": "se", "normalize": False, **ours})
     for ask in (lambda: fleet.train("dec-fact-gp"), lambda: fleet.predict(QUERIES, "dec-nn-grbcm", theta=START)):
         with pytest.raises(
             InputError, match="needs rows, and the workers of a cluster only add up what is in the files"

@@ -12,6 +12,7 @@ import fleetgp as fg
 from fleetgp.gp.dense import reference
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
 from tests.conftest import mostly_long
 
 NAMES = ["lon", "day"]
@@ -39,7 +40,7 @@ def optimum(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
     kernel = as_kernel(KERNEL, NAMES)
 
     def total(x: np.ndarray) -> tuple[float, np.ndarray]:
-        found = [reference.likelihood(*part, kernel, x) for part in parts]
+        found = [reference.likelihood(Observations(*part), kernel, x) for part in parts]
         return sum(nll for nll, _ in found), np.sum([gradient for _, gradient in found], axis=0)
 
     return float(minimize(total, np.log(THETA), jac=True, method="BFGS").fun)
@@ -77,7 +78,7 @@ def test_every_predictor_agrees_with_its_twin(method: str, engine: str) -> None:
     if method == "full-gp":
         parts = shards()
         x, y = (np.concatenate(rows) for rows in zip(*parts, strict=True))
-        mean, variance = reference.posterior(x, y, as_kernel(KERNEL, NAMES), np.array(THETA), QUERIES)
+        mean, variance = reference.posterior(Observations(x, y), as_kernel(KERNEL, NAMES), np.array(THETA), QUERIES)
     else:
         other = known.predict(QUERIES, {"nearest": "full-gp"}.get(twin, twin), engine="dense")
         mean, variance = other.mean, other.variance

@@ -10,6 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import prediction_method
 from tests.conftest import alternating_path, paper_shards
 
@@ -71,8 +72,8 @@ def test_what_changes_the_posterior_changes_the_answer() -> None:
     seen.pop()
     fleet.theta = np.array(other)
     check(fleet.predict(POINTS, "rbcm"), fresh(theta=other).predict(POINTS, "rbcm"))
-    assert isinstance(fleet.shards, list)
-    fleet.shards[0] = fg.Fleet(turned, kernel="se", normalize=False).shards[0]
+    assert isinstance(fleet.data, list)
+    fleet.data[0] = Observations(*turned[0]).locked()
     check(
         fleet.predict(POINTS, "rbcm"),
         fg.Fleet(turned, theta=other, kernel="se", normalize=False).predict(POINTS, "rbcm"),

@@ -22,6 +22,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 START = [60.0, 20.0, 1.0, 0.3]
 NAMES = ["lon", "lat"]
@@ -38,7 +39,7 @@ def at_sea(longitude: float = 10.0, latitude: float = 40.0, width: float = 0.5) 
 
 
 def kilometres(shards: list[Shard]) -> Any:
-    return agree_on_coordinates(Alone(), shards, coordinate_rule("kilometres", NAMES))
+    return agree_on_coordinates(Alone(), observed(shards), coordinate_rule("kilometres", NAMES))
 
 
 @given(st.floats(-180, 180), st.floats(-60, 60), st.integers(0, 9))
@@ -176,7 +177,7 @@ def test_the_same_bits_however_the_agents_are_hosted() -> None:
 
     def work(network: Network) -> fg.Fit:
         mine = [shards[i] for i in network.hosted]
-        return train(training_method("dec-fact-gp"), mine, network, KERNELS["se"], options)
+        return train(training_method("dec-fact-gp"), observed(mine), network, KERNELS["se"], options)
 
     whole = work(fg.InProcess(fg.Graph.path(3)))
     assert whole.ledger.by_kind()["statistics"].scalars > 0

@@ -69,8 +69,8 @@ def of_files(folder: Path, pattern: str = "s*.parquet", **options: Any) -> fg.Fl
 
 
 def files_of(fleet: fg.Fleet) -> FileShards:
-    assert isinstance(fleet.shards, FileShards)
-    return fleet.shards
+    assert isinstance(fleet.data, FileShards)
+    return fleet.data
 
 
 def relative(found: Array, expected: Array) -> float:
@@ -136,7 +136,7 @@ def test_a_column_says_whose_rows_are_whose(folder: Path, rows: int, turned: boo
         assert counts[f"agent {number}"] == len(y)
     loaded = dict(zip(shards.names, shards, strict=True))
     for number, (_, y) in enumerate(SHARDS):
-        np.testing.assert_array_equal(np.sort(loaded[f"agent {number}"][1]), np.sort(y))
+        np.testing.assert_array_equal(np.sort(loaded[f"agent {number}"].values), np.sort(y))
 
 
 @given(st.integers(1, 100), st.floats(-3, 3), st.floats(0.1, 10))
@@ -296,8 +296,8 @@ import numpy as np
 
 def passes(pattern):
     fleet = fg.Fleet.from_files(pattern, inputs=["a", "b"], target="y", rows=16_384)
-    fleet.shards.moments(Box(np.zeros(2), np.ones(2)), (9, 9))
-    return sum(one.count for one in fleet.shards.summaries)
+    fleet.data.moments(Box(np.zeros(2), np.ones(2)), (9, 9))
+    return sum(one.count for one in fleet.data.summaries)
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -363,7 +363,7 @@ def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeyp
     read.clear()
     found = files_of(of_files(tmp_path, "s*.csv", **options))
     assert read == []
-    assert [one.packed.tolist() for one in found.summaries] == [one.packed.tolist() for one in first.shards.summaries]  # type: ignore[union-attr]
+    assert [one.packed.tolist() for one in found.summaries] == [one.packed.tolist() for one in first.data.summaries]  # type: ignore[union-attr]
     # Moments are kept where they are shorter than the file, which these are not: nothing is gained by it.
     assert [one.packed.tolist() for one in found.moments(BOX, SIZES)] == [one.packed.tolist() for one in expected]
     assert read == ["s0.csv", "s1.csv", "s2.csv"]
@@ -568,7 +568,7 @@ def test_a_model_of_a_sample_has_its_rows(folder: Path, tmp_path: Path) -> None:
     fleet.train("dec-fact-gp", rounds=2)
     fg.save_model(fg.Model(fleet, files_of(fleet).names, ("a", "b"), "y"), tmp_path / "model")
     loaded = fg.load_model(tmp_path / "model").fleet
-    assert not isinstance(loaded.shards, Streamed)
+    assert not isinstance(loaded.data, Streamed)
     assert loaded.fit is not None
     assert loaded.fit.held.tolist() == [134, 133, 133]
     assert [len(y) for _, y in loaded.shards] == loaded.fit.drawn.tolist() == [30, 30, 30]

@@ -44,12 +44,12 @@ def test_a_frame_is_the_fleet_of_its_rows(unit: Any, hours: float) -> None:
     assert (fleet.labels, fleet.target, fleet.inputs) == (("Bo", "Ada", "Cy"), "sst", ("lon", "lat", "time"))
     assert fleet.units == {"time": f"{unit} since 1970-01-01"}
     ada = frame[frame["boat"] == "Ada"]
-    inputs, observed = fleet.seen[1]
+    inputs, observed, _ = fleet.shards[1]
     np.testing.assert_array_equal(inputs[:, :2], ada[["lon", "lat"]])
     elapsed = (ada["time"] - pd.Timestamp("1970-01-01")).dt.total_seconds() / 3600 / hours
     np.testing.assert_allclose(inputs[:, 2], elapsed, rtol=1e-14)
     np.testing.assert_array_equal(observed, ada["sst"])
-    np.testing.assert_array_equal(fleet.noises.known(fleet.shards[1][0]), ada["err"])
+    np.testing.assert_array_equal(fleet.shards[1][2], ada["err"])
 
 
 def test_units_of_columns_are_told_by_maps_and_must_be_of_columns() -> None:
@@ -82,12 +82,12 @@ def test_rows_are_split_or_taken_whole() -> None:
     assert made(frame).agents == 1
     split = made(frame, agents=4, by="stripes", axis="lat")
     assert split.labels == ("0", "1", "2", "3")
-    ends = [(x[:, 1].min(), x[:, 1].max()) for x, _ in split.seen]
+    ends = [(x[:, 1].min(), x[:, 1].max()) for x, _ in split.shards]
     assert all(one[1] <= other[0] for one, other in pairwise(ends))
     noisy = made(frame, agent="boat", noise="agents", theta=[*THETA, 0.1, 0.1])
     assert noisy.names[-3:] == ("sigma_eps_Bo", "sigma_eps_Ada", "sigma_eps_Cy")
     indexed = made(frame.set_index(["lat", "lon"]), agent="boat")
-    np.testing.assert_array_equal(indexed.seen[0][0], made(frame, agent="boat").seen[0][0])
+    np.testing.assert_array_equal(indexed.shards[0][0], made(frame, agent="boat").shards[0][0])
 
 
 def test_what_is_missing_is_refused_or_dropped_and_counted() -> None:
@@ -236,7 +236,7 @@ def test_a_table_in_netcdf_follows_the_rules_of_tables(tmp_path: Path) -> None:
     found = read_observations(tmp_path / "t.nc", inputs=inputs, target="sst", agent="boat", deviation="err")
     expected = made(frame, agent="boat")
     assert found.labels == tuple(frame["boat"])
-    np.testing.assert_allclose(found.inputs[frame["boat"] == "Bo"], expected.seen[0][0], rtol=1e-14)
+    np.testing.assert_allclose(found.inputs[frame["boat"] == "Bo"], expected.shards[0][0], rtol=1e-14)
     np.testing.assert_array_equal(found.deviations, frame["err"])
     frame.loc[7, "sst"] = np.nan
     xr.Dataset.from_dataframe(frame.rename_axis("obs")).to_netcdf(tmp_path / "u.nc")

@@ -18,6 +18,7 @@ from fleetgp.graph import Topology
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards
+from tests.shared import observed
 
 AGENTS = 6
 GRAPHS: dict[str, Topology] = {
@@ -56,7 +57,7 @@ def test_same_iterates_rounds_and_messages(method: str, graph: str, settings: st
 
     def work(network: Network) -> fg.Fit:
         mine = [shards[i] for i in network.hosted]
-        return train(training_method(method), mine, network, KERNELS["se"], SETTINGS[settings])
+        return train(training_method(method), observed(mine), network, KERNELS["se"], SETTINGS[settings])
 
     whole = work(fg.InProcess(GRAPHS[graph]))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(AGENTS)]):
@@ -77,7 +78,7 @@ def test_a_central_node_among_groups_gives_what_it_gives_in_process(method: str)
     def work(network: Network) -> fg.Fit:
         mine = [shards[i] for i in network.hosted]
         options = TrainingOptions(rounds=12, normalize=True, seconds=1e6)
-        return train(training_method(method), mine, network, KERNELS["se"], options)
+        return train(training_method(method), observed(mine), network, KERNELS["se"], options)
 
     whole = work(fg.InProcess(GRAPHS["path"]))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[1, 5], [2], [0, 3, 4]]):
@@ -97,7 +98,7 @@ def test_a_central_node_has_one_clock() -> None:
         seconds = 1e-9 if late in network.hosted else 1e6
         options = TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=6, seconds=seconds)
         mine = [shards[i] for i in network.hosted]
-        return train(training_method(method), mine, network, KERNELS["se"], options)
+        return train(training_method(method), observed(mine), network, KERNELS["se"], options)
 
     for method in ("full-gp", "fact-gp", "apx-gp"):
         for late, ended in ((0, True), (5, False)):
@@ -113,7 +114,7 @@ def test_centralized_methods_cannot_run_without_a_centre() -> None:
         loopback.run(
             lambda network: train(
                 training_method("apx-gp"),
-                [shards[i] for i in network.hosted],
+                observed(shards[i] for i in network.hosted),
                 network,
                 KERNELS["se"],
                 SETTINGS["paper"],

@@ -118,7 +118,7 @@ def test_names_that_clash_and_axes_that_are_times() -> None:
     found.call(("Ada", "Bo", "Cy"), "lon", {})
     with pytest.raises(InputError, match="would be called 'lon'"):
         found.map((3, 3), at={"day": 1})
-    unfit = fg.Fleet(found.seen, kernel="se", normalize=False)
+    unfit = fg.Fleet(found.shards, kernel="se", normalize=False)
     with pytest.raises(InputError, match="no hyperparameters"):
         unfit.map((3, 3), at={"x2": 18640})
 

@@ -14,6 +14,7 @@ from fleetgp.data import Shard
 from fleetgp.errors import NumericalError
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS, Exponential, Stationary
+from fleetgp.model.observations import Observations
 
 THETA = [1.5, 0.25, 4.125, 2.5e-14]
 TOLD = r"theta = \(l_lon = 1.5, l_lat = 0.25, sigma_f = 4.125, sigma_eps = 2.5e-14\)"
@@ -88,7 +89,7 @@ def test_a_training_that_moments_do_not_follow_tells_where_it_came_to() -> None:
 
 def test_pooled_data_are_not_told_to_be_given_to_more_agents() -> None:
     x = np.broadcast_to(np.zeros(2), (3_000_000, 2))
-    expert = Expert(x, np.broadcast_to(0.0, 3_000_000), KERNELS["matern32"], None, "dense")
+    expert = Expert(Observations(x, np.broadcast_to(0.0, 3_000_000)), KERNELS["matern32"], None, "dense")
     with pytest.raises(fg.InputError, match=r'^the fleet: .*engine="auto"') as caught:
         expert.evaluate(np.zeros(4))
     assert "agents" not in str(caught.value)

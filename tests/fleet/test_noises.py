@@ -49,11 +49,11 @@ def fleet(**how: Any) -> fg.Fleet:
 def test_a_fleet_is_as_wide_as_its_inputs() -> None:
     found = fleet()
     assert (found.dimension, found.names) == (2, ("l_1", "l_2", "sigma_f", "sigma_eps_0", "sigma_eps_1"))
-    assert [x.shape for x, _ in found.seen] == [(40, 2), (40, 2)]
-    np.testing.assert_array_equal(found.seen[1][0], X[40:])
+    assert [[part.shape for part in shard] for shard in found.shards] == [[(40, 2), (40,), (40,)]] * 2
+    np.testing.assert_array_equal(found.shards[1][0], X[40:])
     assert "dimension=2" in repr(found)
     with pytest.raises(InputError, match=r"queries: expected shape \(T, 2\), got \(6, 4\)"):
-        found.predict(found.shards[0][0][:6])
+        found.predict(found.data[0].packed[:6])
     quarters = fg.partition(X, Y, agents=4)
     shared = fg.Fleet(quarters, noise=["good", "cheap", "good", "cheap"], kernel="se", normalize=False)
     assert shared.names[-2:] == ("sigma_eps_good", "sigma_eps_cheap")
@@ -221,7 +221,8 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
     assert again.fit is not None
     assert np.array_equal(again.fit.outliers, fit.outliers)
     assert again.fit.noises == 2
-    for (x, y), (old_x, old_y) in zip(again.shards, made.shards, strict=True):
+    for (x, y, s), (old_x, old_y, old_s) in zip(again.shards, made.shards, strict=True):
+        assert np.array_equal(s, old_s)
         assert np.array_equal(x, old_x)
         assert np.array_equal(y, old_y)
     one, other = (each.predict(QUERIES, "dec-rbcm", noisy=True, agent=1) for each in (made, again))
@@ -238,4 +239,4 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
     for name in ("noise", "robust", "deviations"):
         del facts[name]
     (plain / "model.json").write_text(json.dumps(facts), encoding="utf-8")
-    assert not load_model(plain).fleet.noises.given
+    assert not load_model(plain).fleet.noise_model.differs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
+from fleetgp.arrays import Array
 from tests.conftest import paper_shards
 
 AGENTS = 3
@@ -140,3 +142,49 @@ def test_one_clear_error(change: Any, options: dict[str, Any], told: str) -> Non
 def test_moments_are_of_one_output() -> None:
     with pytest.raises(fg.InputError, match="dec-full-gp trains one output at a time: expected another method"):
         sea(kernel="se").train("dec-full-gp")
+
+
+def noisy_sea() -> list[tuple[Array, Array, Array]]:
+    """With known standard deviations, which say nothing where nothing was observed."""
+    rng = np.random.default_rng(4)
+    return [(x, y, np.where(np.isnan(y), np.nan, rng.choice([0.0, 0.5], y.shape))) for x, y in shards()]
+
+
+def test_known_deviations_of_each_target() -> None:
+    """Against the sum of the targets' likelihoods by NumPy."""
+    given = noisy_sea()
+    outputs = fg.Outputs(given, targets=["t", "s"], kernel="se", normalize=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is cut short on purpose, and the salinities are far from zero
+        fits = outputs.train("fact-gp", theta0=[1.0, 1.0, 15.0, 0.3, 30.0, 0.3], rounds=5)
+
+    def nll(target: int, theta: Array) -> float:
+        total = 0.0
+        for x, y, s in given:
+            rows = ~np.isnan(y[:, target])
+            own, seen = x[rows], y[rows, target]
+            apart = (((own[:, None] - own) / theta[:2]) ** 2).sum(axis=2)
+            c = theta[2] ** 2 * np.exp(-apart) + np.diag(s[rows, target] ** 2 + theta[3] ** 2)
+            total += 0.5 * float(seen @ np.linalg.solve(c, seen) + np.linalg.slogdet(c).logabsdet)
+        return total
+
+    for target, fit in enumerate(fits.values()):
+        assert fit.nll == pytest.approx(nll(target, fit.theta), rel=1e-6)
+    alone = fg.Fleet([outputs.fleets["s"].shards[i] for i in range(AGENTS)], kernel="se", normalize=False)
+    assert alone.noise_model.known
+    assert all(np.isfinite(s).all() for _, _, s in alone.shards)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda s: -s, "agent 0: S: expected standard deviations of at least 0 wherever t was observed, got -"),
+        (lambda s: np.full_like(s, np.nan), "agent 0: S: expected standard deviations of at least 0 wherever t was"),
+        (lambda s: s[:, 0], "agent 0: expected S of shape (N, 2), a column for each of t, s, got the shape"),
+        (lambda s: s[:-1], "agent 0: S: expected a standard deviation for each of 30 rows of Y"),
+    ],
+)
+def test_one_clear_error_of_known_deviations(change: Any, told: str) -> None:
+    given = [(x, y, change(s)) for x, y, s in noisy_sea()]
+    with pytest.raises(fg.InputError, match=re.escape(told)):
+        fg.Outputs(given, targets=["t", "s"], kernel="se", normalize=False)

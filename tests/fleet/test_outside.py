@@ -14,6 +14,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 THETA = fg.PAPER_THETA
 INSIDE, OUTSIDE = [1.0, 1.0], [40.0, -7.0]
@@ -87,7 +88,7 @@ def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
         mine = [shards[i] for i in network.hosted]
         thetas = np.tile(THETA, (len(mine), 1))
         options = PredictionOptions(consensus="average", rounds=300)
-        conditioned = Conditioned(mine, KERNELS["se"], thetas)
+        conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
         return answer(conditioned, network, prediction_method(method), queries, options, noisy=True)
 
     whole = work(fg.InProcess(graph))

@@ -24,8 +24,10 @@ from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
+from tests.shared import observed
 
 NAMES = ("lon", "lat")
 ISO = "iso-matern32(lon, lat)"
@@ -37,7 +39,7 @@ THETA = (2500.0, 2.0, 0.1)
 def on_globe(expression: str = ISO, names: tuple[str, ...] = NAMES) -> tuple[Kernel, Coordinates]:
     rule = coordinate_rule("sphere", names)
     (kernel,) = seen_by(rule, as_kernels(expression, names), names)
-    return kernel, agree_on_coordinates(Alone(), [(np.zeros((1, len(names))), np.zeros(1))], rule)
+    return kernel, agree_on_coordinates(Alone(), [Observations(np.zeros((1, len(names))), np.zeros(1))], rule)
 
 
 def covariance(one: Array, other: Array, theta: tuple[float, ...] = THETA) -> Array:
@@ -146,7 +148,7 @@ def test_likelihood_and_gradient_against_the_formula(engine: str) -> None:
     """Of the engine that knows nearest neighbours, with as many as there are."""
     kernel, coordinates = on_globe()
     x, y = shards()[0]
-    expert = Expert(coordinates.places(x), y, kernel, 0, engine, len(y))
+    expert = Expert(Observations(coordinates.places(x), y), kernel, 0, engine, len(y))
     log_theta = np.log(THETA)
 
     def nll(at: Array) -> float:
@@ -178,7 +180,7 @@ def test_the_same_bits_however_the_agents_are_hosted() -> None:
     def work(network: Network) -> fg.Fit:
         mine = [shards()[i] for i in network.hosted]
         options = TrainingOptions(coordinates=rule, rounds=4, mean="constant")
-        return train(training_method("dec-fact-gp"), mine, network, kernel, options)
+        return train(training_method("dec-fact-gp"), observed(mine), network, kernel, options)
 
     whole = work(fg.InProcess(graph))
     for group, fit in zip([[0, 1], [2]], fg.Loopback(graph, [[0, 1], [2]]).run(work), strict=True):
@@ -227,3 +229,25 @@ def test_one_clear_error(options: dict[str, Any], told: str) -> None:
         fg.Fleet(
             list(shards()), **{"normalize": False, "coordinates": "sphere", "inputs": NAMES, "kernel": ISO, **options}
         )
+
+
+def test_noise_that_differs_on_the_sphere() -> None:
+    """Known standard deviations, a noise of each agent, and the third coordinate of a place, against NumPy."""
+    rng = np.random.default_rng(5)
+    given = [(x, y, rng.choice([0.0, 0.5], len(y))) for x, y in shards()]
+    theta, sigmas = THETA[:2], (0.1, 0.2, 0.4)
+    model: dict[str, Any] = {"inputs": NAMES, "coordinates": "sphere", "kernel": ISO, "normalize": False}
+    fleet = fg.Fleet(given, theta=[*theta, *sigmas], noise="agents", **model)
+    assert fleet.names == ("l", "sigma_f", "sigma_eps_0", "sigma_eps_1", "sigma_eps_2")
+    x, y, s = (np.concatenate(parts) for parts in zip(*given, strict=True))
+    noise = s**2 + np.repeat(np.square(sigmas), [len(own) for _, own, _ in given])
+    queries = everywhere(12, seed=6)
+    solved = np.linalg.solve(covariance(x, x) + np.diag(noise), np.column_stack([y, covariance(x, queries)]))
+    expected = covariance(queries, x) @ solved[:, 0]
+    spread = THETA[1] ** 2 - np.einsum("tn,nt->t", covariance(queries, x), solved[:, 1:])
+    for found in (fleet.predict(queries, "full-gp"), fleet.predict(queries, "dec-nearest", neighbours=len(y))):
+        np.testing.assert_allclose(found.mean, expected, atol=1e-7)
+        np.testing.assert_allclose(found.variance, spread, atol=1e-7)
+    start = [*theta, *sigmas]
+    fit = fg.Fleet(given, noise="agents", robust=True, **model).train("dec-fact-gp", theta0=start, tol=1e-3)
+    assert fit.status == "converged"

@@ -26,6 +26,7 @@ from fleetgp.gp.moments.rows import Rows
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg import lapack
 from fleetgp.linalg.cholesky import factorize
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import prediction_method
 from tests.conftest import paper_shards, positive_definite
 
@@ -154,7 +155,7 @@ def kept(fleet: fg.Fleet) -> int:
     """Bytes of all that a fleet keeps of its data, each array once."""
     assert fleet._conditioned is not None
     answers: Any = fleet._conditioned._answers
-    return len(pickle.dumps((fleet.shards, fleet._conditioner, answers.hosted.agreed, fleet._watched)))
+    return len(pickle.dumps((fleet.data, fleet._conditioner, answers.hosted.agreed, fleet._watched)))
 
 
 @pytest.mark.parametrize(
@@ -239,10 +240,10 @@ def test_only_new_rows_go_to_a_server_and_only_other_samples_to_anybody() -> Non
         fleet.predict(POINTS, method)
     changed = []
     for agent, x, y in batches(40, 1):
-        before = sample(fleet.shards[agent], 5, 0)
+        before = sample(fleet.data[agent], 5, 0)
         fleet.observe(agent, x, y)
-        after = sample(fleet.shards[agent], 5, 0)
-        new = len({row.tobytes() for row in after[0]} - {row.tobytes() for row in before[0]})
+        after = sample(fleet.data[agent], 5, 0)
+        new = len({row.tobytes() for row in after.inputs} - {row.tobytes() for row in before.inputs})
         changed.append(new > 0)
         assert fleet.predict(POINTS, "full-gp").ledger.total(kind="observations").scalars == 1
         for method, copies in (("grbcm", 6), ("dec-grbcm", 4)):  # to the server and from it; over each edge once
@@ -259,11 +260,14 @@ def test_samples_hang_on_what_rows_say_and_change_by_few(seed: int, old: int, ne
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 4, (old + new, 2)).astype(float), rng.standard_normal(old + new)  # many at the same place
     order = rng.permutation(old + new)
-    whole, turned = (sample((x[rows], y[rows]), agents, 7) for rows in (slice(None), order))
-    assert sorted(map(tuple, np.column_stack(whole).tolist())) == sorted(map(tuple, np.column_stack(turned).tolist()))
-    assert len(whole[1]) == max(1, (old + new) // agents)
-    scaled = sample(((1.0 + 1e-15) * x, 3.0 + 0.1 * y), agents, 7)  # as another order of rows may scale them
-    np.testing.assert_allclose(scaled[1], 3.0 + 0.1 * whole[1])
+    whole, turned = (sample(Observations(x[rows], y[rows]), agents, 7) for rows in (slice(None), order))
+    rows = [np.column_stack([one.inputs, one.values]).tolist() for one in (whole, turned)]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert len(whole) == max(1, (old + new) // agents)
+    scaled = sample(
+        Observations((1.0 + 1e-15) * x, 3.0 + 0.1 * y), agents, 7
+    )  # as another order of rows may scale them
+    np.testing.assert_allclose(scaled.values, 3.0 + 0.1 * whole.values)
 
 
 def test_samples_look_random() -> None:
@@ -271,6 +275,6 @@ def test_samples_look_random() -> None:
     x = np.stack(np.meshgrid(np.arange(10.0), np.arange(10.0)), axis=-1).reshape(-1, 2)
     times = np.zeros(100)
     for seed in range(400):
-        times[sample((x, np.arange(100.0)), 10, seed)[1].astype(int)] += 1
+        times[sample(Observations(x, np.arange(100.0)), 10, seed).values.astype(int)] += 1
     assert times.sum() == 4000
     assert ((times - 40.0) ** 2 / 36.0).sum() < 160.0, "chi-squared with 99 degrees: once in 10,000"

@@ -185,9 +185,9 @@ def test_hidden_rows_are_predicted_as_by_a_fleet_that_never_had_them(name: str) 
     fleet = small(**settings)
     found = fleet.cross_validate(3, method="dec-rbcm", train=False, seed=2)
     for number in range(3):
-        rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.seen, found.fold_of, strict=True)]
+        rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.shards, found.fold_of, strict=True)]
         other = fg.Fleet(rest, **{"kernel": "se", "normalize": False, **settings})
-        for agent, (x, _) in enumerate(fleet.seen):
+        for agent, (x, _) in enumerate(fleet.shards):
             mine = found.fold_of[agent] == number
             told = other.predict(x[mine], "dec-rbcm", noisy=True)
             assert found.means[agent][mine] == pytest.approx(told.means[agent], rel=1e-9, abs=1e-9)
@@ -200,7 +200,7 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
     assert [fold.theta["sigma_eps_cheap"] for fold in found.folds] == [0.4] * 4
     assert list(found.folds[0].theta)[-2:] == ["sigma_eps_cheap", "sigma_eps_good"]
     # Far from all others only the prior and the agent's own noise are left.
-    shards = [(x + 100.0 * (agent == 0), y) for agent, (x, y) in enumerate(fleet.seen)]
+    shards = [(x + 100.0 * (agent == 0), y) for agent, (x, y) in enumerate(fleet.shards)]
     away = fg.Fleet(
         shards, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4), kernel="se", normalize=False
     )

@@ -20,10 +20,11 @@ from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.leaves import LEAVES
-from fleetgp.gp.noise import Noise
 from fleetgp.gp.vecchia.engine import VecchiaEngine
 from fleetgp.gp.vecchia.general import General
 from fleetgp.gp.vecchia.layout import layout
+from fleetgp.model.noise import NoiseModel
+from fleetgp.model.observations import Observations
 
 INPUTS = ["lon", "lat", "day"]
 EXPRESSIONS = [
@@ -73,30 +74,30 @@ class TestEveryComposite:
 
     def test_the_dense_engine_is_the_reference(self, expression: str) -> None:
         kernel, x, y, log_theta = problem(expression)
-        found = DenseEngine(x, y, kernel, 0).evaluate(log_theta)
-        nll, gradient = reference.likelihood(x, y, kernel, log_theta)
+        found = DenseEngine(Observations(x, y), kernel, 0).evaluate(log_theta)
+        nll, gradient = reference.likelihood(Observations(x, y), kernel, log_theta)
         assert found.nll == pytest.approx(nll, rel=1e-10)
         assert np.allclose(found.gradient, gradient, rtol=1e-8, atol=1e-8)
         queries = np.random.default_rng(1).uniform(-1.2, 1.2, (9, 3))
-        mean, variance = reference.posterior(x, y, kernel, np.exp(log_theta), queries)
-        told = DenseEngine(x, y, kernel, 0).condition(np.exp(log_theta)).mean_and_variance(queries)
+        mean, variance = reference.posterior(Observations(x, y), kernel, np.exp(log_theta), queries)
+        told = DenseEngine(Observations(x, y), kernel, 0).condition(np.exp(log_theta)).mean_and_variance(queries)
         assert np.allclose(told, [mean, variance], atol=1e-9)
 
     def test_the_vecchia_engine_with_all_neighbours_is_the_reference(self, expression: str) -> None:
         kernel, x, y, log_theta = problem(expression)
-        engine = VecchiaEngine(x, y, kernel, 0, 30)
+        engine = VecchiaEngine(Observations(x, y), kernel, 0, 30)
         found = engine.evaluate(log_theta)
-        nll, gradient = reference.likelihood(x, y, kernel, log_theta)
+        nll, gradient = reference.likelihood(Observations(x, y), kernel, log_theta)
         assert found.nll == pytest.approx(nll, rel=1e-10)
         assert np.allclose(found.gradient, gradient, rtol=1e-8, atol=1e-8)
         queries = np.random.default_rng(1).uniform(-1.2, 1.2, (9, 3))
         told = engine.condition(np.exp(log_theta)).mean_and_variance(queries)
-        assert np.allclose(told, reference.posterior(x, y, kernel, np.exp(log_theta), queries), atol=1e-8)
+        assert np.allclose(told, reference.posterior(Observations(x, y), kernel, np.exp(log_theta), queries), atol=1e-8)
 
     def test_compiled_loops_are_the_formulas(self, expression: str) -> None:
         loops = pytest.importorskip("fleetgp.gp.vecchia.compiled_general")
         kernel, x, y, log_theta = problem(expression, 40)
-        data = General.of(kernel, x, y, Hyperparameters.from_log(log_theta))
+        data = General.of(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
         rows, near = np.arange(6, 40), np.stack([np.arange(row - 6, row) for row in range(6, 40)]).astype(np.int32)
         found, means, weights = np.empty((34, data.width)), np.empty((34, 2)), np.empty((34, 6))
         made, own = layout(kernel, data.h), (data.inputs, data.values, data.noise)
@@ -110,7 +111,7 @@ class TestEveryComposite:
     @pytest.mark.parametrize("neighbours", [3, 8])
     def test_the_gradient_of_the_vecchia_engine_is_its_slope(self, expression: str, neighbours: int) -> None:
         kernel, x, y, log_theta = problem(expression, 60)
-        engine = VecchiaEngine(x, y, kernel, 0, neighbours)
+        engine = VecchiaEngine(Observations(x, y), kernel, 0, neighbours)
         found = engine.evaluate(log_theta)
         for slope, step in zip(found.gradient, 1e-5 * np.eye(len(log_theta)), strict=True):
             rise = engine.evaluate(log_theta + step).nll - engine.evaluate(log_theta - step).nll
@@ -222,7 +223,7 @@ def test_every_leaf_can_start_a_training(name: str) -> None:
         as_kernel(3)  # type: ignore[arg-type]
 
 
-NOISES = Noise(3, ("known", "weight", "group"), ("a", "b"))
+NOISE = NoiseModel(known=True, robust=True, groups=("a", "b"))
 
 
 @pytest.mark.parametrize("expression", ["matern32(lon, lat) * matern12(day)", "iso-rq + linear"])
@@ -230,22 +231,23 @@ NOISES = Noise(3, ("known", "weight", "group"), ("a", "b"))
 def test_every_observation_may_have_its_own_noise(expression: str, engine: str) -> None:
     plain, x, y, _ = problem(expression, 40)
     rng = np.random.default_rng(3)
-    kernel = replace(plain, noises=NOISES)
-    points = np.column_stack([x, rng.uniform(0.1, 0.9, 40), rng.uniform(1.0, 3.0, 40), rng.integers(0, 2, 40)])
+    kernel = replace(plain, noise_model=NOISE)
+    known, weight, group = rng.uniform(0.1, 0.9, 40), rng.uniform(1.0, 3.0, 40), rng.integers(0, 2, 40)
+    data = Observations(x, y, known, group, weight)
     log_theta = 0.3 * rng.standard_normal(kernel.count(3))
     h = Hyperparameters.from_log(log_theta)
     own = plain(x, None, Hyperparameters.from_theta([*h.theta[:-2], 1.0]))
-    variances = points[:, 3] ** 2 + points[:, 4] * h.theta[-2:][points[:, 5].astype(int)] ** 2
+    variances = known**2 + weight * h.theta[-2:][group] ** 2
     c = own + np.diag(variances)
     nll = 0.5 * (y @ np.linalg.solve(c, y) + np.linalg.slogdet(c).logabsdet)
-    made = DenseEngine(points, y, kernel, 0) if engine == "dense" else VecchiaEngine(points, y, kernel, 0, 40)
+    made = DenseEngine(data, kernel, 0) if engine == "dense" else VecchiaEngine(data, kernel, 0, 40)
     assert made.evaluate(log_theta).nll == pytest.approx(nll, rel=1e-10)
-    few = made if engine == "dense" else VecchiaEngine(points, y, kernel, 0, 6)
+    few = made if engine == "dense" else VecchiaEngine(data, kernel, 0, 6)
     for slope, step in zip(few.evaluate(log_theta).gradient, 1e-5 * np.eye(len(log_theta)), strict=True):
         rise = few.evaluate(log_theta + step).nll - few.evaluate(log_theta - step).nll
         assert slope == pytest.approx(rise / 2e-5, rel=1e-5, abs=1e-5)
     cross = plain(x, x[:5] + 0.1, Hyperparameters.from_theta([*h.theta[:-2], 1.0]))
     mean = cross.T @ np.linalg.solve(c, y)
-    told, _ = made.condition(h.theta).mean_and_variance(kernel.noises.padded(x[:5] + 0.1))
+    told, _ = made.condition(h.theta).mean_and_variance(x[:5] + 0.1)
     assert np.allclose(told, mean, atol=1e-8)
     assert kernel.names(INPUTS)[-2:] == ("sigma_eps_a", "sigma_eps_b")

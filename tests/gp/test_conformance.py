@@ -16,6 +16,7 @@ from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import VecchiaEngine
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 
 SE = KERNELS["se"]
@@ -32,8 +33,8 @@ class Problem:
     def engine(self, name: str, rows: slice = slice(None)) -> Engine:
         x, y = self.inputs[rows], self.observations[rows]
         if name == "vecchia":
-            return VecchiaEngine(x, y, SE, 0, neighbours=150)  # then it is exact
-        return DenseEngine(x, y, SE, 0) if name == "dense" else MomentsEngine(x, y, 0)
+            return VecchiaEngine(Observations(x, y), SE, 0, neighbours=150)  # then it is exact
+        return DenseEngine(Observations(x, y), SE, 0) if name == "dense" else MomentsEngine(Observations(x, y), 0)
 
 
 @pytest.mark.parametrize("theta", [[1.2, 0.3, 1.3, 0.3], [0.8, 0.8, 2.0, 0.5]])
@@ -47,7 +48,7 @@ class TestConformance:
         assert found is not None
         assert (found.engine, found.jitter) == (name, 0.0)
         assert 0.0 <= found.error <= tolerance(150)
-        nll, gradient = reference.likelihood(problem.inputs, problem.observations, SE, np.log(theta))
+        nll, gradient = reference.likelihood(Observations(problem.inputs, problem.observations), SE, np.log(theta))
         assert abs(found.nll - nll) <= found.error + 1e-10 * abs(nll)
         assert np.allclose(found.gradient, gradient, rtol=1e-5, atol=1e-5)
 
@@ -82,7 +83,9 @@ class TestConformance:
         posterior = problem.engine(name).condition(np.array(theta))
         assert posterior is not None
         assert posterior.engine == name
-        mean, variance = reference.posterior(problem.inputs, problem.observations, SE, np.array(theta), problem.queries)
+        mean, variance = reference.posterior(
+            Observations(problem.inputs, problem.observations), SE, np.array(theta), problem.queries
+        )
         found = posterior.mean_and_variance(problem.queries)
         assert np.allclose(found[0], mean, atol=1e-6)
         assert np.allclose(found[1], variance, atol=1e-6)
@@ -105,7 +108,7 @@ class TestConformance:
         problem = Problem()
         grown, fresh = problem.engine(name, slice(90)), problem.engine(name)
         grown.evaluate(np.log(theta))
-        grown.grow(problem.inputs, problem.observations)
+        grown.grow(Observations(problem.inputs, problem.observations))
         assert grown.size == fresh.size == 150
         one, other = grown.evaluate(np.log(theta)), fresh.evaluate(np.log(theta))
         assert one is not None

@@ -13,6 +13,7 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.expert import MOST_DENSE, Expert, condition, tolerance
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.model.observations import Observations
 from fleetgp.training.fit import about_approximation
 from tests.conftest import mostly_long, paper_shards
 from tests.gp.moments.problems import SE, THETA, spread_out
@@ -33,22 +34,24 @@ def test_npae_on_a_box_too_large_for_a_short_basis_sends_inputs() -> None:
 def test_an_expert_can_be_given_more() -> None:
     x, y = paper_shards(900, 1)[0]
     for engine in ("dense", "moments"):
-        expert = Expert(x[:600], y[:600], SE, 0, engine)
+        expert = Expert(Observations(x[:600], y[:600]), SE, 0, engine)
         expert.evaluate(np.log(THETA))
-        expert.grow(x, y)
-        whole = Expert(x, y, SE, 0, "dense").evaluate(np.log(THETA))
+        expert.grow(Observations(x, y))
+        whole = Expert(Observations(x, y), SE, 0, "dense").evaluate(np.log(THETA))
         assert expert.size == 900
         assert expert.evaluate(np.log(THETA)).nll == pytest.approx(whole.nll, abs=2e-6)
         mean, _ = expert.condition(THETA).mean_and_variance(x[:5])
-        assert np.allclose(mean, DenseEngine(x, y, SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8)
+        assert np.allclose(
+            mean, DenseEngine(Observations(x, y), SE, 0).condition(THETA).mean_and_variance(x[:5])[0], atol=1e-8
+        )
 
 
 def test_too_many_points_for_the_dense_engine_is_one_clear_error() -> None:
     x, y = np.zeros((3_000_000, 2)), np.zeros(3_000_000)
     with pytest.raises(InputError, match=r'^agent 4: .*GB.*engine="auto"'):
-        DenseEngine(x, y, KERNELS["matern32"], 4).evaluate(np.log(THETA))
+        DenseEngine(Observations(x, y), KERNELS["matern32"], 4).evaluate(np.log(THETA))
     with pytest.raises(InputError, match=r'^the fleet: .*GB.*engine="auto"'):  # it was pooled, for one node
-        DenseEngine(x, y, KERNELS["matern32"], None).condition(np.array(THETA))
+        DenseEngine(Observations(x, y), KERNELS["matern32"], None).condition(np.array(THETA))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +73,9 @@ def test_auto_takes_the_cheaper_certified_engine_and_says_which(
 ) -> None:
     """Certificates are estimates of rounding and move with it: these are five times inside the limit, or outside."""
     inputs, y = spread_out(rows, len(theta) - 2)
-    expert = Expert(inputs, y, KERNELS[kernel], 0)
+    expert = Expert(Observations(inputs, y), KERNELS[kernel], 0)
     if expert.preferred(np.asarray(theta))[0].name == "moments":
-        certified = MomentsEngine(inputs, y, 0).evaluate(np.log(theta))
+        certified = MomentsEngine(Observations(inputs, y), 0).evaluate(np.log(theta))
         assert certified is not None
         inside = certified.error < tolerance(rows) / 5.0
         assert inside or certified.error > 5.0 * tolerance(rows), "choose an example that rounding cannot decide"
@@ -86,13 +89,15 @@ def test_the_choice_follows_certificate_and_limit(dimension: int, noise: float) 
     """On both sides of the limit, and wherever rounding puts an example that is close to it."""
     inputs, y = spread_out(400, dimension)
     theta = np.array([*[1.0 + dimension] * dimension, 1.3, noise])
-    certified = MomentsEngine(inputs, y, 0).evaluate(np.log(theta))
+    certified = MomentsEngine(Observations(inputs, y), 0).evaluate(np.log(theta))
     good = certified is not None and certified.error <= tolerance(400)
-    expert = Expert(inputs, y, SE, 0)
+    expert = Expert(Observations(inputs, y), SE, 0)
     cheaper = expert.preferred(theta)[0].name == "moments"
     assert expert.evaluate(np.log(theta)).engine == ("moments" if good and cheaper else "dense")
-    assert Expert(inputs, y, SE, 0, "moments").evaluate(np.log(theta)).engine == ("moments" if good else "dense")
-    assert Expert(inputs, y, SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
+    assert Expert(Observations(inputs, y), SE, 0, "moments").evaluate(np.log(theta)).engine == (
+        "moments" if good else "dense"
+    )
+    assert Expert(Observations(inputs, y), SE, 0, "dense").evaluate(np.log(theta)).engine == "dense"
 
 
 @pytest.mark.parametrize(
@@ -109,13 +114,16 @@ def test_what_is_too_much_for_dense_and_not_certified_is_approximated(
     size: int, kernel: str, theta: list[float], engine: str
 ) -> None:
     inputs, y = paper_shards(size, 1)[0]
-    expert = Expert(inputs, y, KERNELS[kernel], 0)
+    expert = Expert(Observations(inputs, y), KERNELS[kernel], 0)
     assert expert.preferred(np.asarray(theta))[-1].name == ("dense" if size <= MOST_DENSE else "vecchia")
     assert expert.evaluate(np.log(theta)).engine == engine
     posterior = expert.condition(np.asarray(theta))
     assert posterior.engine == engine
-    assert Expert(inputs[:9], y[:9], KERNELS[kernel], 0, "vecchia").evaluate(np.log(theta)).engine == "vecchia"
-    assert Expert(inputs, y, KERNELS[kernel], 0, "dense").preferred(np.asarray(theta))[0].name == "dense"
+    assert (
+        Expert(Observations(inputs[:9], y[:9]), KERNELS[kernel], 0, "vecchia").evaluate(np.log(theta)).engine
+        == "vecchia"
+    )
+    assert Expert(Observations(inputs, y), KERNELS[kernel], 0, "dense").preferred(np.asarray(theta))[0].name == "dense"
 
 
 @pytest.mark.parametrize("method", BY_ENGINES)
@@ -164,7 +172,7 @@ def test_a_training_by_vecchia_ends_near_the_exact_one_and_says_how_near_its_lik
 
 def test_the_moments_engine_refuses_a_rough_kernel() -> None:
     with pytest.raises(InputError, match="squared exponential"):
-        Expert(*spread_out(9, 2), KERNELS["matern32"], 0, "moments")
+        Expert(Observations(*spread_out(9, 2)), KERNELS["matern32"], 0, "moments")
 
 
 def test_a_fleet_says_which_engine_each_agent_used() -> None:
@@ -227,7 +235,7 @@ def test_threads_inside_blas_are_for_the_dense_engine(
             work(item)
 
     monkeypatch.setattr("fleetgp.gp.expert.share", share)
-    one = Expert(rng.uniform(0, 2, (300, 2)), rng.standard_normal(300), SE, 0, engine)
+    one = Expert(Observations(rng.uniform(0, 2, (300, 2)), rng.standard_normal(300)), SE, 0, engine)
     (posterior,) = condition([one], THETA[None], lambda found: found)
     assert told == [largest]
     assert posterior.engine == engine

@@ -18,20 +18,23 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.dense.posterior import cross_covariance
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 
 THETA = np.array([1.2, 0.4, 1.3, 0.2])
 
 
 def expert(rng: np.random.Generator, n: int = 40, dimension: int = 2, kernel: str = "se") -> DenseEngine:
-    return DenseEngine(rng.uniform(0, 2, (n, dimension)), rng.standard_normal(n), KERNELS[kernel], agent=3)
+    return DenseEngine(
+        Observations(rng.uniform(0, 2, (n, dimension)), rng.standard_normal(n)), KERNELS[kernel], agent=3
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_nll_is_minus_the_log_density(kernel: str, rng: np.random.Generator) -> None:
     e = expert(rng, kernel=kernel)
     h = Hyperparameters.from_theta(THETA)
-    covariance = KERNELS[kernel](e.inputs, e.inputs, h) + h.noise**2 * np.eye(40)
-    density = multivariate_normal.logpdf(e.observations, cov=covariance)
+    covariance = KERNELS[kernel](e.data.inputs, e.data.inputs, h) + h.noise**2 * np.eye(40)
+    density = multivariate_normal.logpdf(e.data.values, cov=covariance)
     assert e.evaluate(np.log(THETA)).nll == pytest.approx(-density - 20 * math.log(2 * math.pi), rel=1e-10)
 
 
@@ -41,9 +44,9 @@ def test_gradient_is_the_papers_trace_formula(kernel: str, dimension: int, rng: 
     e = expert(rng, dimension=dimension, kernel=kernel)
     theta = np.array([*rng.uniform(0.4, 1.5, dimension), 1.3, 0.2])
     h = Hyperparameters.from_theta(theta)
-    inverse = np.linalg.inv(KERNELS[kernel](e.inputs, None, h) + h.noise**2 * np.eye(40))
-    alpha = inverse @ e.observations
-    derivatives = [*KERNELS[kernel].log_gradient(e.inputs, e.inputs, h), 2 * h.noise**2 * np.eye(40)]
+    inverse = np.linalg.inv(KERNELS[kernel](e.data.inputs, None, h) + h.noise**2 * np.eye(40))
+    alpha = inverse @ e.data.values
+    derivatives = [*KERNELS[kernel].log_gradient(e.data.inputs, e.data.inputs, h), 2 * h.noise**2 * np.eye(40)]
     expected = [0.5 * np.trace((inverse - np.outer(alpha, alpha)) @ d) for d in derivatives]
     assert np.allclose(e.evaluate(np.log(theta)).gradient, expected, rtol=1e-7, atol=1e-7)
 
@@ -64,7 +67,7 @@ def test_posterior_against_scikit_learn(rng: np.random.Generator) -> None:
     e = expert(rng)
     queries = rng.uniform(-0.5, 2.5, (17, 2))
     kernel = sk.ConstantKernel(1.3**2) * sk.RBF(THETA[:2] / math.sqrt(2.0))
-    reference = GaussianProcessRegressor(kernel, alpha=0.2**2, optimizer=None).fit(e.inputs, e.observations)
+    reference = GaussianProcessRegressor(kernel, alpha=0.2**2, optimizer=None).fit(e.data.inputs, e.data.values)
     mean, deviation = reference.predict(queries, return_std=True)
     ours = e.condition(THETA).mean_and_variance(queries)
     assert np.allclose(ours[0], mean, rtol=1e-8, atol=1e-10)
@@ -82,7 +85,7 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
     one, two = expert(rng, 12), expert(rng, 9)
     queries = rng.uniform(0, 2, (5, 2))
     h = Hyperparameters.from_theta(THETA)
-    inputs = np.concatenate([one.inputs, two.inputs, queries])
+    inputs = np.concatenate([one.data.inputs, two.data.inputs, queries])
     joint = KERNELS["se"](inputs, inputs, h)
     joint[:21, :21] += h.noise**2 * np.eye(21)
     maps = []
@@ -93,7 +96,7 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
     posteriors = [one.condition(THETA), two.condition(THETA)]
     sent = [p.weights(queries) for p in posteriors]
     between = cross_covariance(
-        posteriors[0].kernel, posteriors[0].hyperparameters, (one.inputs, sent[0]), (two.inputs, sent[1])
+        posteriors[0].kernel, posteriors[0].hyperparameters, (one.data.inputs, sent[0]), (two.data.inputs, sent[1])
     )
     assert np.allclose(between, np.diagonal(maps[0] @ joint @ maps[1].T), rtol=1e-9)
     for posterior, weights in zip(posteriors, maps, strict=True):
@@ -105,7 +108,7 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
 
 def test_duplicates_with_tiny_noise_need_jitter_and_say_so(rng: np.random.Generator) -> None:
     x = rng.uniform(0, 1, (10, 1))
-    twice = DenseEngine(np.concatenate([x, x]), rng.standard_normal(20), KERNELS["se"], agent=1)
+    twice = DenseEngine(Observations(np.concatenate([x, x]), rng.standard_normal(20)), KERNELS["se"], agent=1)
     tiny = np.array([0.5, 1.0, 1e-12])
     assert twice.evaluate(np.log(tiny)).jitter > 0.0
     assert twice.condition(tiny).jitter > 0.0
@@ -113,7 +116,7 @@ def test_duplicates_with_tiny_noise_need_jitter_and_say_so(rng: np.random.Genera
 
 
 def test_final_failure_names_agent_and_reason(rng: np.random.Generator) -> None:
-    broken = DenseEngine(np.array([[0.0], [np.nan]]), np.zeros(2), KERNELS["se"], agent=7)
+    broken = DenseEngine(Observations(np.array([[0.0], [np.nan]]), np.zeros(2)), KERNELS["se"], agent=7)
     with pytest.raises(NumericalError, match=r"agent 7.*NaN"):
         broken.condition(np.array([1.0, 1.0, 0.1]))
     with pytest.raises(NumericalError, match=r"agent 3.*out of range"):

@@ -12,6 +12,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.vecchia.engine import VecchiaEngine
+from fleetgp.model.observations import Observations
 
 STEP = 1e-5
 #: Every leaf, sums, products, and a leaf that is in two terms.
@@ -76,8 +77,8 @@ def test_slopes_of_posteriors_are_limits_of_differences(text: str, rng: np.rando
     """Of mean and variance; the covariance of f's derivatives is that of differences of f, from the joint posterior."""
     kernel, _, theta = model(text)
     inputs, y, points = rng.uniform(-1, 1, (25, 2)), rng.standard_normal(25), rng.uniform(-1, 1, (4, 2))
-    dense = DenseEngine(inputs, y, kernel, 0).condition(theta)
-    for posterior in (dense, VecchiaEngine(inputs, y, kernel, 0, 25).condition(theta)):
+    dense = DenseEngine(Observations(inputs, y), kernel, 0).condition(theta)
+    for posterior in (dense, VecchiaEngine(Observations(inputs, y), kernel, 0, 25).condition(theta)):
         found = posterior.slopes(points)
         for d, step in enumerate(STEP * np.eye(2)):
             ahead, behind = (posterior.mean_and_variance(points + sign * step) for sign in (1, -1))
@@ -96,10 +97,11 @@ def test_slopes_from_moments_are_those_of_the_dense_engine(theta: list[float], r
     """Inside the box of the data and beyond it."""
     inputs, y = rng.uniform(0, 2, (300, 2)), rng.standard_normal(300)
     points = np.concatenate([rng.uniform(0.1, 1.9, (15, 2)), rng.uniform(-0.3, 2.3, (15, 2))])
-    posterior = MomentsEngine(inputs, y, 0).condition(np.array(theta))
+    posterior = MomentsEngine(Observations(inputs, y), 0).condition(np.array(theta))
     assert posterior is not None
     found, exact = (
-        one.slopes(points) for one in (posterior, DenseEngine(inputs, y, KERNELS["se"], 0).condition(np.array(theta)))
+        one.slopes(points)
+        for one in (posterior, DenseEngine(Observations(inputs, y), KERNELS["se"], 0).condition(np.array(theta)))
     )
     np.testing.assert_allclose(found.mean, exact.mean, atol=1e-5)
     np.testing.assert_allclose(found.variance, exact.variance, atol=1e-5)

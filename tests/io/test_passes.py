@@ -76,7 +76,7 @@ def test_every_pass_is_told(files: list[Path], tmp_path: Path) -> None:
 
 def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) -> None:
     fleet = fg.Fleet.from_files(files[1:], **{"kernel": "se", "normalize": False, **WHAT}, cache=tmp_path / "cache")
-    source = fleet.shards.source  # type: ignore[union-attr]
+    source = fleet.data.source  # type: ignore[union-attr]
     box = Box(np.ones(2), 2.0 * np.ones(2))
     seen: list[Progress] = []
     for expected in (200, 0):

@@ -14,6 +14,7 @@ from fleetgp.gp.expression import as_kernel
 from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 
 class CutOff(fg.InProcess):
@@ -32,7 +33,7 @@ def test_it_passes_through_every_trainer(method: str) -> None:
     network = CutOff(fg.Graph.path(3))
     options = TrainingOptions(starts=np.log([fg.PAPER_THETA0]), rounds=40)
     with pytest.raises(Cancelled, match="enough"):
-        train(training_method(method), list(paper_shards(60, 3)), network, as_kernel("se"), options)
+        train(training_method(method), observed(paper_shards(60, 3)), network, as_kernel("se"), options)
     assert network.ledger.rounds < 40
 
 

@@ -20,6 +20,7 @@ from fleetgp.network.wire import Frame, Part, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.operator.example import free_ports
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -162,7 +163,7 @@ def test_training_over_sockets_equals_training_in_process(method: str) -> None:
 
     def one(network: ZenohNetwork) -> Any:
         return train(
-            training_method(method), [shards[i] for i in network.hosted], network, as_kernel("se"), options
+            training_method(method), observed(shards[i] for i in network.hosted), network, as_kernel("se"), options
         ).thetas
 
     thetas = np.concatenate(fleet(Graph.path(4), [[0], [1], [2], [3]], one))

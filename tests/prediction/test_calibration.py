@@ -198,7 +198,7 @@ def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -
     options, row = PredictionOptions(), prediction_method(method)
 
     def work(network: Network) -> Calibration:
-        own = Fleetwide([fleet.shards[i] for i in network.hosted], KERNELS["se"], np.array(THETA), Scaling())
+        own = Fleetwide([fleet.data[i] for i in network.hosted], KERNELS["se"], np.array(THETA), Scaling())
         return calibrate(own, network, row, options, Holding(level=0.9))
 
     whole = work(fg.InProcess(fg.Graph.path(3)))

@@ -15,6 +15,7 @@ from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.reach import Reach
+from tests.shared import observed
 
 THETA = (1.2, 0.3, 1.3, 0.1)
 AGENTS = 8
@@ -117,7 +118,9 @@ def test_same_choice_and_answers_in_every_hosting(method: str, consensus: Consen
 
     def work(network: Network) -> fg.Prediction:
         mine, thetas = [shards()[i] for i in network.hosted], np.tile(THETA, (len(network.hosted), 1))
-        return answer(Conditioned(mine, KERNELS["se"], thetas), network, prediction_method(method), queries(4), options)
+        return answer(
+            Conditioned(observed(mine), KERNELS["se"], thetas), network, prediction_method(method), queries(4), options
+        )
 
     whole = work(fg.InProcess(graph))
     assert np.array_equal(whole.participants, expected(queries(4)))

@@ -10,25 +10,26 @@ import pytest
 import fleetgp as fg
 from fleetgp.consensus.samples import sample
 from fleetgp.consensus.scaling import Scaling
-from fleetgp.data import Shard
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
 from fleetgp.prediction.predict import BLOCK, block_size
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 THETA = np.array([0.5, 0.4, 1.3, 0.2])
 SE = KERNELS["se"]
 
 
-def posteriors(data: Sequence[Shard], room: Room) -> Posteriors:
+def posteriors(data: Sequence[Observations], room: Room) -> Posteriors:
     thetas = np.tile(THETA, (len(data), 1))
     return Posteriors(
         data,
         range(len(data)),
         thetas,
-        lambda x, y, i: Expert(x, y, SE, i, "dense"),
+        lambda own, i: Expert(own, SE, i, "dense"),
         room,
         lambda points, given: np.repeat(given[:, -2:-1] ** 2, len(points), axis=1),
     )
@@ -40,7 +41,7 @@ def queries(count: int = 9) -> np.ndarray:
 
 def test_a_posterior_is_computed_once_where_it_is_wanted_and_forgotten_on_release(conditionings: list[int]) -> None:
     room = Room()
-    kept = posteriors(paper_shards(60, 3), room)
+    kept = posteriors(observed(paper_shards(60, 3)), room)
     wanted = np.zeros((3, 9), dtype=bool)
     wanted[1, 4:] = True
     some = kept.at(queries(), wanted)
@@ -64,9 +65,9 @@ def test_what_does_not_fit_is_computed_again_and_is_the_same(
     conditionings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleetgp.prediction.posteriors.KEPT_BYTES", 1)  # as many at a time as there are cores
-    data = paper_shards(100, 5)
+    data = observed(paper_shards(100, 5))
     whole = posteriors(data, Room(1 << 20)).at(queries())
-    size = held_bytes(Expert(*data[0], SE, 0, "dense").condition(THETA))
+    size = held_bytes(Expert(data[0], SE, 0, "dense").condition(THETA))
     assert 20**2 * 8 <= size < 3 * 20**2 * 8
     conditionings.clear()
     tight = posteriors(data, Room(3 * size))
@@ -78,10 +79,10 @@ def test_what_does_not_fit_is_computed_again_and_is_the_same(
 
 
 def test_the_samples_have_one_posterior_for_all_agents_of_a_theta(conditionings: list[int]) -> None:
-    shards = paper_shards(120, 4)
+    shards = observed(paper_shards(120, 4))
     thetas = np.stack([THETA, 2.0 * THETA, THETA, THETA])
     conditioned = Conditioned(shards, SE, thetas)
-    samples = [(x[:3], y[:3]) for x, y in shards]
+    samples = [own.rows(slice(3)) for own in shards]
     together = conditioned.common(samples, queries())
     assert conditionings == [12, 12]
     for agent in range(4):
@@ -92,7 +93,7 @@ def test_the_samples_have_one_posterior_for_all_agents_of_a_theta(conditionings:
 
 
 def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
-    shards = paper_shards(60, 3)
+    shards = observed(paper_shards(60, 3))
     conditioned = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
     for seed, expected in ((0, 4), (0, 4), (1, 8)):
         options = PredictionOptions(seed=seed)
@@ -112,8 +113,8 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     kernel: str, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The block factorization against one factorization of everything, which is also the way out."""
-    shards = [*paper_shards(120, 3), paper_shards(120, 3)[0]]  # an agent that another one repeats
-    shards[3] = (shards[3][0][:1], shards[3][1][:1])  # with one observation, which is its sample
+    shards = observed([*paper_shards(120, 3), paper_shards(120, 3)[0]])  # an agent that another one repeats
+    shards[3] = shards[3].rows(slice(1))  # with one observation, which is its sample
     conditioned = Conditioned(shards, KERNELS[kernel], np.tile(THETA, (4, 1)), engine="dense")
     samples = [sample(shard, 4, seed=5) for shard in shards]
     wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
@@ -134,19 +135,19 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
 
 
 def test_a_conditioner_gives_the_same_until_something_changes() -> None:
-    shards, thetas = list(paper_shards(60, 3)), np.tile(THETA, (3, 1))
+    shards, thetas = observed(paper_shards(60, 3)), np.tile(THETA, (3, 1))
     conditioner = Conditioner()
     first = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
-    copies = [(x.copy(), y.copy()) for x, y in shards]
+    copies = [own.rows(np.arange(len(own))) for own in shards]
     assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
-    x, y = shards[1]
-    grown = [shards[0], (np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
+    x, y = shards[1].inputs, shards[1].values
+    grown = [shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
     assert conditioner.condition(grown, SE, thetas, Scaling(), "auto") is first
-    assert len(first.shards[1][1]) == len(y) + 1
-    inserted = [shards[0], (np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]]
+    assert len(first.shards[1]) == len(y) + 1
+    inserted = [shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]]
     for changed in (
         (inserted, SE, thetas, Scaling(), "auto"),
-        ([*shards[:2], (shards[2][0], -shards[2][1])], SE, thetas, Scaling(), "auto"),
+        ([*shards[:2], shards[2].with_values(-shards[2].values)], SE, thetas, Scaling(), "auto"),
         (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
         (shards, SE, 1.001 * thetas, Scaling(), "auto"),
         (shards, SE, thetas, Scaling(1.0, 2.0), "auto"),
@@ -217,14 +218,14 @@ def test_an_engine_that_the_kernel_does_not_have_is_refused_by_every_method(meth
 
 
 def test_one_data_set_is_kept_however_large(conditionings: list[int]) -> None:
-    kept = posteriors(paper_shards(60, 1), Room(bytes=8))
+    kept = posteriors(observed(paper_shards(60, 1)), Room(bytes=8))
     kept.at(queries())
     kept.at(queries())
     assert conditionings == [60]
 
 
 def test_npae_computes_each_posterior_once_a_block(conditionings: list[int]) -> None:
-    kept = posteriors(paper_shards(60, 3), Room(bytes=8))
+    kept = posteriors(observed(paper_shards(60, 3)), Room(bytes=8))
     found, values = kept.all_at(queries())
     assert len(found) == 3
     assert conditionings == [20] * 3

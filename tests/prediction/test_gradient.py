@@ -14,6 +14,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, agree_on, gradients, prediction_method
 from tests.conftest import every_graph
+from tests.shared import observed
 
 THETA = (0.6, 0.5, 1.3, 0.2)
 AGENTS = 4
@@ -149,7 +150,7 @@ def work(network: Network, method: str, to: int | None = None) -> Gradient:
     row, options = prediction_method(method), PredictionOptions(eta=0.2 if "-nn-" in method else 1e-3)
     mine = [shards()[i] for i in network.hosted]
     kernel = KERNELS["se" if method == "dec-full-gp" else "matern32"]
-    conditioned = Conditioned(mine, kernel, np.tile(THETA, (len(mine), 1)))
+    conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
     agreed = agree_on(conditioned, network, row, options)
     return gradients.answer_gradients(conditioned, network, row, queries(), options, agreed, to=to)
 

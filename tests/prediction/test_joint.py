@@ -16,9 +16,11 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, Joint, PredictionOptions, agree_on, jointly, prediction_method
 from tests.conftest import every_graph
+from tests.shared import observed
 
 THETA = (0.6, 0.5, 1.3, 0.2)
 AGENTS = 5
@@ -78,11 +80,13 @@ def by_hand(rule: str, points: Array, participants: BoolArray) -> tuple[Array, A
 def relative_weights_by_hand(points: Array) -> tuple[Array, Array]:
     """grBCM with functions of matrices, all agents taking part."""
     parts = shards()
-    samples = [sample(s, AGENTS, 0) for s in parts]
-    inputs, observations = (np.concatenate(part) for part in zip(*samples, strict=True))
+    samples = [sample(s, AGENTS, 0) for s in observed(parts)]
+    pool = Observations.joined(samples)
+    inputs, observations = pool.inputs, pool.values
     base_mean, base = posterior(inputs, observations, points)
     white, unit = np.linalg.inv(sqrtm(base)), np.eye(len(points))
-    told = [posterior(*augmented(s, i, samples), points) for i, s in enumerate(parts)]
+    data = [augmented(s, i, samples) for i, s in enumerate(observed(parts))]
+    told = [posterior(own.inputs, own.values, points) for own in data]
     seen = [(white @ (mean - base_mean), white @ covariance @ white) for mean, covariance in told]
     information = [-0.5 * logm(p) for _, p in seen]
     norm = np.linalg.inv(sqrtm(sqrtm(sum(d @ d for d in information))))
@@ -254,7 +258,7 @@ def work(network: Network, method: str, to: int | None = None) -> Joint:
     row, options = prediction_method(method), PredictionOptions(eta=0.3 if "-nn-" in method else 1e-3)
     mine = [shards()[i] for i in network.hosted]
     kernel = KERNELS[kernel_for(method)]
-    conditioned = Conditioned(mine, kernel, np.tile(THETA, (len(mine), 1)))
+    conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
     agreed = agree_on(conditioned, network, row, options)
     return jointly.answer_jointly(conditioned, network, row, queries(), options, agreed, to=to)
 

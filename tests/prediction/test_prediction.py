@@ -16,12 +16,14 @@ from fleetgp.consensus.samples import augmented, sample
 from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -71,9 +73,10 @@ def by_hand(
     data = list(parts)
     mean_c, var_c = np.zeros(len(points)), np.full(len(points), prior)
     if rule == "grbcm":
-        samples = [sample(s, m, 0) for s in parts]
-        data = [augmented(s, i, samples) for i, s in enumerate(parts)]
-        mean_c, var_c = posterior(*pooled(samples), points)
+        samples = [sample(s, m, 0) for s in observed(parts)]
+        data = [augmented(s, i, samples).as_given for i, s in enumerate(observed(parts))]
+        pool = Observations.joined(samples)
+        mean_c, var_c = posterior(pool.inputs, pool.values, points)
     local = [posterior(x, y, points) for x, y in data]
     means, variances = np.zeros(len(points)), np.zeros(len(points))
     for t in range(len(points)):
@@ -556,7 +559,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
     def work(network: Network) -> fg.Prediction:
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
-        conditioned = Conditioned(mine, KERNELS["se"], thetas)
+        conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
         return answer(conditioned, network, prediction_method(method), queries(4), options, to=to)
 
     whole = work(fg.InProcess(topology))

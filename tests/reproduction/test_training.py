@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.model.observations import Observations
 from reproduction import training
 from tests.conftest import paper_shards
 
@@ -33,7 +34,7 @@ def test_raw_theta_would_diverge() -> None:
     from fleetgp.gp.dense.engine import DenseEngine
     from fleetgp.gp.kernels import KERNELS
 
-    local = [DenseEngine(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(8100, 40))]
+    local = [DenseEngine(Observations(x, y), KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(8100, 40))]
     theta, psi = np.tile(fg.PAPER_THETA0, (40, 1)), np.zeros((40, 4))
     lowest = np.inf
     for _ in range(10):
@@ -64,7 +65,7 @@ def test_the_papers_constants_are_unstable_for_large_agents() -> None:
     from fleetgp.gp.expression import as_kernel
 
     field = fg.synthetic_field(8_100, seed=0)
-    expert = Expert(field.inputs, field.observations, as_kernel("se"), 0)
+    expert = Expert(Observations(field.inputs, field.observations), as_kernel("se"), 0)
     at, step = np.log(fg.PAPER_THETA), np.array([0.0, 0.0, 0.0, 1e-4])
     slope = expert.evaluate(at + step).gradient - expert.evaluate(at - step).gradient
     assert slope[3] / 2e-4 == pytest.approx(2 * 8_100, rel=0.05)

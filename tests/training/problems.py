@@ -14,9 +14,11 @@ from fleetgp.consensus.samples import augmented, sample
 from fleetgp.data import Shard
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.training import training_method
 from fleetgp.training.bounds import Bounds
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 THETA0 = fg.PAPER_THETA0
 
@@ -36,7 +38,7 @@ def fleet(n: int = 300, agents: int = 6, graph: object = "path", **options: obje
 
 
 def experts(agents: int, n: int = 90) -> list[DenseEngine]:
-    return [DenseEngine(x, y, KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(n, agents))]
+    return [DenseEngine(Observations(x, y), KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(n, agents))]
 
 
 def paper_options(method: str) -> dict[str, Any]:
@@ -51,8 +53,8 @@ def parts_of(shards: Sequence[Shard], method: str) -> list[Shard]:
     if method == "full-gp":
         return [(np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts]))]
     if method == "g-fact-gp":
-        samples = [sample(shard, len(parts), seed=0) for shard in parts]
-        return [augmented(shard, i, samples) for i, shard in enumerate(parts)]
+        samples = [sample(shard, len(parts), seed=0) for shard in observed(parts)]
+        return [augmented(shard, i, samples).as_given for i, shard in enumerate(observed(parts))]
     return parts
 
 

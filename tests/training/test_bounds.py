@@ -18,6 +18,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -30,6 +31,7 @@ from fleetgp.training.objective import Objective
 from fleetgp.training.prior import Prior
 from fleetgp.training.samples import sampled
 from tests.conftest import mostly_long
+from tests.shared import observed
 from tests.training.problems import CONVERGED_TO, parts_of
 
 NAMES = ("l_1", "l_2", "sigma_f", "sigma_eps")
@@ -169,7 +171,10 @@ def test_the_likelihood_is_told_without_the_penalty_which_is_told_apart() -> Non
         x = np.log(fit.theta)
         penalty = 0.5 * ((x[3] - np.log(0.6)) / np.log(1.15)) ** 2 + 0.5 * ((x[1] - np.log(3.0)) / np.log(2.0)) ** 2
         assert fit.penalty == pytest.approx(penalty, rel=1e-9)
-        experts = [Expert(*part, KERNELS["se"], 0, "dense") for part in parts_of(noisy_shards(), CONVERGED_TO[method])]
+        experts = [
+            Expert(Observations(*part), KERNELS["se"], 0, "dense")
+            for part in parts_of(noisy_shards(), CONVERGED_TO[method])
+        ]
         assert fit.nll == pytest.approx(float(Objective(experts)(np.tile(x, (len(experts), 1))).nll.sum()), rel=1e-4)
         assert fit.starts[0].nll == fit.nll
     assert fg.Fleet(noisy_shards(), kernel="se", normalize=False).train("fact-gp", theta0=START).penalty == 0.0
@@ -188,7 +193,7 @@ def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
 
     def work(network: Network) -> fg.Fit:
         mine = [shards[i] for i in network.hosted]
-        return train(training_method(method), mine, network, KERNELS["se"], options)
+        return train(training_method(method), observed(mine), network, KERNELS["se"], options)
 
     whole = work(fg.InProcess(fg.Graph.path(3)))
     assert whole.at_bounds == ("l_1", "sigma_f")
@@ -337,7 +342,7 @@ def test_a_penalty_has_its_own_gradient_and_each_agent_its_share() -> None:
     prior = Prior(np.array([0.1, 0.0, -0.4, -2.5]), np.array([2.0, 0.0, 7.0, 40.0]))
     columns = [(prior.penalty(x + step * e) - prior.penalty(x - step * e)) / (2 * step) for e in np.eye(4)]
     np.testing.assert_allclose(np.stack(columns, axis=1), prior.gradient(x), atol=1e-7)
-    experts = [Expert(*shard, KERNELS["se"], i, "dense") for i, shard in enumerate(noisy_shards()[:2])]
+    experts = [Expert(Observations(*shard), KERNELS["se"], i, "dense") for i, shard in enumerate(noisy_shards()[:2])]
     plain, with_prior = Objective(experts)(x), Objective(experts, prior, 0.5)(x)
     np.testing.assert_allclose(with_prior.nll - plain.nll, 0.5 * prior.penalty(x), rtol=1e-10)
     np.testing.assert_allclose(with_prior.gradient - plain.gradient, 0.5 * prior.gradient(x), atol=1e-9)

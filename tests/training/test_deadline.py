@@ -12,6 +12,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -64,7 +65,7 @@ def test_one_late_agent_ends_it_for_all_in_one_round(method: str, tol: float) ->
         options = TrainingOptions(
             starts=np.log([fg.PAPER_THETA0]), tol=tol, rounds=50, seconds=OVER if agent == 3 else FOREVER
         )
-        return train(training_method(method), [shards[agent]], network, KERNELS["se"], options)
+        return train(training_method(method), observed([shards[agent]]), network, KERNELS["se"], options)
 
     fits = fg.Loopback(fg.Graph.path(4), [[i] for i in range(4)]).run(work)
     assert {fit.status for fit in fits} == {"time limit"}

@@ -16,6 +16,7 @@ from fleetgp.errors import NothingToLearnError
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.methods import METHODS
+from tests.shared import observed
 
 #: How many rows, of two agents.
 ROWS = 50
@@ -163,7 +164,7 @@ def test_agents_find_out_from_their_sums_that_a_target_is_constant(method: str) 
     shards = [(inputs[k::2], np.full(ROWS // 2, 0.1)) for k in range(2)]
     network, options = fg.InProcess(fg.Graph.path(2)), TrainingOptions(normalize=True)
     with pytest.raises(NothingToLearnError, match="has one value only"):
-        train(training_method(method), shards, network, KERNELS["se"], options)
+        train(training_method(method), observed(shards), network, KERNELS["se"], options)
     assert len(network.ledger.rounds_by_phase) == 1
 
 

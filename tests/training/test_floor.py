@@ -23,6 +23,7 @@ from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, mostly_long, paper_shards
+from tests.shared import observed
 from tests.training.problems import CONVERGED_TO, parts_of
 
 #: Most trainings here are cut short on purpose.
@@ -144,7 +145,7 @@ def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
 
     def work(network: Network) -> fg.Fit:
         return train(
-            training_method(method), [shards[i] for i in network.hosted], network, KERNELS["matern32"], options
+            training_method(method), observed(shards[i] for i in network.hosted), network, KERNELS["matern32"], options
         )
 
     whole = work(fg.InProcess(fg.Graph.path(3)))

@@ -29,6 +29,7 @@ from fleetgp.gp.trend import Trend
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import mostly_long
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -139,7 +140,7 @@ def test_without_correlation_a_constant_is_the_fleets_mean() -> None:
 
 def test_least_squares_over_the_fleet_is_that_of_all_rows() -> None:
     slope, _, rank, _ = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X - CENTRE]), Y, rcond=None)
-    found = agree_on_scaling(Alone(), SHARDS, "linear")
+    found = agree_on_scaling(Alone(), observed(SHARDS), "linear")
     assert rank == 3
     np.testing.assert_allclose([found.offset, *found.slope], slope, rtol=1e-10)
     np.testing.assert_allclose(found.centre, CENTRE, rtol=1e-12)
@@ -179,8 +180,8 @@ def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:
         files.predict(queries, "dec-full-gp").mean, memory.predict(queries, "dec-full-gp").mean, rtol=1e-6
     )
     scaling = Scaling(1.0, 2.0, (3.0, -1.0), (100.0, -40.0))
-    assert isinstance(files.shards, Streamed)
-    for summary, (x, y) in zip(files.shards.rescaled(scaling).summaries, SHARDS, strict=True):
+    assert isinstance(files.data, Streamed)
+    for summary, (x, y) in zip(files.data.rescaled(scaling).summaries, SHARDS, strict=True):
         left = (y - 1.0 - (x - [100.0, -40.0]) @ [3.0, -1.0]) / 2.0
         np.testing.assert_allclose([summary.mean, summary.squares], [left.mean(), left.var() * len(y)], rtol=1e-9)
         np.testing.assert_allclose(summary.cross, (x - x.mean(axis=0)).T @ (left - left.mean()), atol=1e-9)
@@ -194,7 +195,7 @@ def test_the_same_bits_however_the_agents_are_hosted(method: str) -> None:
 
     def work(network: Network) -> fg.Fit:
         mine = [SHARDS[i] for i in network.hosted]
-        return train(training_method(method), mine, network, KERNELS["se"], options)
+        return train(training_method(method), observed(mine), network, KERNELS["se"], options)
 
     whole = work(fg.InProcess(fg.Graph.path(3)))
     for hosting in ([[0, 1], [2]], [[0], [1], [2]]):

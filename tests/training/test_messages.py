@@ -9,6 +9,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.training import TrainingOptions, train, training_method
+from tests.shared import observed
 from tests.training.problems import (
     THETA0,
     fleet,
@@ -45,7 +46,7 @@ def test_no_number_of_the_data_is_in_any_message(method: str) -> None:
     field = fg.synthetic_field(5, seed=7)
     shards = [(field.inputs[i : i + 1], field.observations[i : i + 1]) for i in range(5)]
     options = TrainingOptions(rounds=5)
-    train(training_method(method), shards, Spy(fg.Graph.path(5)), KERNELS["se"], options)
+    train(training_method(method), observed(shards), Spy(fg.Graph.path(5)), KERNELS["se"], options)
     sent = np.concatenate(seen)
     private = np.concatenate([field.inputs.ravel(), field.observations])
     for value in np.concatenate([private, private**2, np.exp(private)]):

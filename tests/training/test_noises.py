@@ -16,7 +16,8 @@ from fleetgp.errors import InputError
 from fleetgp.gp.composite import with_noise
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.noise import Noise
+from fleetgp.model.noise import NoiseModel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from fleetgp.training.curvature import STEP, measure_hessian
@@ -118,9 +119,10 @@ class Counted(Objective):
 
 
 def test_a_hessian_asks_only_for_what_the_data_depend_on() -> None:
-    noises = Noise(1, ("known", "group"), ("0", "1", "2"))
-    kernel = with_noise(KERNELS["matern32"], noises)
-    experts = [Expert(noises.padded(x, i, s), y, kernel, i) for i, (x, y, s) in enumerate(SHARDS)]
+    noise = NoiseModel(known=True, groups=("0", "1", "2"))
+    kernel = with_noise(KERNELS["matern32"], noise)
+    data = [noise.observed(Observations(*shard), i) for i, shard in enumerate(SHARDS)]
+    experts = [Expert(own, kernel, i) for i, own in enumerate(data)]
     prior = Prior(np.zeros(5), np.array([0.0, 0.0, 4.0, 0.0, 9.0]))
     objective, x = Counted(experts, prior, 0.5), np.tile(np.log(START), (3, 1))
     values = objective(x)
@@ -134,9 +136,9 @@ def test_a_hessian_asks_only_for_what_the_data_depend_on() -> None:
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp", "fact-gp"])
 def test_the_noise_of_somebody_who_is_away_stays_as_it_was(method: str) -> None:
     """Agents may leave a fleet of processes: nobody's data tell of their noise then."""
-    noises = Noise(1, ("group",), ("0", "1", "away"))
-    kernel = with_noise(KERNELS["matern32"], noises)
-    shards = [(noises.padded(x, i), y) for i, (x, y, _) in enumerate(SHARDS[:2])]
+    noise = NoiseModel(groups=("0", "1", "away"))
+    kernel = with_noise(KERNELS["matern32"], noise)
+    shards = [noise.observed(Observations(x, y), i) for i, (x, y, _) in enumerate(SHARDS[:2])]
     options = TrainingOptions(starts=np.log([START]))
     fit = train(training_method(method), shards, fg.InProcess(fg.Graph.path(2)), kernel, options)
     assert fit.status == "converged"
@@ -256,10 +258,10 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
 @pytest.mark.parametrize("method", ["dec-fact-gp", pytest.param("dec-gapx-gp", marks=pytest.mark.long)])
 def test_it_is_the_same_however_the_agents_are_hosted(method: str) -> None:
     """With everything at once; weights are an agent's own."""
-    noises = Noise(1, ("known", "weight", "group"), ("0", "1", "2"))
-    kernel, graph = with_noise(KERNELS["matern32"], noises), fg.Graph.path(3)
-    shards = [(noises.padded(x, i, s), y) for i, (x, y, s) in enumerate(SHARDS)]
-    shards[0][1][3] += 5.0
+    noise = NoiseModel(known=True, robust=True, groups=("0", "1", "2"))
+    kernel, graph = with_noise(KERNELS["matern32"], noise), fg.Graph.path(3)
+    shards = [noise.observed(Observations(x, y.copy(), s), i) for i, (x, y, s) in enumerate(SHARDS)]
+    shards[0].values[3] += 5.0
     options = TrainingOptions(starts=np.log([START]), normalize=True, tol=1e-3)
 
     def work(network: Network) -> fg.Fit:

@@ -12,6 +12,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.curvature import Curvature, measure_curvature
 from fleetgp.training.objective import Objective, Values
@@ -24,7 +25,9 @@ from tests.training.quadratics import Quadratics, quadratics
 @pytest.mark.parametrize("softness", [1.0, 10.0])
 def test_a_step_that_does_not_come_down_enough_is_taken_back(softness: float) -> None:
     """The model is far softer than the likelihood: it overshoots, and each agent ends a good deal lower, or stays."""
-    objective = Objective([Expert(x, y, KERNELS["se"], i, "dense") for i, (x, y) in enumerate(paper_shards(300, 3))])
+    objective = Objective(
+        [Expert(Observations(x, y), KERNELS["se"], i, "dense") for i, (x, y) in enumerate(paper_shards(300, 3))]
+    )
     x = np.tile(np.log(fg.PAPER_THETA), (3, 1)) + 0.02
     values = objective(x)
     curvature = Curvature(np.tile(softness * np.eye(4), (3, 1, 1)), np.zeros((3, 4)), x)

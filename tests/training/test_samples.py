@@ -8,11 +8,13 @@ import pytest
 import fleetgp as fg
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.progress import Progress
 from fleetgp.training import TrainingOptions, samples, train, training_method
 from fleetgp.training.fit import about_sample
 from tests.conftest import paper_shards
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -81,7 +83,7 @@ def test_the_same_however_agents_are_hosted(method: str) -> None:
 
     def work(network: Network) -> fg.Fit:
         mine = [shards[i] for i in network.hosted]
-        return train(training_method(method), mine, network, KERNELS["matern32"], options)
+        return train(training_method(method), observed(mine), network, KERNELS["matern32"], options)
 
     whole = work(fg.InProcess(fg.Graph.path(3)))
     loopback = fg.Loopback(fg.Graph.path(3), [[0], [1, 2]])
@@ -96,7 +98,7 @@ def test_an_agent_settles_on_one_engine() -> None:
     field = fg.synthetic_field(2000, seed=3)
     smooth, rough = np.log([2.0, 2.0, 1.0, 0.3]), np.log([0.02, 0.02, 1.0, 0.3])
     for log_theta, name in ((smooth, "moments"), (rough, "vecchia")):
-        expert = Expert(field.inputs, field.observations, KERNELS["se"], 0)
+        expert = Expert(Observations(field.inputs, field.observations), KERNELS["se"], 0)
         assert {expert.evaluate(smooth).engine, expert.evaluate(rough).engine} == {"moments", "vecchia"}
         expert.settle(log_theta)
         assert expert.evaluate(log_theta).engine == name

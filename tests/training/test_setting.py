@@ -8,6 +8,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.consensus.samples import augmented, sample
 from tests.conftest import paper_shards
+from tests.shared import observed
 from tests.training.problems import (
     THETA0,
     fleet,
@@ -46,15 +47,16 @@ def test_normalization_by_consensus() -> None:
 
 
 def test_samples_are_seeded_and_not_repeated() -> None:
-    shards = paper_shards(60, 3)
+    shards = observed(paper_shards(60, 3))
     samples = [sample(s, 3, seed=5) for s in shards]
-    assert all(np.array_equal(a[0], sample(s, 3, 5)[0]) for a, s in zip(samples, shards, strict=True))
-    assert not np.array_equal(samples[0][0], sample(shards[0], 3, seed=6)[0])
+    assert all(np.array_equal(a.inputs, sample(s, 3, 5).inputs) for a, s in zip(samples, shards, strict=True))
+    assert not np.array_equal(samples[0].inputs, sample(shards[0], 3, seed=6).inputs)
     for i, shard in enumerate(shards):
-        x, y = augmented(shard, i, samples)
+        whole = augmented(shard, i, samples)
+        x, y = whole.inputs, whole.values
         assert len(np.unique(x, axis=0)) == len(x) == len(y)
-        assert len(x) == 20 + sum(len(samples[j][1]) for j in range(3) if j != i)
-        assert np.array_equal(x[-20:], shard[0])
+        assert len(x) == 20 + sum(len(samples[j]) for j in range(3) if j != i)
+        assert np.array_equal(x[-20:], shard.inputs)
 
 
 def test_dec_gapx_gp_sends_exactly_the_sampled_rows() -> None:

@@ -14,12 +14,14 @@ from fleetgp.data import Shard
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.expression import as_kernel
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, samples, train, train_together, training_method
 from fleetgp.training.objective import Objective
 from fleetgp.training.prior import Prior
 from fleetgp.training.sharing import SharedObjective, Sharing
 from tests.conftest import mostly_long, paper_shards
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -79,7 +81,9 @@ def optimum(pooled: bool) -> Array:
 )
 def test_the_optimum_of_the_written_sum(method: str) -> None:
     options = TrainingOptions(starts=np.log([[1.0, 1.0, 1.0, 0.3, 10.0, 3.0]]), tol=1e-6, noise_floor=0.0)
-    fits = train_together(training_method(method), outputs(), fg.InProcess(PATH), KERNELS["se"], options)
+    fits = train_together(
+        training_method(method), [observed(one) for one in outputs()], fg.InProcess(PATH), KERNELS["se"], options
+    )
     best = optimum(method == "full-gp")
     sharing = Sharing(2, 2, 2)
     assert len(fits) == 2
@@ -96,7 +100,9 @@ def joint_objective() -> SharedObjective:
     """With a rational quadratic over one input and a Matern over both, a prior, and a floor of nothing."""
     kernel = as_kernel("matern32(1, 2) + rq(1)", 2)
     sharing = Sharing.of(kernel, 2, 2)
-    objectives = [Objective([Expert(x, y, kernel, i) for i, (x, y) in enumerate(shards)]) for shards in outputs()]
+    objectives = [
+        Objective([Expert(Observations(x, y), kernel, i) for i, (x, y) in enumerate(shards)]) for shards in outputs()
+    ]
     precision = np.linspace(0.0, 2.0, sharing.width)
     return SharedObjective(objectives, sharing, Prior(np.ones(sharing.width), precision), 0.5)
 
@@ -132,7 +138,9 @@ def test_the_same_bits_however_the_agents_are_hosted(method: str) -> None:
 
     def work(network: Network) -> tuple[fg.Fit, ...]:
         mine = [[shards[i] for i in network.hosted] for shards in outputs()]
-        return train_together(training_method(method), mine, network, KERNELS["matern32"], options)
+        return train_together(
+            training_method(method), [observed(one) for one in mine], network, KERNELS["matern32"], options
+        )
 
     whole = work(fg.InProcess(PATH))
     for hosting in ([[0, 2], [1]], [[0], [1], [2]]):
@@ -157,8 +165,8 @@ def test_the_same_bits_however_the_agents_are_hosted(method: str) -> None:
 )
 def test_one_output_is_an_ordinary_training(method: str, options: TrainingOptions) -> None:
     shards, row, kernel = paper_shards(60, AGENTS), training_method(method), KERNELS["matern32"]
-    alone = train(row, shards, fg.InProcess(PATH), kernel, options)
-    (fit,) = train_together(row, [shards], fg.InProcess(PATH), kernel, options)
+    alone = train(row, observed(shards), fg.InProcess(PATH), kernel, options)
+    (fit,) = train_together(row, [observed(shards)], fg.InProcess(PATH), kernel, options)
     assert np.array_equal(fit.history, alone.history)
     assert (fit.nll, fit.status, fit.rounds, fit.scaling) == (alone.nll, alone.status, alone.rounds, alone.scaling)
     assert (fit.mean, fit.noise_floor, fit.engine) == (alone.mean, alone.noise_floor, alone.engine)
@@ -169,7 +177,7 @@ def test_samples_come_first_and_do_not_change_the_optimum(monkeypatch: pytest.Mo
     row, options = training_method("dec-fact-gp"), TrainingOptions(tol=1e-6, normalize=True, noise_floor=0.0)
 
     def trained() -> tuple[fg.Fit, ...]:
-        return train_together(row, outputs(), fg.InProcess(PATH), KERNELS["se"], options)
+        return train_together(row, [observed(one) for one in outputs()], fg.InProcess(PATH), KERNELS["se"], options)
 
     plain = trained()
     assert not len(plain[0].sample)
@@ -189,8 +197,8 @@ def test_sharing_helps_an_output_that_is_observed_sparsely() -> None:
     one = fg.Graph.path(1)
     for seed in range(4):
         many, few = [drawn(90, OWN[0], 10 + seed)], [drawn(18, OWN[1], 20 + seed)]
-        (_, together) = train_together(row, [many, few], fg.InProcess(one), kernel, options)
-        apart = train(row, few, fg.InProcess(one), kernel, options)
+        (_, together) = train_together(row, [observed(many), observed(few)], fg.InProcess(one), kernel, options)
+        apart = train(row, observed(few), fg.InProcess(one), kernel, options)
         alone.append(np.abs(np.log(apart.theta[:2]) - true).max())
         shared.append(np.abs(np.log(together.theta[:2]) - true).max())
     assert np.mean(shared) < 0.5 * np.mean(alone)

@@ -11,6 +11,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import KERNELS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.bounds import Bounds
@@ -18,6 +19,7 @@ from fleetgp.training.curvature import evaluate_with_hessian
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.tree import TreeNewton, TreeState
 from tests.conftest import paper_shards
+from tests.shared import observed
 from tests.training.problems import THETA0, X0, fleet, floor_at
 
 #: Most trainings here are cut short on purpose.
@@ -28,7 +30,7 @@ METHODS = {"dec-fact-gp": "fact-gp", "dec-g-fact-gp": "g-fact-gp"}
 
 def experts(network: Network, n: int = 90) -> list[Expert]:
     shards = paper_shards(n, network.agents)
-    return [Expert(*shards[i], KERNELS["se"], i) for i in network.hosted]
+    return [Expert(Observations(*shards[i]), KERNELS["se"], i) for i in network.hosted]
 
 
 def followed(trainer: TreeNewton, x: Array, rounds: int = 40) -> tuple[TreeState, str, list[Array]]:
@@ -168,7 +170,7 @@ def test_all_agents_pause_after_the_same_evaluation(hosting: list[list[int]]) ->
     def work(network: Network) -> tuple[fg.Fit, list[int]]:
         eager = Eager(network)
         mine = [shards[i] for i in network.hosted]
-        fit = train(training_method("dec-fact-gp"), mine, network, KERNELS["se"], options, interlude=eager)
+        fit = train(training_method("dec-fact-gp"), observed(mine), network, KERNELS["se"], options, interlude=eager)
         return fit, eager.played
 
     found = fg.Loopback(fg.Graph.path(3), hosting).run(work)

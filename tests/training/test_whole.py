@@ -18,6 +18,7 @@ from fleetgp.prediction.agreed import Agreed
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.whole_plans import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
+from tests.shared import observed
 from tests.training.problems import THETA0, fleet
 
 #: Most trainings here are cut short on purpose.
@@ -86,9 +87,8 @@ def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
 def test_moments_of_other_data_are_not_used() -> None:
     f = fleet(120, 3)
     f.train("dec-full-gp", theta0=THETA0)
-    assert isinstance(f.shards, list)
-    x, y = f.shards[0]
-    f.shards[0] = fg.Fleet([(x, y + 1.0)], kernel="se", normalize=False).shards[0]
+    assert isinstance(f.data, list)
+    f.data[0] = f.data[0].with_values(f.data[0].values + 1.0).locked()
     found = f.predict(QUERIES, "dec-full-gp")
     assert found.ledger.rounds_by_phase == {"box": 2, "moments": 2}
     np.testing.assert_allclose(found.mean, f.predict(QUERIES, "full-gp", engine="dense").mean, atol=1e-6)
@@ -104,7 +104,7 @@ class Silent(fg.InProcess):
 def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     f = fleet(200, 4)
     fit = f.train("dec-full-gp", theta0=THETA0)
-    alone = Conditioned([f.shards[2]], f.kernel, fit.thetas[2:3], fit.scaling)
+    alone = Conditioned([f.data[2]], f.kernel, fit.thetas[2:3], fit.scaling)
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
     found = answer(alone, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])
@@ -119,8 +119,8 @@ def test_the_same_bits_in_every_hosting(graph: Any) -> None:
 
     def work(network: Network) -> tuple[fg.Fit, Array]:
         mine = [shards[i] for i in network.hosted]
-        fit = train(METHOD, mine, network, KERNELS["se"], options)
-        conditioned = Conditioned(mine, KERNELS["se"], fit.thetas, fit.scaling)
+        fit = train(METHOD, observed(mine), network, KERNELS["se"], options)
+        conditioned = Conditioned(observed(mine), KERNELS["se"], fit.thetas, fit.scaling)
         row = prediction_method("dec-full-gp")
         return fit, answer(
             conditioned, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments)
@@ -167,7 +167,7 @@ def test_agents_that_differ_in_their_last_bits_end_with_the_same_theta(monkeypat
     shards = paper_shards(90, 3)
     options = TrainingOptions(starts=np.log([THETA0]))
     fits = fg.Loopback(fg.Graph.path(3), [[0], [1], [2]]).run(
-        lambda network: train(METHOD, [shards[i] for i in network.hosted], network, KERNELS["se"], options)
+        lambda network: train(METHOD, observed(shards[i] for i in network.hosted), network, KERNELS["se"], options)
     )
     assert len({fit.history[0].tobytes() for fit in fits}) == 3
     assert len({fit.thetas.tobytes() for fit in fits}) == 1

@@ -17,9 +17,9 @@ from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
 from fleetgp.gp.choices import AUTO, CANDIDATES
 from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.kernels import KERNELS, Kernel, SquaredExponential
-from fleetgp.gp.noise import Noise
+from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.graph import Topology, as_topology
+from fleetgp.model.noise import NoiseModel
 
 #: The kernel on paper of a fleet that has none yet: as many hyperparameters as all plain ones.
 UNKNOWN = KERNELS[KERNEL]
@@ -63,13 +63,13 @@ class Facts:
         return max((self.kernel or UNKNOWN).count(self.dimension), self.widest)
 
     @property
-    def noises(self) -> Noise:
-        return (self.kernel or UNKNOWN).noises
+    def noise_model(self) -> NoiseModel:
+        return (self.kernel or UNKNOWN).noise_model
 
     @property
     def smooth(self) -> bool:
         """Whether the kernel is the one whose data have moments."""
-        return isinstance(self.kernel, SquaredExponential)
+        return self.kernel is not None and self.kernel.has_moments
 
 
 def facts_of(
@@ -95,9 +95,9 @@ def facts_of(
         count = len(data.kernels) if kernel is None else 1
         chosen = kernel if kernel is not None else data.kernels[0] if count == 1 else None
         own = None if chosen is None else as_kernel(chosen, data.inputs or data.dimension)
-        width = data.dimension if not data.noises.given else int(data.shards[0][0].shape[1])
+        width = data.dimension + data.noise_model.terms
         flag = data.normalize if normalize is None else normalize
-        sizes, most = tuple(counts_of(data.shards)), max(one.count(data.dimension) for one in data.kernels)
+        sizes, most = tuple(counts_of(data.data)), max(one.count(data.dimension) for one in data.kernels)
         widest = most if own is None else 0
         return Facts(sizes, data.dimension, data.graph, own, flag, width, count, data.labels, widest)
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
@@ -111,7 +111,7 @@ def facts_of(
         sizes, width, places = tuple(int(one) for one in data), int(dimension or 1), None
     else:
         shards, _ = check_shards([tuple(one)[:2] if isinstance(one, list | tuple) else one for one in data])
-        sizes, width = tuple(counts_of(shards)), int(shards[0][0].shape[1])
+        sizes, width = tuple(counts_of(shards)), shards[0].dimension
         places = places_of(shards, CoordinateRule())
         if dimension not in (None, width):
             raise InputError(f"dimension: expected {width}, as the data have, got {dimension}: leave it out")

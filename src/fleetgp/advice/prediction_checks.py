@@ -77,7 +77,7 @@ def _spread(found: Prediction) -> float:
 def _beyond(subject: Subject, found: Prediction, noisy: Prediction) -> float:
     view, theta = subject.model
     kernel = subject.source.kernel
-    places = kernel.noises.padded(view.coordinates.places(subject.points))
+    places = view.coordinates.places(subject.points)
     prior = view.scaling.scale**2 * kernel.variance(places, Hyperparameters.from_theta(theta))
     if not (found.variances > 0.0).all() or not (noisy.variances > found.variances).all():
         return np.inf
@@ -138,17 +138,18 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
 
 def _standardized(subject: Subject, name: str) -> Array:
     """How many deviations each hidden row is off, by the agent's own answer."""
-    hide, noises = subject.hidden(), subject.source.kernel.noises
-    pairs = list(zip(subject.source.shards, hide, strict=True))
-    rest = [(x[~mask], y[~mask]) for (x, y), mask in pairs]
-    asked = [noises.visible(x[mask]) for (x, _), mask in pairs]
-    counts = [len(x) for x in asked]
+    pairs = list(zip(subject.source.shards, subject.hidden(), strict=True))
+    rest, asked = [own.rows(~mask) for own, mask in pairs], [own.rows(mask) for own, mask in pairs]
+    counts = list(map(len, asked))
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
-    found = subject.calibrated(rest, name).predict(np.concatenate(asked), name, noisy=True)
+    places = np.concatenate([one.inputs for one in asked])
+    found = subject.calibrated(rest, name).predict(places, name, noisy=True)
     starts, parts = np.cumsum([0, *counts]), []
-    for agent, ((x, y), mask) in enumerate(pairs):
+    for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])
-        variance = np.abs(found.variances[agent, own]) + noises.known(x[mask]) ** 2  # which nobody else knows of
-        parts.append((y[mask] - found.means[agent, own]) / np.sqrt(variance))
+        variance = np.abs(found.variances[agent, own])
+        if one.noise_std is not None:
+            variance = variance + one.noise_std**2  # which nobody else knows of
+        parts.append((one.values - found.means[agent, own]) / np.sqrt(variance))
     return np.concatenate(parts)

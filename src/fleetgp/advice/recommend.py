@@ -124,7 +124,7 @@ def _without_moments(facts: Facts) -> str:
         return 'it needs kernel="se", and the kernel is not known yet'
     if not facts.smooth:
         return f'it needs kernel="se", got {facts.kernel.name}'
-    if facts.noises.given:
+    if facts.noise_model.differs:
         return "it needs one noise for all rows, and here it differs"
     return ""
 

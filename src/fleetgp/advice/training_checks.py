@@ -9,7 +9,6 @@ import numpy as np
 from fleetgp.advice.subject import MOST_LIKELY, MOST_ROWS, Subject
 from fleetgp.advice.verification import Check
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.pool import pooled
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
 from fleetgp.errors import NumericalError
 from fleetgp.fleet.privacy import kinds_of_training
@@ -18,6 +17,7 @@ from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
 
@@ -101,7 +101,7 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
     if fit.moments is not None:
         experts = [FleetExpert(fit.moments)]
     elif training_method(fit.method).meet == "pool":
-        experts = subject.experts([pooled(subject.fleet.shards)])
+        experts = subject.experts([Observations.joined(subject.fleet.data)])
     else:
         experts = subject.experts(subject.trained_on())
     objective = Objective(experts, fit.known.prior.shifted(-shift), 1.0 / len(experts))
@@ -114,10 +114,10 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
 
 
 def _too_large(subject: Subject, fit: Fit) -> str:
-    rows, pool = sum(counts_of(subject.fleet.shards)), training_method(fit.method).meet == "pool"
+    rows, pool = sum(counts_of(subject.fleet.data)), training_method(fit.method).meet == "pool"
     if fit.moments is not None:
         return ""
-    if isinstance(subject.fleet.shards, Streamed):
+    if isinstance(subject.fleet.data, Streamed):
         return "The rows are in files."
     most = MOST_ROWS if pool else MOST_LIKELY
     return f"There are {rows:,} rows: it is checked up to {most:,}." if rows > most else ""
@@ -198,7 +198,7 @@ def _slope_error(evaluate: Callable[[Array], Evaluation], x: Array) -> float:
 def _engines(subject: Subject) -> Iterator[Check]:
     fit, (_, theta) = subject.fleet.fit, subject.model
     used = sorted({"dense"} if fit is None else set(fit.engine))
-    parts = sorted(subject.part(FEW_ROWS), key=lambda shard: -len(shard[1]))[:FEW_AGENTS]
+    parts = sorted(subject.part(FEW_ROWS), key=lambda own: -len(own))[:FEW_AGENTS]
     for engine in used:
         worst = max(_engine_error(expert, theta) for expert in subject.experts(parts, engine))
         limit = APPROXIMATE if engine == "vecchia" else EXACT
@@ -213,16 +213,16 @@ def _engines(subject: Subject) -> Iterator[Check]:
 
 def _engine_error(expert: Expert, theta: Array) -> float:
     """The largest difference to the formulas as they read."""
-    x, y, kernel = expert.inputs, expert.observations, expert.kernel
+    data, kernel, places = expert.data, expert.kernel, expert.data.inputs[:QUERIED]
     try:
         found = expert.evaluate(np.log(theta))
-        mean, variance = expert.condition(theta).mean_and_variance(x[:QUERIED])
+        mean, variance = expert.condition(theta).mean_and_variance(places)
     except NumericalError:
         return np.inf
-    nll, _ = reference.likelihood(x, y, kernel, np.log(theta), found.jitter)
-    errors = [abs(found.nll - nll) / len(y)]
+    nll, _ = reference.likelihood(data, kernel, np.log(theta), found.jitter)
+    errors = [abs(found.nll - nll) / len(data)]
     if found.jitter == 0.0:
-        wanted, spread = reference.posterior(x, y, kernel, theta, x[:QUERIED])
-        signal = float(kernel.variance(x[:QUERIED], Hyperparameters.from_theta(theta)).max())
+        wanted, spread = reference.posterior(data, kernel, theta, places)
+        signal = float(kernel.variance(places, Hyperparameters.from_theta(theta)).max())
         errors += [np.abs(mean - wanted).max() / np.sqrt(signal), np.abs(variance - spread).max() / signal]
     return float(max(errors))

@@ -10,23 +10,12 @@ import hashlib
 import json
 from dataclasses import astuple
 
-import numpy as np
-
 from fleetgp.agent.agenda import Agenda, Trained
-from fleetgp.data.partition import Shard
 from fleetgp.prediction import PredictionMethod, PredictionOptions
 from fleetgp.prediction.agreed import Agreed, agreement_key
 
 #: Bytes of the numbers of data and agreements: a float holds them exactly.
 SHORT = 6
-
-
-def version_of(shard: Shard) -> int:
-    """A number that is another one for other data."""
-    found = hashlib.blake2b(digest_size=SHORT)
-    for part in shard:
-        found.update(np.ascontiguousarray(part).tobytes())
-    return int.from_bytes(found.digest(), "big")
 
 
 def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:

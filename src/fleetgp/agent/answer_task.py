@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Trained
-from fleetgp.agent.agreements import Agreements, number_of, version_of
+from fleetgp.agent.agreements import Agreements, number_of
 from fleetgp.agent.description import Description
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.agent.logs import Log
@@ -70,7 +70,7 @@ class AnswerTask:
     def look(self) -> int:
         """Take the data as they are now, for the questions of the next agenda. Their version."""
         self.shard = self._data.shard
-        return version_of(self.shard)
+        return self.shard.version
 
     def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
         """All questions, in the members' order. asked: the one that this agent put on the agenda."""
@@ -119,7 +119,7 @@ class AnswerTask:
                 else:  # with which the asker answers alone
                     agreed = Agreed(moments=totals.moments)
                     queries = queries if network.hosted == (position,) else queries[:0]
-                places = self._description.noises.padded(model.coordinates.places(queries))
+                places = model.coordinates.places(queries)
                 units = self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
                     how: dict[str, Any] = {"to": position, "calibration": calibration_for(model, tasks)}

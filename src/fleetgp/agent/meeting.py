@@ -16,8 +16,8 @@ from fleetgp.agent.memory import Memory
 from fleetgp.agent.totals import CONTENTS, Contents, Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus.fleet_moments import SPARE, agree_on_moments
-from fleetgp.data.partition import Shard
 from fleetgp.errors import NonsenseError
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 
 
@@ -34,7 +34,7 @@ class Meeting:
         return self._met is not agenda
 
     def hold(
-        self, network: Network, agenda: Agenda, model: Trained, shard: Shard, theta: Array, here: dict[str, int]
+        self, network: Network, agenda: Agenda, model: Trained, shard: Observations, theta: Array, here: dict[str, int]
     ) -> Totals:
         """Totals of the rows that the members had at this agenda, and of what is known of others.
 
@@ -45,7 +45,7 @@ class Meeting:
         if found is not None:
             self._memory.hold(found)
         if found is None or not found.covers(theta):
-            moments = agree_on_moments(network, [model.view.rows(*shard)], theta, spare=SPARE)
+            moments = agree_on_moments(network, [model.view.of(shard)], theta, spare=SPARE)
             found = Totals.of(moments, parts_of_members(agenda), model)
             self._memory.hold(found)
         here[WHOLE] = _state(found, agenda)
@@ -53,7 +53,7 @@ class Meeting:
         return found
 
     def _brought(
-        self, network: Network, agenda: Agenda, model: Trained, shard: Shard, here: dict[str, int]
+        self, network: Network, agenda: Agenda, model: Trained, shard: Observations, here: dict[str, int]
     ) -> Totals | None:
         """The best totals that members hold, with what all members have to add; None if they must begin anew."""
         if len({item.totals for item in agenda.items}) > 1:
@@ -66,7 +66,7 @@ class Meeting:
         row = own.contents.beyond(self._id, shard)
         return self._summed(network, agenda, own.contents, row, own.moments.packed)
 
-    def _added_to_best(self, network: Network, agenda: Agenda, model: Trained, shard: Shard) -> Totals | None:
+    def _added_to_best(self, network: Network, agenda: Agenda, model: Trained, shard: Observations) -> Totals | None:
         """Members hold different totals, or none: the best go to all, with what they lack.
 
         The best have the most rows of agents that are not there; those of members are complete in the end anyway.

@@ -74,6 +74,7 @@ def shown_rows(agent: Agent) -> dict[str, Any]:
         raise InputError(
             f"{agent.name} does not show its rows: `show_rows = true` in its own fleet.toml would allow it"
         )
-    inputs, targets = agent.data.seen
+    data = agent.data.shard
+    inputs, targets = data.inputs, data.values
     kept = np.unique(np.linspace(0, len(targets) - 1, min(len(targets), MOST_ROWS)).round().astype(int))
     return {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}

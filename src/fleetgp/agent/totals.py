@@ -16,16 +16,16 @@ import numpy as np
 from pydantic import FailFast, Field
 
 from fleetgp.agent.agenda import Agenda, Trained
-from fleetgp.agent.agreements import SHORT, version_of
+from fleetgp.agent.agreements import SHORT
 from fleetgp.agent.changes import Change
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array
-from fleetgp.data.partition import Shard
 from fleetgp.data.view import View
 from fleetgp.gp.basis import Box
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on, response_sizes
 from fleetgp.gp.moments.sizes import fits
+from fleetgp.model.observations import Observations
 from fleetgp.network.peer_checks import LARGEST
 
 #: Bytes of what is said of totals; of those of a thousand agents it has some 50,000.
@@ -42,10 +42,9 @@ class Part(Strict):
     rows: Count
     version: Count
 
-    def holds(self, shard: Shard) -> bool:
+    def holds(self, shard: Observations) -> bool:
         """Whether these are the first rows of an agent's data."""
-        x, y = shard
-        return self.rows <= len(y) and version_of((x[: self.rows], y[: self.rows])) == self.version
+        return self.rows <= len(shard) and shard.rows(slice(self.rows)).version == self.version
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Contents(Strict):
         if list(self.agents) != sorted(set(self.agents)) or self.agents[-1] >= fleet:
             raise ValueError(f"expected rows of the {fleet} agents of this fleet, each once, got {self.agents}")
 
-    def beyond(self, agent: int, shard: Shard) -> Array | None:
+    def beyond(self, agent: int, shard: Observations) -> Array | None:
         """What an agent's data have to add to the totals, packed; None if they cannot be added.
 
         They cannot if a new row lies outside of the box, or if its first rows are not those that are in the totals.
@@ -112,8 +111,8 @@ class Contents(Strict):
         if part is not None and not part.holds(shard):
             return None
         first = 0 if part is None else part.rows
-        x, y = self.view.rows(shard[0][first:], shard[1][first:])
-        return moments_on(self.box, self.sizes, x, y).packed if self.box.holds(x) else None
+        new = self.view.of(shard.rows(slice(first, None)))
+        return moments_on(self.box, self.sizes, new.inputs, new.values).packed if self.box.holds(new.inputs) else None
 
     def grown(self, parts: Sequence[Part]) -> Contents:
         """With these parts in the place of older ones."""

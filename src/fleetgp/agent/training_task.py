@@ -20,10 +20,10 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
-from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError, NetworkError, NothingToLearnError
 from fleetgp.gp.choices import Kernels
 from fleetgp.gp.kernels import PURE
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
@@ -47,7 +47,7 @@ class TrainingTask:
         self._activity, self._log = activity, log
         self.used_rows = data.rows
 
-    def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Shard) -> Status:
+    def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Observations) -> Status:
         """How it ended. If it did not diverge, there is a new model. shard: the data that the agenda tells of."""
         self._activity.phase, self._activity.round = "training", 0
         if wish.cold:
@@ -56,7 +56,7 @@ class TrainingTask:
         starts = self._description.starts() if warm is None else warm
         method = wish.method or self._description.training.method
         self._description.refuse_private(training_method(method))
-        self.used_rows = len(shard[1])
+        self.used_rows = len(shard)
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
         estimates, magnitudes = Estimates(len(SPANS) if starts is None else len(starts)), self._magnitudes(shard)
 
@@ -102,15 +102,14 @@ class TrainingTask:
             return kernels, None
         return (self._description.kernel_of(model.kernel),), np.array([model.log_theta])
 
-    def _magnitudes(self, shard: Shard) -> Array:
+    def _magnitudes(self, shard: Observations) -> Array:
         """The logarithms of what this agent's own data would have for hyperparameters, roughly, (P,)."""
-        inputs, observations = shard
         units = self._description.kernels[0].units(self._description.dimension)
-        sizes = np.array([1.0, np.sqrt((observations**2).mean()), *np.ptp(inputs, axis=0)])
+        sizes = np.array([1.0, np.sqrt((shard.values**2).mean()), *np.ptp(shard.inputs, axis=0)])
         found = sizes[units - PURE]  # which is followed by OBSERVED and the inputs
         return np.log(np.where(found > 0.0, found, 1.0))
 
-    def _calibrate(self, fit: Fit, tasks: Tasks, shard: Shard) -> None:
+    def _calibrate(self, fit: Fit, tasks: Tasks, shard: Observations) -> None:
         """With the others, for the method of the file. What cannot be is logged; the model is kept in any case."""
         hold, part = self._description.training.calibrate, self._description.prediction
         if hold == "no":

@@ -125,7 +125,7 @@ class ViewLoop:
             None if asked is None else asked.question,
             version,
             self.answers.agreements.held,
-            len(self.answers.shard[1]),
+            len(self.answers.shard),
             0 if totals is None else totals.number,
             self._cold,
         )

@@ -25,7 +25,7 @@ from fleetgp.storage.model import Model
 def known_model(folder: Path, where: Cluster) -> Model:
     """The model in a folder; a warning where its training did not converge, or where it has no work for a cluster."""
     model = load_model(folder, **where.backend)
-    if where.backend and isinstance(model.fleet.shards, Streamed):
+    if where.backend and isinstance(model.fleet.data, Streamed):
         warn(f"{folder}: the model has no rows, and any agent answers from the moments alone: no cluster is used")
     if model.status in ("interrupted", "round limit", "time limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
@@ -47,7 +47,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
     fleet = model.fleet
-    told = told_of_outside(points, where, fleet.seen, model.inputs, fleet.units, fleet.coordinates, *what)
+    told = told_of_outside(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
     if told:
         warn(told)
 
@@ -90,7 +90,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: 
         f"({label} = {model.theta[label]:.3g} is in it)."
     )
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
-    if model.fleet.noises.holds_known:
+    if model.fleet.noise_model.known:
         deviation += " Known deviations of rows are not in it."
     sent = [told_sent(answers.sent, answers.bytes)] if several else []
     drawn = [sample] if answers.held else []

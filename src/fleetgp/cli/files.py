@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.cli import options
-from fleetgp.data.streamed import Shards
+from fleetgp.data.streamed import Streamed
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.backends import refuse_rows
@@ -27,7 +27,7 @@ class Taken:
     """The agents' names and data, how many rows were left out, what else was done to the values, and units."""
 
     names: list[str]
-    shards: Shards | Sequence[tuple[Any, ...]]
+    shards: Streamed | Sequence[tuple[Any, ...]]
     dropped: int
     notes: tuple[str, ...]
     units: Mapping[str, str]

@@ -47,7 +47,7 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> dict
     return {
         "model": str(out),
         "agents": list(model.agents),
-        "observations": counts_of(fleet.shards),
+        "observations": counts_of(fleet.data),
         "dropped": data.dropped,
         "notes": list(data.notes),
         "method": found.method,
@@ -81,9 +81,9 @@ def _facts(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> dict
 def _lines(model: Model, found: Fit, data: Taken, out: Path, sent: Sent) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
     place = escape(quote(str(out)))
-    dropped, points = data.dropped, sum(counts_of(fleet.shards))
+    dropped, points = data.dropped, sum(counts_of(fleet.data))
     how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
-    everywhere = " --within inf" if how and isinstance(fleet.shards, Streamed) else ""
+    everywhere = " --within inf" if how and isinstance(fleet.data, Streamed) else ""
     drawn = fleet.dimension >= 2
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
@@ -108,7 +108,7 @@ def _at(model: Model) -> str:
     """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
     if len(model.inputs) == 2:
         return ""
-    low, high = corners(summaries_along_arc(model.fleet.seen, model.fleet.coordinates))
+    low, high = corners(summaries_along_arc(model.fleet.data, model.fleet.coordinates))
     middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
     return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
 

@@ -61,10 +61,10 @@ class Noisy:
 
 def noise_of(model: Model, agent: str) -> str:
     """The name of the noise of an agent's observations."""
-    noises, shards = model.fleet.noises, model.fleet.shards
-    if not noises.groups:
-        return noises.names[0]
-    return noises.names[int(noises.group(shards[model.agents.index(agent)][0][:1])[0])]
+    noise = model.fleet.noise_model
+    if not noise.groups:
+        return noise.names[0]
+    return noise.names[int(noise.group(model.fleet.data[model.agents.index(agent)])[0])]
 
 
 def told_outliers(model: Model) -> list[str]:
@@ -72,7 +72,7 @@ def told_outliers(model: Model) -> list[str]:
     fit = model.fleet.fit
     if fit is None or not len(fit.outliers):
         return []
-    total, rows = int(fit.outliers.sum()), sum(len(y) for _, y in model.fleet.shards)
+    total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))
     most = int(np.argmax(fit.outliers))
     whose = f", most of {model.agents[most]} ({fit.outliers[most]:,})" if total and len(model.agents) > 1 else ""
     return [f"{total:,} of {rows:,} rows are weighed down as outliers{whose}."]

@@ -102,9 +102,9 @@ def _counted(description: Description, rows: int | None) -> tuple[list[int], lis
 
 
 def _facts(description: Description, counts: list[int]) -> Facts:
-    kernels, noises = description.kernels, description.noises
+    kernels = description.kernels
     kernel = kernels[0] if len(kernels) == 1 else None
-    columns = int(noises.padded(np.zeros((1, description.dimension))).shape[1])
+    columns = description.dimension + description.noise_model.terms
     return Facts(
         tuple(counts),
         description.dimension,

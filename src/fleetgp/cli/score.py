@@ -167,9 +167,9 @@ def _scored(
 
 def _own_rows(model: Model, rows: Observations) -> int:
     """How many are rows of the model too, to the last bit; none where it keeps moments, and no rows."""
-    if isinstance(model.fleet.shards, Streamed):
+    if isinstance(model.fleet.data, Streamed):
         return 0
-    seen = {row.tobytes() for inputs, y in model.fleet.seen for row in np.column_stack([inputs, y])}
+    seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
     return sum(row.tobytes() in seen for row in np.column_stack([rows.inputs, rows.observations]))
 
 

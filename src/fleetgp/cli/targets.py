@@ -15,6 +15,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli.files import Taken
 from fleetgp.cli.output import emit
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import Kernel
@@ -81,6 +82,7 @@ class Several:
             fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **made)
             fleets = {self.targets[0]: fleet}
         else:
+            assert not isinstance(data.shards, Streamed), "it was refused"
             fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
             fleets = fleet.fleets
         for own in fleets.values():

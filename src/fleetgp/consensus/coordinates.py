@@ -12,10 +12,10 @@ from fleetgp.consensus.reductions import Reduction
 from fleetgp.consensus.scaling import DEVIATIONS
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units
 from fleetgp.data.longitudes import rows_along_arc
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, dimension_of, summaries_of
 from fleetgp.data.summary import Summary
 from fleetgp.errors import InputError
+from fleetgp.model.observations import Observations
 from fleetgp.network import MAXIMUM, SUM
 
 #: Degrees of longitude from the centre that a local projection can have at all.
@@ -24,7 +24,7 @@ FARTHEST = 90.0
 WIDEST, HIGHEST = 180.0, 89.0
 
 
-def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+def agree_on_coordinates(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
     """One reduction for scaled inputs and for the sphere, two for kilometres, none as they are given."""
     if rule.name == "as-given":
         return AS_GIVEN
@@ -33,7 +33,7 @@ def agree_on_coordinates(reduction: Reduction, shards: Sequence[Shard], rule: Co
     return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
 
 
-def _scaled(reduction: Reduction, shards: Sequence[Shard]) -> Coordinates:
+def _scaled(reduction: Reduction, shards: Sequence[Observations]) -> Coordinates:
     """The mean and the standard deviation of each input."""
     own = [
         np.column_stack([np.full(len(one.centre), float(one.count)), one.centre, np.diagonal(one.spread)])
@@ -44,7 +44,7 @@ def _scaled(reduction: Reduction, shards: Sequence[Shard]) -> Coordinates:
     return Coordinates("scaled", tuple(centre.tolist()), tuple(np.where(unit > 0.0, unit, 1.0).tolist()))
 
 
-def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+def _local(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
     """Kilometres about the mean of all places; that of longitudes is one of directions, which has no seam."""
     dimension = dimension_of(shards)
     # Every agent turns its own longitudes into one piece; the rows of files are not looked at again.
@@ -72,7 +72,7 @@ def _local(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) 
     return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
 
 
-def _sphere(reduction: Reduction, shards: Sequence[Shard], rule: CoordinateRule) -> Coordinates:
+def _sphere(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
     """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
     dimension = dimension_of(shards)
     ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])

@@ -14,12 +14,12 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import of_fleet
 from fleetgp.consensus.scaling import DEVIATIONS
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of, moments_of, summaries_of
 from fleetgp.gp.basis import Box
 from fleetgp.gp.fleet_expert import too_many
 from fleetgp.gp.moments.fleet import FleetMoments, moments_on
 from fleetgp.gp.moments.sizes import sizes_for_all
+from fleetgp.model.observations import Observations
 from fleetgp.network import Merge, Network
 
 #: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
@@ -53,7 +53,7 @@ Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
 def agree_on_frame(
-    network: Network, shards: Sequence[Shard], plan: Plan, *, central: bool = False
+    network: Network, shards: Sequence[Observations], plan: Plan, *, central: bool = False
 ) -> tuple[Frame, tuple[int, ...] | None]:
     """In one reduction: the fleet's frame, and the sizes of its grid, None where there is none.
 
@@ -75,7 +75,7 @@ def agree_on_frame(
 
 
 def reduce_moments(
-    network: Network, shards: Sequence[Shard], box: Box, sizes: tuple[int, ...], *, central: bool = False
+    network: Network, shards: Sequence[Observations], box: Box, sizes: tuple[int, ...], *, central: bool = False
 ) -> FleetMoments:
     """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
     with network.phase("moments"):
@@ -84,18 +84,18 @@ def reduce_moments(
     return FleetMoments.unpacked(box, sizes, total)
 
 
-def grown_moments(network: Network, known: FleetMoments, more: Sequence[Shard]) -> FleetMoments | None:
+def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observations]) -> FleetMoments | None:
     """Moments that all agents hold, with those of rows that have come since, in one reduction.
 
     None where somebody's new rows lie outside of the box. Nothing comes from parts of the tree without new rows.
     """
     rows = []
-    for inputs, observations in more:
-        inside = known.box.holds(inputs)
+    for data in more:
+        inside = known.box.holds(data.inputs)
         some = slice(None if inside else 0)
-        added = moments_on(known.box, known.sizes, inputs[some], observations[some])
+        added = moments_on(known.box, known.sizes, data.inputs[some], data.values[some])
         rows.append(np.append(added.packed, float(not inside)))
-    present = np.array([[len(observations) > 0] for _, observations in more])
+    present = np.array([[len(data) > 0] for data in more])
     with network.phase("moments"):
         total = network.reduce_present(np.stack(rows)[:, None], present, "moments").value
     assert total is not None, "all agents are told"
@@ -105,7 +105,7 @@ def grown_moments(network: Network, known: FleetMoments, more: Sequence[Shard]) 
 
 
 def agree_on_moments(
-    network: Network, shards: Sequence[Shard], theta: Array, *, spare: int = 1, central: bool = False
+    network: Network, shards: Sequence[Observations], theta: Array, *, spare: int = 1, central: bool = False
 ) -> FleetMoments:
     """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf

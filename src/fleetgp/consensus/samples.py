@@ -13,75 +13,69 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, Keys, row_hashes
-from fleetgp.consensus.pool import pooled
-from fleetgp.data.partition import Shard
 from fleetgp.data.sketch import scrambled
-from fleetgp.gp.noise import SAME, Noise
 from fleetgp.gp.places import occurrences, order_by_place
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
 
 
-def sample(shard: Shard, agents: int, seed: int, noises: Noise = SAME) -> Shard:
+def sample(data: Observations, agents: int, seed: int) -> Observations:
     """An agent's share of D_c: N_i / M rows, at least one, drawn without replacement.
 
-    They are the first ones in the order of `order_by_place`. noises: what the inputs have behind them does not count.
+    They are the first ones in the order of `order_by_place`.
 
-    >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
-    >>> sample((X, y), agents=3, seed=0)[0].shape
+    >>> data = Observations(np.arange(12.0).reshape(6, 2), np.arange(6.0))
+    >>> sample(data, agents=3, seed=0).inputs.shape
     (2, 2)
-    >>> drawn, turned = (sample((X[order], y[order]), 3, 0)[1] for order in (slice(None), slice(None, None, -1)))
-    >>> sorted(drawn.tolist()) == sorted(turned.tolist())
+    >>> drawn, turned = (sample(data.rows(slice(None, None, step)), 3, 0).values.tolist() for step in (1, -1))
+    >>> sorted(drawn) == sorted(turned)
     True
     """
-    inputs, observations = shard
-    count = max(1, len(observations) // agents)
-    rows = np.sort(order_by_place(noises.visible(inputs), observations, seed)[:count])
-    return inputs[rows], observations[rows]
+    count = max(1, len(data) // agents)
+    return data.rows(np.sort(order_by_place(data.inputs, data.values, seed)[:count]))
 
 
 @dataclass(frozen=True)
 class Drawn:
     """Everyone's samples, by agent id. rows: (A,) of how many rows of each hosted agent."""
 
-    samples: Sequence[Shard]
+    samples: Sequence[Observations]
     rows: Sequence[int]
 
 
 def communication_data(
     network: Network,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     seed: int,
     *,
     central: bool,
-    noises: Noise = SAME,
     before: Drawn | None = None,
-) -> list[Shard]:
+) -> list[Observations]:
     """Every agent's sample, by agent id, at every agent: along the tree, or over the central node.
 
     before: what everyone holds of the first rows: only what differs from it is sent.
     """
-    width = shards[0][0].shape[1]
-    nothing = np.zeros((0, width)), np.zeros(0)
+    nothing = shards[0].rows(slice(0))
     old = [nothing] * network.agents if before is None else list(before.samples)
     changes = []
     for k, (shard, i) in enumerate(zip(shards, network.hosted, strict=True)):
-        grown = before is None or len(shard[1]) > before.rows[k]
-        changes.append(_change(old[i], sample(shard, network.agents, seed, noises) if grown else old[i]))
-    parts = {"inputs": [x for x, _, _ in changes], "observations": [y for _, y, _ in changes]}
+        grown = before is None or len(shard) > before.rows[k]
+        changes.append(_change(old[i], sample(shard, network.agents, seed) if grown else old[i]))
+    parts = {"inputs": [more.packed for more, _ in changes], "observations": [more.values for more, _ in changes]}
     if before is not None:
-        parts["statistics"] = [gone for _, _, gone in changes]  # rows of the old samples, by their places there
+        parts["statistics"] = [gone for _, gone in changes]  # rows of the old samples, by their places there
     everyone = _everyones(network, parts, central=central)
     told = zip(everyone["inputs"], everyone["observations"], strict=True)
-    new = [(x.reshape(-1, width), y) for x, y in told]
+    new = [nothing.unpacked(packed, values) for packed, values in told]
     if before is None:
         return new
     gone = everyone["statistics"]
-    check_from_peers(gone, lambda i, rows: bool(np.isin(rows, np.arange(len(old[i][1]))).all()), "rows of its sample")
-    stay = [np.isin(np.arange(len(y)), rows, invert=True) for (_, y), rows in zip(old, gone, strict=True)]
+    check_from_peers(gone, lambda i, rows: bool(np.isin(rows, np.arange(len(old[i]))).all()), "rows of its sample")
+    stay = [np.isin(np.arange(len(one)), rows, invert=True) for one, rows in zip(old, gone, strict=True)]
     return [
-        pooled([(x[kept], y[kept]), more]) if len(more[1]) or not kept.all() else (x, y)
-        for (x, y), kept, more in zip(old, stay, new, strict=True)
+        Observations.joined([one.rows(kept), more]) if len(more) or not kept.all() else one
+        for one, kept, more in zip(old, stay, new, strict=True)
     ]
 
 
@@ -105,44 +99,43 @@ def _everyones(network: Network, parts: dict[str, list[Array]], *, central: bool
     return found
 
 
-def _change(old: Shard, new: Shard) -> tuple[Array, Array, Array]:
-    """What makes a sample of another: the inputs and observations that are new, and the places of those that go."""
+def _change(old: Observations, new: Observations) -> tuple[Observations, Array]:
+    """What makes a sample of another: the observations that are new, and the places of those that go."""
     if new is old:
-        return old[0][:0], old[1][:0], np.zeros(0)
+        return old.rows(slice(0)), np.zeros(0)
     more, gone = ~_among(new, old), ~_among(old, new)
-    return new[0][more], new[1][more], np.flatnonzero(gone).astype(float)
+    return new.rows(more), np.flatnonzero(gone).astype(float)
 
 
-def augmented(shard: Shard, agent: int, communication: Sequence[Shard]) -> Shard:
+def augmented(shard: Observations, agent: int, communication: Sequence[Observations]) -> Observations:
     """The samples of the others and an agent's own data, at the end of which more may come; its own sample is not
     repeated.
     """
-    return pooled([*(communication[j] for j in range(len(communication)) if j != agent), shard])
+    return Observations.joined([*(communication[j] for j in range(len(communication)) if j != agent), shard])
 
 
-def without(shard: Shard, sample: Shard) -> Shard:
+def without(shard: Observations, sample: Observations) -> Observations:
     """An agent's data without the rows of its sample.
 
-    >>> X, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
-    >>> without((X, y), (X[[3, 1]], y[[3, 1]]))[1].tolist()
+    >>> data = Observations(np.arange(8.0).reshape(4, 2), np.arange(4.0))
+    >>> without(data, data.rows([3, 1])).values.tolist()
     [0.0, 2.0]
     """
-    kept = ~_among(shard, sample)
-    return shard[0][kept], shard[1][kept]
+    return shard.rows(~_among(shard, sample))
 
 
-def _among(some: Shard, others: Shard) -> BoolArray:
+def _among(some: Observations, others: Observations) -> BoolArray:
     """(N,) which rows are among others; of rows that are alike as many as there are there.
 
-    >>> X, y = np.zeros((3, 1)), np.array([1.0, 2.0, 1.0])
-    >>> _among((X, y), (X[:2], y[:2])).tolist()
+    >>> data = Observations(np.zeros((3, 1)), np.array([1.0, 2.0, 1.0]))
+    >>> _among(data, data.rows(slice(2))).tolist()
     [True, True, False]
     """
     return np.isin(_names(some), _names(others))
 
 
-def _names(shard: Shard) -> Keys:
+def _names(shard: Observations) -> Keys:
     """(N,) a number for each row that is the same for the same row, and another one for each that repeats it."""
-    hashes = row_hashes(np.column_stack(shard))
+    hashes = row_hashes(np.column_stack([shard.packed, shard.values]))
     repeats: Keys = scrambled(occurrences(hashes, np.zeros(len(hashes))))
     return np.asarray(np.add(scrambled(hashes), repeats))

@@ -10,11 +10,11 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
-from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling as Scaling
 from fleetgp.data.streamed import dimension_of, summaries_of
 from fleetgp.data.summary import Summary
 from fleetgp.errors import InputError, NothingToLearnError, check_name
+from fleetgp.model.observations import Observations
 from fleetgp.network import Merge
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
@@ -33,7 +33,7 @@ def check_mean(name: object) -> MeanName:
 
 def agree_on_scaling(
     reduction: Reduction,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     mean: MeanName = "zero",
     *,
     normalize: bool = True,
@@ -55,7 +55,7 @@ def agree_on_scaling(
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
 
 
-def _linear(reduction: Reduction, shards: Sequence[Shard]) -> Scaling:
+def _linear(reduction: Reduction, shards: Sequence[Observations]) -> Scaling:
     """By least squares about the centre of all inputs; the root solves, so that all agents hold the same bits."""
     dimension = dimension_of(shards)
     rows = np.stack([_products(one) for one in summaries_of(shards)])[:, None]

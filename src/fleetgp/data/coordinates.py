@@ -13,11 +13,11 @@ from typing import Literal, cast, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import LATITUDE_NAMES, LONGITUDE_NAMES
 from fleetgp.errors import InputError, check_name
+from fleetgp.model.observations import Observations
 
 CoordinatesName = Literal["as-given", "scaled", "kilometres", "sphere"]
 #: The Earth's mean radius, in kilometres, and a degree of a great circle.
@@ -70,7 +70,7 @@ class Coordinates:
     latitude: int = -1
 
     def places(self, inputs: Array) -> Array:
-        """Inputs (.., D) as the model sees them, on the sphere (.., D + 1); what stands behind them stays.
+        """Inputs (.., D) as the model sees them, on the sphere (.., D + 1).
 
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
@@ -80,11 +80,10 @@ class Coordinates:
             return inputs
         if self.name == "sphere":
             return self._on_sphere(inputs)
-        dimension = len(self.origin)
-        apart = inputs[..., :dimension] - np.array(self.origin)
+        apart = inputs - np.array(self.origin)
         if self.longitude >= 0:
             apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
-        return np.concatenate([apart / np.array(self.unit), inputs[..., dimension:]], axis=-1)
+        return np.ascontiguousarray(apart / np.array(self.unit))
 
     def _on_sphere(self, inputs: Array) -> Array:
         """
@@ -121,10 +120,10 @@ class Coordinates:
         assert self.name != "sphere", "nothing asks for it there"
         return np.asarray(places * np.array(self.unit) + np.array(self.origin)) if self.origin else places
 
-    def apply(self, shards: Sequence[Shard]) -> Shards:
+    def apply(self, shards: Sequence[Observations]) -> Shards:
         if isinstance(shards, Streamed):
             return shards.moved(self) if self.origin else shards
-        return [(self.places(x), y) for x, y in shards]
+        return [one.at(self.places(one.inputs)) for one in shards]
 
     def summary(self, one: Summary) -> Summary:
         """That of the same rows, whose longitudes go round nowhere."""

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from fleetgp.data.partition import Shard
+from fleetgp.model.observations import Observations
 
 
-def added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | None:
+def added(before: Sequence[Observations], now: Sequence[Observations]) -> list[Observations] | None:
     """The rows that have come to each data set, at its end; None if anything else is different.
 
-    >>> X, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
-    >>> [len(rows) for _, rows in added([(X[:2], y[:2]), (X, y)], [(X, y), (X, y)])], added([(X, y)], [(X[1:], y[1:])])
+    >>> import numpy as np
+    >>> data = Observations(np.arange(6.0).reshape(3, 2), np.arange(3.0))
+    >>> first, last = data.rows(slice(2)), data.rows(slice(1, None))
+    >>> [len(rows) for rows in added([first, data], [data, data])], added([data], [last])
     ([1, 0], None)
     """
     if len(before) != len(now):
         return None
-    sizes = [len(y) for _, y in before]
-    firsts = [new if new is old else (new[0][:n], new[1][:n]) for old, new, n in zip(before, now, sizes, strict=True)]
-    return [(x[n:], y[n:]) for (x, y), n in zip(now, sizes, strict=True)] if same_data(before, firsts) else None
+    sizes = [len(one) for one in before]
+    firsts = [new if new is old else new.rows(slice(n)) for old, new, n in zip(before, now, sizes, strict=True)]
+    return [new.rows(slice(n, None)) for new, n in zip(now, sizes, strict=True)] if same_data(before, firsts) else None
 
 
-def same_data(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
+def same_data(one: Sequence[Observations], other: Sequence[Observations]) -> bool:
     """Whether two lists of data sets hold the same numbers."""
-    return len(one) == len(other) and all(
-        mine is its or all(a is b or np.array_equal(a, b) for a, b in zip(mine, its, strict=True))
-        for mine, its in zip(one, other, strict=True)
-    )
+    return len(one) == len(other) and all(mine.same(its) for mine, its in zip(one, other, strict=True))

@@ -9,10 +9,10 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import Summary
 from fleetgp.data.suspicions import LONGITUDE_NAMES
+from fleetgp.model.observations import Observations
 
 #: Longitudes stay as they are given unless an arc of so many degrees is empty: data all around the globe have no ends.
 EMPTY = 60.0
@@ -54,32 +54,33 @@ def turned_into(longitudes: Array, west: float, east: float) -> Array:
     return np.asarray(longitudes - 360.0 * turns)
 
 
-def arc_of(shards: Sequence[Shard], longitude: int) -> tuple[float, float]:
+def arc_of(shards: Sequence[Observations], longitude: int) -> tuple[float, float]:
     """The shortest arc that holds the longitudes of all rows; of data in files, that of their agents' intervals."""
     if isinstance(shards, Streamed):
         low, high = (np.array([getattr(one, end)[longitude] for one in shards.summaries]) for end in ("low", "high"))
         return shortest_arc(low, high)
-    values = np.concatenate([x[:, longitude] for x, _ in shards])
+    values = np.concatenate([one.inputs[:, longitude] for one in shards])
     return shortest_arc(values, values)
 
 
-def rows_along_arc(shards: Sequence[Shard], rule: CoordinateRule) -> list[Shard]:
+def rows_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> list[Observations]:
     """Rows in memory, with longitudes along their shortest arc if the coordinates know which input these are."""
     if rule.longitude < 0:
         return list(shards)
     arc = arc_of(shards, rule.longitude)
     found = []
-    for x, y in shards:
-        own = x[:, rule.longitude]
+    for one in shards:
+        own = one.inputs[:, rule.longitude]
         turned = turned_into(own, *arc)
         if not np.array_equal(own, turned):
-            x = x.copy()
-            x[:, rule.longitude] = turned
-        found.append((x, y))
+            inputs = one.inputs.copy()
+            inputs[:, rule.longitude] = turned
+            one = one.at(inputs)
+        found.append(one)
     return found
 
 
-def summaries_along_arc(shards: Sequence[Shard], rule: CoordinateRule) -> Sequence[Summary]:
+def summaries_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> Sequence[Summary]:
     """One per agent, with longitudes along the shortest arc of all data; nothing is loaded."""
     if not isinstance(shards, Streamed):
         return summaries_of(rows_along_arc(shards, rule))
@@ -95,7 +96,7 @@ def summaries_along_arc(shards: Sequence[Shard], rule: CoordinateRule) -> Sequen
     return found
 
 
-def told_of_seam(shards: Sequence[Shard], names: Sequence[str], rule: CoordinateRule) -> list[str]:
+def told_of_seam(shards: Sequence[Observations], names: Sequence[str], rule: CoordinateRule) -> list[str]:
     """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
     the coordinates take them for numbers.
     """

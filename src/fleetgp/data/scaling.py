@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Shards, Streamed
-from fleetgp.gp.kernels import OBSERVED, Kernel
+from fleetgp.gp.kernels import OBSERVED
+from fleetgp.model.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,22 @@ class Scaling:
     centre: tuple[float, ...] = ()
 
     def mean(self, inputs: Array) -> Array | float:
-        """The mean function at inputs (N, D), with whatever stands behind them.
+        """The mean function at inputs (N, D).
 
         >>> Scaling(1.0, 5.0, (2.0,), (10.0,)).mean(np.array([[10.0], [11.0]])).tolist()
         [1.0, 3.0]
         """
         if not self.slope:
             return self.offset
-        return np.asarray(
-            self.offset + ((inputs[:, : len(self.centre)] - np.array(self.centre)) * np.array(self.slope)).sum(axis=1)
-        )
+        return np.asarray(self.offset + ((inputs - np.array(self.centre)) * np.array(self.slope)).sum(axis=1))
 
-    def residuals(self, inputs: Array, observations: Array) -> Array:
-        """y'."""
-        return np.asarray((observations - self.mean(inputs)) / self.scale)
+    def scaled(self, data: Observations) -> Observations:
+        """The observations that the model is for, and the known standard deviations of their noise."""
+        return data.with_values(data.values - self.mean(data.inputs)).divided(self.scale)
 
-    def apply(self, shards: Sequence[Shard], kernel: Kernel) -> Shards:
-        """The data that the model is for; with known deviations of their noise, if the kernel has any."""
-        if isinstance(shards, Streamed):
-            return shards.rescaled(self)
-        return [(kernel.rescaled(x, self.scale), self.residuals(x, y)) for x, y in shards]
+    def apply(self, shards: Sequence[Observations]) -> Shards:
+        """The data that the model is for."""
+        return shards.rescaled(self) if isinstance(shards, Streamed) else [self.scaled(one) for one in shards]
 
     def shift(self, units: IntArray) -> Array:
         """What to add to log theta' (of y') for log theta (of y), (P,): sigma_f and sigma_eps carry the units of y.

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import Kernels
-from fleetgp.gp.composite import Composite, with_noise
+from fleetgp.gp.composite import Composite
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.leaves import Leaf, Scaled
-from fleetgp.gp.noise import Noise
+from fleetgp.model.observations import Observations
 
 
 def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
@@ -43,17 +42,7 @@ def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str],
     return tuple(_on_sphere(kernel, rule, third, names) for kernel in kernels)
 
 
-def noisy_kernels(kernels: Kernels, noises: Noise, rule: CoordinateRule) -> Kernels:
-    """With noise that differs, or one clear error: the third coordinate and what tells of it stand in one place."""
-    if noises.given and rule.name == "sphere":
-        raise InputError(
-            'coordinates="sphere" has one noise for all observations: expected no known deviations, noise or robust '
-            'with it, or coordinates="kilometres"'
-        )
-    return tuple(with_noise(kernel, noises) for kernel in kernels)
-
-
-def refuse_files(rule: CoordinateRule, shards: Sequence[Shard]) -> None:
+def refuse_files(rule: CoordinateRule, shards: Sequence[Observations]) -> None:
     """One clear error for data that are known by their sums, which are of longitudes and latitudes."""
     if rule.name == "sphere" and isinstance(shards, Streamed):
         raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')

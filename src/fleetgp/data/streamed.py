@@ -6,14 +6,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fleetgp.data.partition import Shard
 from fleetgp.data.summary import Summary
 from fleetgp.errors import InputError
 from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.gp.noise import Noise
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 
 if TYPE_CHECKING:
     from fleetgp.data.coordinates import Coordinates
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 FIRST = 2000
 
 
-class Streamed(Sequence[Shard]):
-    """As a sequence, every agent's (X, y): whoever asks for one has all of them loaded, or an error.
+class Streamed(Sequence[Observations]):
+    """As a sequence, every agent's observations: whoever asks for one has all of them loaded, or an error.
 
     names: the agents'.  summaries: of all their rows, one per agent.  sampled: what is loaded is a sample.
     """
@@ -33,11 +32,11 @@ class Streamed(Sequence[Shard]):
     sampled: bool = False
 
     @abstractmethod
-    def load(self) -> list[Shard]:
+    def load(self) -> list[Observations]:
         """All rows, or those of a sample; one clear error where they are too many."""
 
     @abstractmethod
-    def first_rows(self) -> list[Shard]:
+    def first_rows(self) -> list[Observations]:
         """Up to `FIRST` rows of every agent, drawn at random."""
 
     @abstractmethod
@@ -60,36 +59,29 @@ class Streamed(Sequence[Shard]):
 
 
 #: Data in memory, or streamed.
-Shards = list[Shard] | Streamed
+Shards = list[Observations] | Streamed
 
 
-def summaries_of(shards: Sequence[Shard]) -> Sequence[Summary]:
+def summaries_of(shards: Sequence[Observations]) -> Sequence[Summary]:
     """One per agent; nothing is loaded."""
-    return shards.summaries if isinstance(shards, Streamed) else [Summary.of(shard) for shard in shards]
+    return shards.summaries if isinstance(shards, Streamed) else [Summary.of(one) for one in shards]
 
 
-def counts_of(shards: Sequence[Shard]) -> list[int]:
+def counts_of(shards: Sequence[Observations]) -> list[int]:
     """How many observations each agent has; nothing is loaded."""
-    return [one.count for one in shards.summaries] if isinstance(shards, Streamed) else [len(y) for _, y in shards]
+    return [one.count for one in shards.summaries] if isinstance(shards, Streamed) else [len(one) for one in shards]
 
 
-def dimension_of(shards: Sequence[Shard]) -> int:
+def dimension_of(shards: Sequence[Observations]) -> int:
     """How many inputs there are; nothing is loaded."""
-    return len(shards.summaries[0].low) if isinstance(shards, Streamed) else int(shards[0][0].shape[1])
+    return len(shards.summaries[0].low) if isinstance(shards, Streamed) else shards[0].dimension
 
 
-def visible_of(shards: Sequence[Shard], noises: Noise) -> Sequence[Shard]:
-    """Without what stands behind the inputs to tell of the noise: streamed data have none."""
-    if isinstance(shards, Streamed) or not noises.given:
-        return shards
-    return [(noises.visible(x), y) for x, y in shards]
-
-
-def moments_of(shards: Sequence[Shard], box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+def moments_of(shards: Sequence[Observations], box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
     """Every agent's own, on a box that holds all data."""
     if isinstance(shards, Streamed):
         return shards.moments(box, sizes)
-    return side_by_side(lambda shard: FleetMoments.of(ChebyshevSums(*shard, box), sizes), list(shards))
+    return side_by_side(lambda one: FleetMoments.of(ChebyshevSums(one.inputs, one.values, box), sizes), list(shards))
 
 
 def load_instead(shards: Streamed, why: Exception) -> None:
@@ -100,6 +92,6 @@ def load_instead(shards: Streamed, why: Exception) -> None:
         raise InputError(f"moments of the data will not do ({why}), and their rows are not loaded: {error}") from why
 
 
-def as_they_are(shards: Shards) -> Sequence[Shard]:
+def as_they_are(shards: Shards) -> Sequence[Observations]:
     """The data as of now: a list may get other rows later."""
     return shards if isinstance(shards, Streamed) else tuple(shards)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.partition import Shard
+from fleetgp.model.observations import Observations
 
 if TYPE_CHECKING:
     from fleetgp.data.scaling import Scaling
@@ -34,8 +34,8 @@ class Summary:
     cross: Array
 
     @classmethod
-    def of(cls, shard: Shard) -> Summary:
-        x, y = shard
+    def of(cls, data: Observations) -> Summary:
+        x, y = data.inputs, data.values
         mean, centre = y.mean(), x.mean(axis=0)
         apart, above = x - centre, y - mean
         squares = float((above**2).sum())
@@ -44,8 +44,8 @@ class Summary:
     def plus(self, other: Summary) -> Summary:
         """That of both data sets (Chan et al., 1979).
 
-        >>> x, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
-        >>> both = Summary.of((x[:2], y[:2])).plus(Summary.of((x[2:], y[2:])))
+        >>> data = Observations(np.arange(12.0).reshape(6, 2), np.arange(6.0))
+        >>> both = Summary.of(data.rows(slice(2))).plus(Summary.of(data.rows(slice(2, None))))
         >>> both.count, both.mean, both.squares, both.centre.tolist()
         (6, 2.5, 17.5, [5.0, 6.0])
         >>> both.spread.tolist(), both.cross.tolist()

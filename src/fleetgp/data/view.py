@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleetgp.arrays import Array
 from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.summary import Summary
+from fleetgp.model.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -19,9 +18,8 @@ class View:
     scaling: Scaling = field(default_factory=Scaling)
     coordinates: Coordinates = field(default_factory=Coordinates)
 
-    def rows(self, inputs: Array, observations: Array) -> Shard:
-        places = self.coordinates.places(inputs)
-        return places, self.scaling.residuals(places, observations)
+    def of(self, data: Observations) -> Observations:
+        return self.scaling.scaled(data.at(self.coordinates.places(data.inputs)))
 
     def summary(self, one: Summary) -> Summary:
         return self.coordinates.summary(one).rescaled(self.scaling)

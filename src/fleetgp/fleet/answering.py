@@ -13,7 +13,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
-from fleetgp.data.streamed import dimension_of, visible_of
+from fleetgp.data.streamed import dimension_of
 from fleetgp.data.view import View
 from fleetgp.errors import FleetGPWarning, NumericalError
 from fleetgp.fleet.source import Source
@@ -129,14 +129,11 @@ class HostedAnswers:
         with retold(units=told_units(self.source, asked.view)):
             found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
         change = asked.view.coordinates.jacobian(question.queries)
-        width = change.shape[1]  # what stands behind the inputs has no part in it
-        spread, kinks = found.covariance, found.kinks[:, :width]
+        spread, kinks = found.covariance, found.kinks
         return replace(
             found,
-            gradient=np.einsum("tp,tpd->td", found.gradient[:, :width], change),
-            covariance=None
-            if spread is None
-            else np.einsum("tpd,tpq,tqe->tde", change, spread[:, :width, :width], change),
+            gradient=np.einsum("tp,tpd->td", found.gradient, change),
+            covariance=None if spread is None else np.einsum("tpd,tpq,tqe->tde", change, spread, change),
             kinks=np.einsum("tp,tpd->td", kinks.astype(float), np.abs(change)) > 0.0,
         )
 
@@ -155,8 +152,7 @@ class HostedAnswers:
 
             with retold(units=told_units(source, view), names=source.names):
                 agreed = self._once(network, key, agree_since, of_rows=True)
-        places = source.kernel.noises.padded(view.coordinates.places(queries))
-        return Asked(conditioned, view, (row, places, options, agreed))
+        return Asked(conditioned, view, (row, view.coordinates.places(queries), options, agreed))
 
     def _once(
         self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False
@@ -210,14 +206,13 @@ def agree_on_model(
     coordinates, scaling = source.coordinates, source.scaling
     if coordinates is None:
         with network.phase("coordinates"):
-            coordinates = agree_on_coordinates(reduction, source.seen, source.rule)
+            coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
         if told := about_coordinates(coordinates):
             warnings.warn(told, FleetGPWarning, stacklevel=2)
     shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
     if scaling is None:
         with network.phase("normalize"):
-            seen = visible_of(shards, source.kernel.noises)
-            scaling = agree_on_scaling(reduction, seen, source.mean, normalize=source.normalize)
+            scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
     theta = source.theta
     if theta.ndim == 2:
         # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
@@ -241,10 +236,10 @@ def _generalized(
     """The mean function by generalized least squares at a theta that was given. source: in the model's coordinates."""
     shards, dimension = source.shards, dimension_of(source.shards)
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
-    pairs = zip(scaling.apply(shards, source.kernel), network.hosted, strict=True)
-    experts = [Expert(x, y, source.kernel, i, options.engine, options.neighbours) for (x, y), i in pairs]
+    pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+    experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
-    if source.kernel.noises.robust:
+    if source.kernel.noise_model.robust:
         experts = reweighed_experts(experts, np.log(thetas))
     trend = trend_of(scaling, dimension)
     found = agree_on_correction(reduction, experts, thetas, trend)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Literal, Protocol, Self, get_args
 
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question
@@ -17,6 +16,7 @@ from fleetgp.gp.choices import Kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
+from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.prediction import (
     Calibration,
@@ -40,7 +40,7 @@ class Backend(Protocol):
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
@@ -50,7 +50,7 @@ class Backend(Protocol):
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Shard]],
+        outputs: Sequence[Sequence[Observations]],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -114,7 +114,7 @@ class AllHere:
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
@@ -125,7 +125,7 @@ class AllHere:
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Shard]],
+        outputs: Sequence[Sequence[Observations]],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -175,7 +175,7 @@ IN_PROCESS = AllHere()
 
 
 def chosen_backend(
-    name: str, shards: Sequence[Shard], graph: Topology, workers: int | None, address: str | None
+    name: str, shards: Sequence[Observations], graph: Topology, workers: int | None, address: str | None
 ) -> Backend:
     """By its name, with what was given for it."""
     check_backend(name, graph.agents, workers, address)

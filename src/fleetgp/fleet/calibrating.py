@@ -80,7 +80,7 @@ def calibrate(
     check_engine_name(engine)
     given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
-    refuse_private(row, fleet.private, fleet.kernel, engine, min(counts_of(fleet.shards)) // FOLDS)
+    refuse_private(row, fleet.private, fleet.kernel, engine, min(counts_of(fleet.data)) // FOLDS)
     if fleet.private is not None and fleet.coordinates.name == "sphere":
         raise InputError(
             'calibrate: private="rows" needs a box in which all agents know places, and there is none on the sphere: '

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.sphere import noisy_kernels, seen_by
+from fleetgp.data.sphere import seen_by
 from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import Kernels, as_kernels
+from fleetgp.gp.composite import with_noise
 from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.noise import SAME, Noise
+from fleetgp.model.noise import SAME, NoiseModel
 
 AS_THEY_ARE = CoordinateRule()
 
 
 class Choosing:
-    """kernels: the one that it has, or those that a training chooses from.  noises: how the noise differs."""
+    """kernels: the one that it has, or those that a training chooses from.  noise_model: how the noise differs."""
 
     kernels: Kernels = ()
     _kernel: Kernel | None = None
     _bound: int | Sequence[str] = 0  # the inputs
     _seen: tuple[CoordinateRule, str] = (AS_THEY_ARE, "zero")
 
-    noises: Noise = SAME
+    noise_model: NoiseModel = SAME
     kernel_given: bool = False  # else the default one
 
     def choose_from(
@@ -48,7 +49,8 @@ class Choosing:
 
     def _as_seen(self, kernel: object) -> Kernels:
         rule, mean = self._seen
-        return noisy_kernels(seen_by(rule, as_kernels(kernel, self._bound), self._bound, mean), self.noises, rule)
+        seen = seen_by(rule, as_kernels(kernel, self._bound), self._bound, mean)
+        return tuple(with_noise(one, self.noise_model) for one in seen)
 
     def chosen(self, name: str) -> None:
         """The one of this name, by a training; none is named by those of older models, which had one only."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import ray
 
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, Question
@@ -26,6 +25,7 @@ from fleetgp.graph.groups import groups_of
 from fleetgp.io.file_shards import Elsewhere, FileShards
 from fleetgp.io.passes import listener_of_passes
 from fleetgp.linalg.threads import cores
+from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.session import Session
@@ -67,7 +67,7 @@ class OnCluster:
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
@@ -89,7 +89,7 @@ class OnCluster:
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Shard]],
+        outputs: Sequence[Sequence[Observations]],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -173,9 +173,9 @@ class Data:
     """The agents' data in the store of the cluster, each put there once: workers take theirs from it, or read files."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, ...], tuple[list[Shard], Any]] = {}  # by agents that are together
+        self._kept: dict[tuple[int, ...], tuple[list[Observations], Any]] = {}  # by agents that are together
 
-    def of(self, shards: Sequence[Shard], hosting: Sequence[Sequence[int]]) -> list[Held]:
+    def of(self, shards: Sequence[Observations], hosting: Sequence[Sequence[int]]) -> list[Held]:
         """What every group's worker gets."""
         if isinstance(shards, FileShards):
             return [shards.group(group) for group in hosting]
@@ -184,13 +184,11 @@ class Data:
             for group in hosting
         ]
 
-    def _put(self, agents: tuple[int, ...], shards: Sequence[Shard]) -> Any:
+    def _put(self, agents: tuple[int, ...], shards: Sequence[Observations]) -> Any:
         """The data of some agents; a reference to the store."""
         own = [shards[agent] for agent in agents]
         kept, reference = self._kept.get(agents, ([], None))
-        if not kept or any(
-            a is not b for one, other in zip(kept, own, strict=True) for a, b in zip(one, other, strict=True)
-        ):
+        if not kept or any(one is not other for one, other in zip(kept, own, strict=True)):
             reference = ray.put(own)
             self._kept[agents] = own, reference
         return reference

@@ -222,7 +222,7 @@ class ConditionedFleet:
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         source = self.source
-        told = told_of_outside(points, uninformed, source.seen, source.inputs, source.units, source.rule)
+        told = told_of_outside(points, uninformed, source.shards, source.inputs, source.units, source.rule)
         if told:
             _warn(told + more)
 
@@ -240,7 +240,7 @@ class ConditionedFleet:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = dimension_of(source.seen)
+    dimension = dimension_of(source.shards)
     queries = with_numbers(cells_as_frame(queries, source.inputs), source.units)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:

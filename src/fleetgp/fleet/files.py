@@ -72,13 +72,13 @@ def from_files(
     a limit.
 
     files: a pattern ("data/*.parquet"), a path, or a list of them.
-    inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.shards.names` has their names.
+    inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.data.names` has their names.
         Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are also
         what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
-        `reading` has celsius=True. `fleet.shards.notes` has what was done.
+        `reading` has celsius=True. `fleet.data.notes` has what was done.
     missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
-        no rows. `fleet.shards.dropped` and `fleet.shards.empty` count what was left out.
+        no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
     sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
         many. dec-full-gp and full-gp still take all of them.
     memory: bytes of observations that may be loaded, 1 GB.

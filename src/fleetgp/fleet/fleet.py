@@ -11,8 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.data.watched import Watched
 from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import InputError
@@ -27,7 +26,7 @@ from fleetgp.fleet.joint import joint, sample
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import AgentName, Named, check_agent, with_numbers
-from fleetgp.fleet.noises import NoiseName, all_hidden, grown_hidden, noises_of, own_groups, parted
+from fleetgp.fleet.noises import NoiseName, noise_model_of, observed, observed_more, own_groups, parted
 from fleetgp.fleet.predicting import condition, predict
 from fleetgp.fleet.privacy import PrivateRows, check_private_rows
 from fleetgp.fleet.scoring import score_fleet
@@ -39,6 +38,7 @@ from fleetgp.given import as_flag, check_whole
 from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
@@ -105,13 +105,13 @@ class Fleet(Closing, Choosing, Named):
     ...         rows = [f"{x / 10},{(x % 3) / 10},{x % 4}" for x in range(first, first + 9)]
     ...         written = Path(folder, f"{name}.csv").write_text("\\n".join(["lon,lat,sst", *rows]))
     ...     fleet = Fleet.from_files(f"{folder}/*.csv", inputs=["lon", "lat"], target="sst")
-    >>> fleet.shards.names, fleet.dimension
+    >>> fleet.data.names, fleet.dimension
     (('ada', 'bo'), 2)
     """
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, ...]],
+        shards: Sequence[tuple[Any, ...]] | Streamed,
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
@@ -132,19 +132,20 @@ class Fleet(Closing, Choosing, Named):
         pairs, known = parted(shards)
         seen, self.inputs = check_shards(pairs, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
-        self.noises = noises_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
-        self.shards = all_hidden(seen, self.noises, own_groups(noise, len(seen), self.noises), known)
+        self.noise_model = noise_model_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
+        groups = own_groups(noise, len(seen), self.noise_model)
+        self.data = observed(seen, self.noise_model, groups, known)
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
         self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
-        self.private: PrivateRows | None = check_private_rows(private, counts_of(self.shards))
-        self.theta: Array | None = None if theta is None else check_theta_of(self.shards, theta, self.names)
-        super().__init__(chosen_backend(backend, self.shards, self.graph, workers, address))
+        self.private: PrivateRows | None = check_private_rows(private, counts_of(self.data))
+        self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
+        super().__init__(chosen_backend(backend, self.data, self.graph, workers, address))
         self.fit: Fit | None = None
         self.units = {}
-        self._trained: Sequence[Shard] = ()  # the data that the fit is from
+        self._trained: Sequence[Observations] = ()  # the data that the fit is from
         self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
@@ -167,17 +168,17 @@ class Fleet(Closing, Choosing, Named):
     @property
     def agents(self) -> int:
         """M, how many there are."""
-        return len(self.shards)
+        return len(self.data)
 
     @property
     def dimension(self) -> int:
         """D, how many inputs there are."""
-        return dimension_of(self.seen)
+        return dimension_of(self.data)
 
     @property
-    def seen(self) -> Sequence[Shard]:
-        """The agents' data, (X_i, y_i), without what `shards` have behind the inputs to tell of the noise."""
-        return visible_of(self.shards, self.noises)
+    def shards(self) -> tuple[tuple[Any, ...], ...]:
+        """The agents' data as they were given, (X_i, y_i) or (X_i, y_i, s_i); data in files are loaded."""
+        return tuple(own.as_given for own in self.data)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -202,18 +203,18 @@ class Fleet(Closing, Choosing, Named):
     @property
     def moments(self) -> FleetMoments | None:
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
-        return None if self.fit is None or not same_shards(self.shards, self._trained) else self.fit.moments
+        return None if self.fit is None or not same_shards(self.data, self._trained) else self.fit.moments
 
-    def observed(self) -> list[tuple[str, Sequence[Shard]]]:
+    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
         """What is observed, by name, and the agents' rows of it."""
-        return [(self.target, self.shards)]
+        return [(self.target, self.data)]
 
     def trained_on(self, rows: Sequence[int]) -> None:
         """The moments of the fit are of so many rows of each agent, the first ones."""
-        if len(rows) != self.agents or any(not 0 <= n <= len(y) for n, (_, y) in zip(rows, self.shards, strict=True)):
+        if len(rows) != self.agents or any(not 0 <= n <= len(own) for n, own in zip(rows, self.data, strict=True)):
             raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
-        pairs = zip(self.shards, rows, strict=True)
-        self._trained = tuple(shard if n == len(shard[1]) else (shard[0][:n], shard[1][:n]) for shard, n in pairs)
+        pairs = zip(self.data, rows, strict=True)
+        self._trained = tuple(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
 
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
@@ -222,7 +223,7 @@ class Fleet(Closing, Choosing, Named):
             self.chosen(fit.kernel)
         names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
         fit.ledger.labels = self.labels
-        self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.shards), None
+        self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.data), None
         return self.fit
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
@@ -241,22 +242,22 @@ class Fleet(Closing, Choosing, Named):
         >>> field = synthetic_field(120, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
         >>> fleet.observe(2, [[1.1, 0.4], [1.2, 0.4]], [0.3, 0.5])
-        >>> [len(y) for _, y in fleet.shards]
+        >>> [len(own) for own in fleet.data]
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        if isinstance(self.shards, Streamed):
+        if isinstance(self.data, Streamed):
             raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.shards[number], self._watched[number] = grown_hidden(
-            self.shards[number],
+        self.data[number], self._watched[number] = observed_more(
+            self.data[number],
             number,
             (with_numbers(X, self.units), y, s),
-            self.noises,
+            self.noise_model,
             self.inputs,
             self._watched.get(number),
         )
         self.calibration = None
 
     def __repr__(self) -> str:
-        points = sum(counts_of(self.shards))
+        points = sum(counts_of(self.data))
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

@@ -12,14 +12,14 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
 from fleetgp.data.longitudes import rows_along_arc
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, summaries_of, visible_of
+from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import corners
 from fleetgp.errors import FleetGPWarning, InputError, check_name
-from fleetgp.fleet.noises import own_groups, shown
+from fleetgp.fleet.noises import own_groups
 from fleetgp.given import check_whole
 from fleetgp.gp.places import order_by_place
 from fleetgp.graph.relaying import relayed
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding
 
 if TYPE_CHECKING:
@@ -45,36 +45,37 @@ def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int)
     check_name("by", by, get_args(By))
     if cells is not None and by != "block":
         raise InputError(f'cells are of by="block", got by="{by}": leave them out')
-    shards = visible_of(rows_of(fleet), fleet.noises)
+    shards = rows_of(fleet)
     count = (fleet.agents if by == "agent" else FOLDS) if folds is None else folds
     check_whole("folds", count, least=2)
-    rows = sum(len(y) for _, y in shards)
+    rows = sum(map(len, shards))
     if count > rows:
         raise InputError(f"folds: expected at most {rows:,}, one for each row, got {count:,}")
     if by == "agent" and count > fleet.agents:
         raise InputError(f'by="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
     if by == "agent":
         turns = _turns(shards, seed) if count < fleet.agents else range(count)
-        return [np.full(len(y), turn % count) for (_, y), turn in zip(shards, turns, strict=True)]
+        return [np.full(len(own), turn % count) for own, turn in zip(shards, turns, strict=True)]
     if by == "random":
-        return [row_pieces(x, y, seed, count) % count for x, y in shards]
+        return [row_pieces(own.inputs, own.values, seed, count) % count for own in shards]
     pieces = rows_along_arc(shards, fleet.coordinates)
     low, high = corners(summaries_of(pieces))
     many = Holding(cells=cells).cells_for(fleet.agents)
-    return [block_pieces(x, low, high, many, seed) % count for x, _ in pieces]
+    return [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
 
 
-def _turns(shards: Sequence[Shard], seed: int) -> IntArray:
+def _turns(shards: Sequence[Observations], seed: int) -> IntArray:
     """(M,) a number for each agent that looks random, and depends on where its rows are alone."""
-    centres, means = np.stack([x.mean(axis=0) for x, _ in shards]), np.array([y.mean() for _, y in shards])
+    centres = np.stack([own.inputs.mean(axis=0) for own in shards])
+    means = np.array([own.values.mean() for own in shards])
     found = np.empty(len(shards), dtype=np.int64)
     found[order_by_place(centres, means, seed)] = np.arange(len(shards))
     return found
 
 
-def rows_of(fleet: Fleet) -> Sequence[Shard]:
-    """Every agent's rows as `shards` has them, loaded if they are in files: all, or the sample that is drawn."""
-    return fleet.shards.load() if isinstance(fleet.shards, Streamed) else fleet.shards
+def rows_of(fleet: Fleet) -> Sequence[Observations]:
+    """Every agent's rows, loaded if they are in files: all, or the sample that is drawn."""
+    return fleet.data.load() if isinstance(fleet.data, Streamed) else fleet.data
 
 
 def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
@@ -85,13 +86,10 @@ def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any
     members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
     if not members:
         raise InputError("cross-validation: expected rows that stay when a fold is hidden, got none: give more cells")
-    rows, shards = rows_of(fleet), []
-    for agent in members:
-        inputs, observations, known = shown(rows[agent], fleet.noises)
-        keep = fold_of[agent] != fold
-        shards.append(tuple(part[keep] for part in (inputs, observations, known) if part is not None))
-    groups = own_groups(fleet.noise, fleet.agents, fleet.noises)
-    names = [fleet.noises.groups[group] for group in groups] if fleet.noises.groups else None
+    rows = rows_of(fleet)
+    shards = [rows[agent].rows(fold_of[agent] != fold).as_given for agent in members]
+    groups = own_groups(fleet.noise, fleet.agents, fleet.noise_model)
+    names = [fleet.noise_model.groups[group] for group in groups] if fleet.noise_model.groups else None
     settings = fleet.settings | {"kernel": kernel, "noise": names and [names[agent] for agent in members]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data: it was said when the fleet was made

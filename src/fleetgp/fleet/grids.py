@@ -94,7 +94,7 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
     others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
     d = (others or list(left))[-1]
-    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
+    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
     units = fleet.units.get(names[d])
     value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
@@ -103,7 +103,7 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
 
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.seen, fleet.coordinates)))
+        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.data, fleet.coordinates)))
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
@@ -158,7 +158,7 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
     from scipy.spatial import cKDTree
 
     check_within(within)
-    if isinstance(fleet.shards, Streamed):
+    if isinstance(fleet.data, Streamed):
         if within < np.inf:
             raise InputError(
                 "the model knows its data by their moments, not where every observation is: expected within=inf "
@@ -168,7 +168,7 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
     if fleet.theta is None:
         raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
     coordinates, kernel, dimension = _coordinates(fleet), fleet.kernel, fleet.dimension
-    places = coordinates.places(np.concatenate([x for x, _ in fleet.seen]))
+    places = coordinates.places(np.concatenate([own.inputs for own in fleet.data]))
     theta = fleet.theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
@@ -179,7 +179,7 @@ def _coordinates(fleet: Fleet) -> Coordinates:
     """Those of its training, or as they would be agreed on."""
     if fleet.fit is not None:
         return fleet.fit.coordinates
-    return agree_on_coordinates(Alone(), fleet.seen, fleet.coordinates)
+    return agree_on_coordinates(Alone(), fleet.data, fleet.coordinates)
 
 
 def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:

@@ -9,7 +9,6 @@ from typing import Any
 
 import ray
 
-from fleetgp.data.partition import Shard
 from fleetgp.fleet.answering import HostedAnswers, Question
 from fleetgp.fleet.calibrating import calibrate_hosted
 from fleetgp.fleet.passes import Ticks
@@ -18,6 +17,7 @@ from fleetgp.gp.choices import Kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.io.file_shards import SummedFiles
 from fleetgp.io.passes import passes_told_to
+from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.host import Memory
 from fleetgp.prediction import Calibration, Conditioner, Holding, PredictionMethod, PredictionOptions
@@ -30,7 +30,7 @@ FETCH = 3600.0
 Held = list[Any] | SummedFiles
 
 
-def _taken(data: Held) -> Sequence[Shard]:
+def _taken(data: Held) -> Sequence[Observations]:
     """The group's data; files stay where they are, but for the rows that were drawn of them."""
     if isinstance(data, SummedFiles):
         return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data

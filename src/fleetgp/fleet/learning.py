@@ -75,7 +75,7 @@ def train(
     at a bound, or ended where the likelihood is flat: `flat` of the result has the hyperparameters.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.shards)))
+    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
     _take_default_kernel(fleet, row)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
@@ -106,7 +106,7 @@ def trainer(
         full-gp, fact-gp and g-fact-gp have no single steps.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.shards)))
+    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
     check_stepwise(row, options)
     fleet._backend.check_here("trainer")
     if fleet.coordinates.name != "as-given":
@@ -114,7 +114,7 @@ def trainer(
     if fleet.robust:
         raise InputError("trainer: expected a fleet without robust, whose trainings go in turns: use train")
     chosen = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **options)
-    return Trainer(prepare(row, fleet.shards, InProcess(fleet.graph), fleet.kernel, chosen), chosen)
+    return Trainer(prepare(row, fleet.data, InProcess(fleet.graph), fleet.kernel, chosen), chosen)
 
 
 def _take_default_kernel(fleet: Fleet, method: TrainingMethod) -> None:
@@ -135,10 +135,10 @@ def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progr
     try:
         progress.begun()
         with retold(names=fleet.names):
-            fit = fleet._backend.train(method, fleet.shards, fleet.graph, fleet.kernels, options, progress)
+            fit = fleet._backend.train(method, fleet.data, fleet.graph, fleet.kernels, options, progress)
     except (KeyboardInterrupt, WorkerLostError) as interrupt:
         interrupt.add_note(keep_unfinished(fleet, progress.furthest))
         raise
-    fit = fleet.adopt(of_sample(fit, fleet.shards, fleet.fit))
+    fit = fleet.adopt(of_sample(fit, fleet.data, fleet.fit))
     progress.ended(fit)
     return fit

@@ -80,7 +80,7 @@ def chosen_cells(fleet: Fleet, grid: Grid, within: float, mask: Mask) -> tuple[B
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
         outside = told_of_outside(
-            grid.cells, np.ones_like(near), fleet.seen, grid.names, fleet.units, fleet.coordinates, what
+            grid.cells, np.ones_like(near), fleet.data, grid.names, fleet.units, fleet.coordinates, what
         )
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"

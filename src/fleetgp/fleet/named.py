@@ -29,7 +29,7 @@ class Named:
     units: Mapping[str, str]
     dropped: int = 0
     notes: tuple[str, ...] = ()
-    shards: Shards
+    data: Shards
     _labels: tuple[str, ...] = ()
 
     @property
@@ -37,8 +37,8 @@ class Named:
         """The agents' names: as the data have them, or their numbers."""
         if self._labels:
             return self._labels
-        names = getattr(self.shards, "names", None) if isinstance(self.shards, Streamed) else None
-        return tuple(names) if names else tuple(str(agent) for agent in range(len(self.shards)))
+        names = getattr(self.data, "names", None) if isinstance(self.data, Streamed) else None
+        return tuple(names) if names else tuple(str(agent) for agent in range(len(self.data)))
 
     @property
     def has_names(self) -> bool:
@@ -63,8 +63,8 @@ class Named:
         (('Ada',), 'sst', {'sst': 'degC'})
         """
         named = as_names(labels, "labels")
-        if len(named) != len(self.shards):
-            raise InputError(f"labels: expected a name for each of the {len(self.shards)} agents, got {len(named)}")
+        if len(named) != len(self.data):
+            raise InputError(f"labels: expected a name for each of the {len(self.data)} agents, got {len(named)}")
         if not isinstance(target, str):
             raise InputError(f"target: expected a name, got {shortened(target)}")
         if not isinstance(units, Mapping):

@@ -1,23 +1,21 @@
-"""Noise that differs, as a caller gives it: deviations with the data, one noise per agent, weights for outliers.
-
-Behind the inputs of a fleet's data stand columns that tell of the noise (`gp.noise`). They are put there here.
-"""
+"""Noise that differs, as a caller gives it: deviations with the data, one noise per agent, weights for outliers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Shards, Streamed, dimension_of
+from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.watched import Watched
 from fleetgp.errors import InputError, shortened
-from fleetgp.fleet.shards import grown
+from fleetgp.fleet.shards import checked_rows
 from fleetgp.given import as_numbers, check_aligned, check_finite
-from fleetgp.gp.noise import Noise
+from fleetgp.model.noise import NoiseModel
+from fleetgp.model.observations import Observations
 
 #: One noise per agent.
 AGENTS = "agents"
@@ -41,20 +39,20 @@ def parted(shards: Any) -> tuple[Any, list[Any] | None]:
     return [shard[:2] for shard in shards], [shard[2] for shard in shards]
 
 
-def noises_of(shards: Shards, *, deviations: bool, noise: NoiseName, robust: bool) -> Noise:
+def noise_model_of(shards: Shards, *, deviations: bool, noise: NoiseName, robust: bool) -> NoiseModel:
     """What was asked for, or one clear error."""
     groups = tuple(dict.fromkeys(_groups(noise, len(shards))))
-    found = Noise.of(dimension_of(shards), known=deviations, robust=robust, groups=groups)
-    if found.given and isinstance(shards, Streamed):
+    found = NoiseModel(known=deviations, robust=robust, groups=groups)
+    if found.differs and isinstance(shards, Streamed):
         raise InputError(
             "noise that differs, and robust, need data in memory, got files: read them, or leave these settings out"
         )
     return found
 
 
-def own_groups(noise: NoiseName, agents: int, noises: Noise) -> list[int]:
+def own_groups(noise: NoiseName, agents: int, noise_model: NoiseModel) -> list[int]:
     """Of each agent the number of its noise."""
-    return [noises.groups.index(name) for name in _groups(noise, agents)] or [0] * agents
+    return [noise_model.groups.index(name) for name in _groups(noise, agents)] or [0] * agents
 
 
 def _groups(noise: NoiseName, agents: int) -> list[str]:
@@ -72,13 +70,13 @@ def _groups(noise: NoiseName, agents: int) -> list[str]:
     return list(noise)
 
 
-def check_deviations(given: Any, shard: Shard, agent: int) -> Array:
+def check_deviations(given: Any, y: Array, agent: int) -> Array:
     """The known deviations of an agent's observations, (N,)."""
     what = f"agent {agent}: s"
-    check_aligned(given, shard[1], f"agent {agent}: ", ("s", "y"), stacklevel=4)
+    check_aligned(given, y, f"agent {agent}: ", ("s", "y"), stacklevel=4)
     values = as_numbers(given, what)
-    if values.shape != shard[1].shape:
-        raise InputError(f"{what}: expected a standard deviation for each of {len(shard[1])} rows, got {values.shape}")
+    if values.shape != y.shape:
+        raise InputError(f"{what}: expected a standard deviation for each of {len(y)} rows, got {values.shape}")
     check_finite(values, what)
     if (values < 0.0).any():
         row = int(np.flatnonzero(values < 0.0)[0])
@@ -86,54 +84,37 @@ def check_deviations(given: Any, shard: Shard, agent: int) -> Array:
     return values
 
 
-def hidden(shard: Shard, noises: Noise, group: int, known: Array | None) -> Shard:
-    """An agent's data with what tells of their noise behind the inputs."""
-    if not noises.given:
-        return shard
-    inputs = noises.padded(shard[0], group, known)
-    inputs.setflags(write=False)  # posteriors are kept for as long as the arrays are the same
-    return inputs, shard[1]
-
-
-def all_hidden(shards: Shards, noises: Noise, groups: Sequence[int], known: Sequence[Any] | None) -> Shards:
-    """The same of all agents. known: as it was given."""
-    if not noises.given or isinstance(shards, Streamed):
+def observed(shards: Shards, noise_model: NoiseModel, groups: Sequence[int], known: Sequence[Any] | None) -> Shards:
+    """All agents' observations with what is known about their noise. known: as it was given."""
+    if not noise_model.differs or isinstance(shards, Streamed):
         return shards
     found = []
-    for agent, (shard, group) in enumerate(zip(shards, groups, strict=True)):
-        deviations = None if known is None else check_deviations(known[agent], shard, agent)
-        found.append(hidden(shard, noises, group, deviations))
+    for agent, (own, group) in enumerate(zip(shards, groups, strict=True)):
+        deviations = None if known is None else check_deviations(known[agent], own.values, agent)
+        found.append(noise_model.observed(replace(own, noise_std=deviations), group).locked())
     return found
 
 
-def grown_hidden(
-    old: Shard,
+def observed_more(
+    old: Observations,
     agent: int,
     more: tuple[Any, Any, Any],
-    noises: Noise,
+    noise_model: NoiseModel,
     names: Sequence[str] | None,
     watched: Watched | None,
-) -> tuple[Shard, Watched]:
+) -> tuple[Observations, Watched]:
     """An agent's data with new rows (X, y, s) after the old ones; s is None where there are no known deviations.
 
-    watched: see `grown`.
+    watched: see `checked_rows`.
     """
-    inputs, observations, known = shown(old, noises)
     x, y, s = more
-    if (s is None) != (known is None):
+    if (s is None) == noise_model.known:
         expected, got = (
-            ("no known deviations s", "some") if known is None else ("known deviations s, as before", "none")
+            ("known deviations s, as before", "none") if noise_model.known else ("no known deviations s", "some")
         )
         raise InputError(f"agent {agent}: expected {expected}, got {got}")
-    whole, seen = grown((inputs, observations), agent, (x, y), names, watched)
-    if known is not None:
-        start = len(observations)
-        new = check_deviations(s, (whole[0][start:], whole[1][start:]), agent)
-        known = np.concatenate([known, new])
-    return hidden(whole, noises, int(noises.group(old[0][:1])[0]), known), seen
-
-
-def shown(shard: Shard, noises: Noise) -> tuple[Array, Array, Array | None]:
-    """The converse: X, y and the known deviations, None where there are none."""
-    inputs, observations = shard
-    return noises.visible(inputs), observations, noises.known(inputs) if noises.holds_known else None
+    new, seen = checked_rows(old, agent, (x, y), names, watched)
+    if noise_model.known:
+        new = replace(new, noise_std=check_deviations(s, new.values, agent))
+    group = int(noise_model.group(old.rows(slice(1)))[0])
+    return Observations.joined([old, noise_model.observed(new, group)]).locked(), seen

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
+from fleetgp.fleet.noises import parted
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.fleet.trainings import keep_unfinished, options_of
@@ -26,6 +25,7 @@ from fleetgp.gp.choices import Kernels
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
+from fleetgp.model.observations import Observations
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
@@ -40,7 +40,8 @@ class Outputs(Closing):
     """Independent outputs with the same kernel, each with a sigma_f (of every term) and a noise of its own.
 
     shards: a list of (X_i, Y_i), one per agent, with a column of Y_i for each target; NaN where a target was not
-        observed, and then the row does not count for it.
+        observed, and then the row does not count for it. Or of (X_i, Y_i, S_i), with the known standard deviation of
+        each observation's own noise, in columns as Y_i.
     targets: the names of the outputs; without them those of the columns, where the Y_i are data frames.
 
     All else is as for a `Fleet`, with one kernel. `fleets` has a fleet for each target: an ordinary one, to condition,
@@ -59,7 +60,7 @@ class Outputs(Closing):
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, Any]],
+        shards: Sequence[tuple[Any, ...]],
         graph: object = "path",
         *,
         targets: Sequence[str] | None = None,
@@ -77,12 +78,14 @@ class Outputs(Closing):
         if not isinstance(kernel, str | Kernel) or kernel == "auto":
             raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
-        every = [pooled(own) for own in zip(*by_target.values(), strict=True)]
+        every = [Observations.joined(own) for own in zip(*by_target.values(), strict=True)]
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
         model |= {"seed": seed, "inputs": names, "private": private}
-        self.fleets = {target: Fleet(own, self.graph, **model) for target, own in by_target.items()}
+        self.fleets = {
+            target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
+        }
         super().__init__(chosen_backend(backend, every, self.graph, workers, address))
         for fleet in self.fleets.values():
             fleet.hosted_by(self)
@@ -94,18 +97,18 @@ class Outputs(Closing):
         """The names of the outputs."""
         return tuple(self.fleets)
 
-    def observed(self) -> list[tuple[str, Sequence[Shard]]]:
+    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
         """What is observed, by name, and the agents' rows of it."""
-        return [(target, fleet.shards) for target, fleet in self.fleets.items()]
+        return [(target, fleet.data) for target, fleet in self.fleets.items()]
 
     @property
     def _first(self) -> Fleet:
         return next(iter(self.fleets.values()))
 
     @property
-    def shards(self) -> Sequence[Shard]:
+    def data(self) -> Sequence[Observations]:
         """The data of the first output."""
-        return self._first.shards
+        return self._first.data
 
     @property
     def dimension(self) -> int:
@@ -171,9 +174,9 @@ class Outputs(Closing):
         """
         row = training_method(method)
         refuse_moments(row)
-        refuse_private(row, self._first.private, rows=min(counts_of(self.shards)))
+        refuse_private(row, self._first.private, rows=min(counts_of(self.data)))
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
-        data = [fleet.shards for fleet in self.fleets.values()]
+        data = [fleet.data for fleet in self.fleets.values()]
         with listening(progress) as listener:
             heard = TrainingProgress(method, chosen, listener)
             try:
@@ -208,46 +211,66 @@ class Outputs(Closing):
 
 
 def check_outputs(
-    shards: Sequence[tuple[Any, Any]], targets: Sequence[str] | None, inputs: Sequence[str] | None
-) -> tuple[dict[str, list[Shard]], tuple[str, ...] | None]:
+    shards: Sequence[tuple[Any, ...]], targets: Sequence[str] | None, inputs: Sequence[str] | None
+) -> tuple[dict[str, list[Observations]], tuple[str, ...] | None]:
     """Every target's data, and the inputs' names, or one error that names the agent."""
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, Y_i), one per agent, with at least one agent")
+    pairs, deviations = parted(shards)
     observed: list[Array] = []
-    for agent, shard in enumerate(shards):
+    for agent, shard in enumerate(pairs):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
-        check_aligned(*shard, f"agent {agent}: ", ("X", "Y"), stacklevel=4)
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"), stacklevel=4)
         if targets is None:
             targets = column_names(shard[1], f"agent {agent}: Y")
         targets = as_names(() if targets is None else targets, "targets")
-        observed.append(_columns(shard[1], agent, targets))
-    given = [(x, np.zeros(len(y))) for (x, _), y in zip(shards, observed, strict=True)]
+        observed.append(_columns(shard[1], f"agent {agent}: Y", targets))
+    given = [(x, np.zeros(len(y))) for (x, _), y in zip(pairs, observed, strict=True)]
     checked, names = check_shards(given, inputs)
-    found: dict[str, list[Shard]] = {target: [] for target in targets or ()}
-    for agent, ((x, _), y) in enumerate(zip(checked, observed, strict=True)):
-        for target, values in zip(found, y.T, strict=True):
+    known = [_known(s, agent, targets or (), observed[agent]) for agent, s in enumerate(deviations or ())]
+    found: dict[str, list[Observations]] = {target: [] for target in targets or ()}
+    for agent, (own, y) in enumerate(zip(checked, observed, strict=True)):
+        for column, (target, values) in enumerate(zip(found, y.T, strict=True)):
             rows = ~np.isnan(values)
             if not rows.any():
                 raise InputError(
                     f"agent {agent} has no observation of {target}: expected at least one of each target from every "
                     "agent: leave the agent or the target out, or make a fleet for each target"
                 )
-            found[target].append((x[rows], values[rows]))
+            noise_std = known[agent][rows, column] if known else None
+            found[target].append(Observations(own.inputs[rows], values[rows], noise_std))
     return found, names
 
 
-def _columns(given: Any, agent: int, targets: Sequence[str]) -> Array:
+def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
     """One column for each target, NaN where it was not observed."""
     if not targets:
         raise InputError('targets: expected the names of the columns of Y, got none: give targets=["temperature", ..]')
-    if column_names(given, f"agent {agent}: Y") is not None:
-        given = by_name(given, targets, f"agent {agent}: Y")
-    values = as_numbers(given, f"agent {agent}: Y")
+    if column_names(given, what) is not None:
+        given = by_name(given, targets, what)
+    values = as_numbers(given, what)
     if values.ndim != 2 or values.shape[1] != len(targets):
+        agent, _, name = what.partition(": ")
         raise InputError(
-            f"agent {agent}: expected Y of shape (N, {len(targets)}), a column for each of {', '.join(targets)}, got "
+            f"{agent}: expected {name} of shape (N, {len(targets)}), a column for each of {', '.join(targets)}, got "
             f"the shape {values.shape}"
         )
-    check_finite(np.where(np.isnan(values), 0.0, values), f"agent {agent}: Y")
+    check_finite(np.where(np.isnan(values), 0.0, values), what)
+    return values
+
+
+def _known(given: Any, agent: int, targets: Sequence[str], observed: Array) -> Array:
+    """The known standard deviations of an agent's observations, (N, K); those of no observation do not count."""
+    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"), stacklevel=5)
+    values = _columns(given, f"agent {agent}: S", targets)
+    if values.shape != observed.shape:
+        raise InputError(f"agent {agent}: S: expected a standard deviation for each of {len(observed)} rows of Y")
+    for target, own, seen in zip(targets, values.T, observed.T, strict=True):
+        rows = np.flatnonzero(~np.isnan(seen) & ~(own >= 0.0))
+        if len(rows):
+            raise InputError(
+                f"agent {agent}: S: expected standard deviations of at least 0 wherever {target} was observed, got "
+                f"{own[rows[0]]:g} (first: row {rows[0]})"
+            )
     return values

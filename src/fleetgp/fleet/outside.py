@@ -9,15 +9,15 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.longitudes import summaries_along_arc
-from fleetgp.data.partition import Shard
 from fleetgp.data.summary import corners
 from fleetgp.data.times import told_value
+from fleetgp.model.observations import Observations
 
 
 def told_of_outside(
     queries: Array,
     uninformed: BoolArray,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     names: Sequence[str] | None,
     units: Mapping[str, str],
     rule: CoordinateRule,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.rows import LARGEST_GRID
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import METHODS as PREDICTORS
@@ -70,7 +70,7 @@ def kinds_of_prediction(
     if method.rule in ("grbcm", "nearest"):
         found += ROWS
     if method.rule == "npae":
-        vectors = isinstance(kernel, SquaredExponential) and engine != "dense"
+        vectors = kernel is not None and kernel.has_moments and engine != "dense"
         found += () if vectors else ("inputs",)
     if method.nearest:
         found.append("participants")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array, row_hashes
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, summaries_of
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError
@@ -19,6 +18,7 @@ from fleetgp.fleet.noises import check_deviations, parted
 from fleetgp.fleet.privacy import refuse_queries
 from fleetgp.fleet.shards import check_shards
 from fleetgp.metrics import LEVEL, Scores, Trivial, score
+from fleetgp.model.observations import Observations
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -70,11 +70,12 @@ def score_fleet(
         added = _known(checked, known)
     except InputError as error:
         raise error if y is None else InputError(str(error).removeprefix("agent 0: ")) from error
-    truth, queries = np.concatenate([own for _, own in checked]), np.concatenate([x for x, _ in checked])
-    if fleet.private is not None and (own := own_places(fleet.seen, queries)):
-        refuse_queries(fleet.private, f"score with {own:,} of the agents' own rows", INSTEAD)
-    found = fleet.predict(queries, method, noisy=True, agent=agent, **asking)
-    means, variances, trivial = found.means, found.variances, trivial_of(fleet.shards)
+    truth = np.concatenate([own.values for own in checked])
+    asked = np.concatenate([own.inputs for own in checked])
+    if fleet.private is not None and (count := own_places(fleet.data, asked)):
+        refuse_queries(fleet.private, f"score with {count:,} of the agents' own rows", INSTEAD)
+    found = fleet.predict(asked, method, noisy=True, agent=agent, **asking)
+    means, variances, trivial = found.means, found.variances, trivial_of(fleet.data)
 
     def scored(answer: int, rows: slice = EVERY) -> Scores:
         answers = means[answer, rows], variances[answer, rows] + added[rows]
@@ -82,7 +83,7 @@ def score_fleet(
 
     whole = scored(found.asked)
     rows_of: list[Scores | None] = [None] * fleet.agents if y is None else []
-    starts = np.cumsum([0, *(len(own) for _, own in checked)]).tolist()
+    starts = np.cumsum([0, *map(len, checked)]).tolist()
     for number, rows in zip(whose if rows_of else (), pairwise(starts), strict=False):
         rows_of[number] = scored(found.asked, slice(*rows))
     alike = bool((means == means[:1]).all() and (variances == variances[:1]).all())
@@ -90,15 +91,15 @@ def score_fleet(
     return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of), agents=fleet.labels)
 
 
-def own_places(shards: Sequence[Shard], queries: Array) -> int:
+def own_places(shards: Sequence[Observations], queries: Array) -> int:
     """How many of the queries are inputs of the agents' rows, to the last bit; none where these are in files."""
     if isinstance(shards, Streamed):
         return 0
-    seen = np.concatenate([row_hashes(x) for x, _ in shards])
+    seen = np.concatenate([row_hashes(own.inputs) for own in shards])
     return int(np.isin(row_hashes(queries), seen).sum())
 
 
-def trivial_of(shards: Sequence[Shard]) -> Trivial:
+def trivial_of(shards: Sequence[Observations]) -> Trivial:
     """What says the same everywhere, of all agents' observations; nothing is loaded."""
     whole = joined(summaries_of(shards))
     return Trivial(whole.mean, whole.squares / whole.count)
@@ -118,9 +119,9 @@ def _of_agents(fleet: Fleet, shards: Any, s: Any) -> tuple[list[int], Any, list[
     return whose, *parted([shards[number] for number in whose])
 
 
-def _known(shards: Sequence[Shard], known: Sequence[Any] | None) -> Array:
+def _known(shards: Sequence[Observations], known: Sequence[Any] | None) -> Array:
     """(T,) the variances that come on top of what the fleet knows of its noise."""
     if known is None:
-        return np.zeros(sum(len(y) for _, y in shards))
+        return np.zeros(sum(map(len, shards)))
     pairs = enumerate(zip(known, shards, strict=True))
-    return np.concatenate([check_deviations(given, shard, number) for number, (given, shard) in pairs]) ** 2
+    return np.concatenate([check_deviations(given, own.values, number) for number, (given, own) in pairs]) ** 2

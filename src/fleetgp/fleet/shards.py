@@ -14,7 +14,6 @@ from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.growing import added
 from fleetgp.data.longitudes import summaries_along_arc, told_of_seam
-from fleetgp.data.partition import Shard
 from fleetgp.data.sphere import refuse_files
 from fleetgp.data.streamed import Shards, Streamed, summaries_of
 from fleetgp.data.summary import corners, joined
@@ -22,14 +21,13 @@ from fleetgp.data.suspicions import told_suspicions
 from fleetgp.data.watched import Watched
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
+from fleetgp.model.observations import Observations
 
 #: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10
 
 
-def check_shards(
-    shards: Sequence[tuple[Any, Any]], inputs: Sequence[str] | None = None
-) -> tuple[Shards, tuple[str, ...] | None]:
+def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Shards, tuple[str, ...] | None]:
     """Every agent's data as float arrays, and the inputs' names, or one error that names the agent.
 
     Data frames are put in the order of `inputs`, or of agent 0's columns.
@@ -44,11 +42,11 @@ def check_shards(
         check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"), stacklevel=3)
     names = _names([x for x, _ in shards], inputs)
     checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
-    dimension = checked[0][0].shape[1]
-    for agent, (x, _) in enumerate(checked):
-        if x.shape[1] != dimension:
+    dimension = checked[0].dimension
+    for agent, one in enumerate(checked):
+        if one.dimension != dimension:
             raise InputError(
-                f"agent {agent}: X has {x.shape[1]} columns, but agent 0 has {dimension}: "
+                f"agent {agent}: X has {one.dimension} columns, but agent 0 has {dimension}: "
                 "all agents must have the same inputs"
             )
     if names is not None and len(names) != dimension:
@@ -56,35 +54,34 @@ def check_shards(
     return checked, names
 
 
-def grown(
-    old: Shard, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Watched | None
-) -> tuple[Shard, Watched]:
-    """An agent's data with new rows after the old ones, checked as those were; what they make suspicious is said.
+def checked_rows(
+    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Watched | None
+) -> tuple[Observations, Watched]:
+    """New rows of an agent, checked as the old ones were; what they make suspicious is said.
 
     watched: what was seen of the old rows, if they were looked at before.
     """
     check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=4)
     new = _check_shard(more, agent, names)
-    if new[0].shape[1] != old[0].shape[1]:
-        raise InputError(f"agent {agent}: expected X with {old[0].shape[1]} columns, got {new[0].shape[1]}")
-    whole = np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]])
-    labels = _labels(names, old[0].shape[1])
-    before = Watched.of(*old) if watched is None else watched
-    after, known = before.plus(Watched.of(*new)), before.told(labels)
+    if new.dimension != old.dimension:
+        raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
+    labels = _labels(names, old.dimension)
+    before = Watched.of(old.inputs, old.values) if watched is None else watched
+    after, known = before.plus(Watched.of(new.inputs, new.values)), before.told(labels)
     for told in after.told(labels):
         if told not in known:
             warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=4)
-    return _kept(whole), after
+    return new, after
 
 
-def same_shards(one: Sequence[Shard], other: Sequence[Shard]) -> bool:
+def same_shards(one: Sequence[Observations], other: Sequence[Observations]) -> bool:
     """Whether these are the same arrays, which nobody may write to, or the same files."""
     if isinstance(one, Streamed) or isinstance(other, Streamed):
         return one is other
     return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
 
 
-def rows_added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | None:
+def rows_added(before: Sequence[Observations], now: Sequence[Observations]) -> list[Observations] | None:
     """The rows that have come to each agent, at the end of its data; None if anything else is different.
 
     Data in files do not grow.
@@ -94,10 +91,10 @@ def rows_added(before: Sequence[Shard], now: Sequence[Shard]) -> list[Shard] | N
     return added(before, now)
 
 
-def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
+def refuse_duplicates(shards: Sequence[Observations], why: str) -> None:
     """One clear error for rows whose inputs are the same, where that makes a covariance singular."""
-    for agent, (inputs, _) in enumerate(shards):
-        pair = duplicate_rows(inputs)
+    for agent, own in enumerate(shards):
+        pair = duplicate_rows(own.inputs)
         if pair is not None:
             raise InputError(
                 f"agent {agent}: rows {pair[0]} and {pair[1]} are duplicates, and {why}, "
@@ -105,30 +102,32 @@ def refuse_duplicates(shards: Sequence[Shard], why: str) -> None:
             )
 
 
-def places_of(shards: Sequence[Shard], rule: CoordinateRule) -> Array:
+def places_of(shards: Sequence[Observations], rule: CoordinateRule) -> Array:
     """(M, D) where each agent's data are, in units of how far all data reach along each axis, or on the sphere."""
     refuse_files(rule, shards)
     if rule.name == "sphere":
         found = agree_on_coordinates(Alone(), shards, rule).apply(shards)
-        return np.stack([x.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for x, _ in found])
+        return np.stack([own.inputs.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for own in found])
     known = summaries_along_arc(shards, rule)
     low, high = corners(known)
     centres = np.stack([one.centre for one in known])
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
-def warn_of_shards(shards: Sequence[Shard], names: Sequence[str] | None, rule: CoordinateRule, stacklevel: int) -> None:
+def warn_of_shards(
+    shards: Sequence[Observations], names: Sequence[str] | None, rule: CoordinateRule, stacklevel: int
+) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
     for told in told_of_seam(shards, names or (), rule):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
     if isinstance(shards, Streamed):  # it was said while they were read
         return
-    inputs, observations = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    for told in told_suspicions(inputs, observations, _labels(names, inputs.shape[1])):
+    inputs, values = np.concatenate([own.inputs for own in shards]), np.concatenate([own.values for own in shards])
+    for told in told_suspicions(inputs, values, _labels(names, inputs.shape[1])):
         warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
 
 
-def warn_of_offset(shards: Sequence[Shard], largest: float, stacklevel: int) -> None:
+def warn_of_offset(shards: Sequence[Observations], largest: float, stacklevel: int) -> None:
     """Say that observations lie far from 0, the model's mean, where a theta is given that does not expect it.
 
     largest: of its sigmas.
@@ -171,7 +170,7 @@ def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...
     return first
 
 
-def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None) -> Shard:
+def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None) -> Observations:
     given, told = shard
     where = f"agent {agent}: X"
     if names is not None and column_names(given, where) is not None:
@@ -185,10 +184,4 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
-    return _kept((inputs, observations))
-
-
-def _kept(shard: Shard) -> Shard:
-    for array in shard:
-        array.setflags(write=False)  # posteriors are kept for as long as the arrays are the same
-    return shard
+    return Observations(inputs, observations).locked()  # posteriors are kept for as long as the data are the same

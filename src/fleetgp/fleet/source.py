@@ -11,9 +11,8 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName, Scaling
 from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
-from fleetgp.data.partition import Shard
 from fleetgp.data.points import Points, names_of
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of, visible_of
+from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.fleet.shards import rows_added, same_shards
@@ -21,6 +20,7 @@ from fleetgp.fleet.thetas import check_theta_of
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import Topology
+from fleetgp.model.observations import Observations
 from fleetgp.training import Fit, training_method
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Source:
     trained: (M,) of how many rows of each agent they are: the first ones.
     """
 
-    shards: Sequence[Shard]
+    shards: Sequence[Observations]
     inputs: Sequence[str] | None
     graph: Topology
     kernel: Kernel
@@ -78,11 +78,6 @@ class Source:
         return Points(values, names_of(self.inputs, values.shape[1]), self.units, self.target)
 
     @property
-    def seen(self) -> Sequence[Shard]:
-        """The data without what tells of their noise."""
-        return visible_of(self.shards, self.kernel.noises)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Of the hyperparameters."""
         return self.kernel.names(self.inputs or dimension_of(self.shards))
@@ -110,7 +105,7 @@ class Source:
         return (self.inputs, self.units, self.target, self.labels, self.kernel, self.seed, *agreed)
 
 
-def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
+def held_by(shards: Sequence[Observations], fit: Fit | None) -> IntArray:
     """(M,) how many observations each agent has, where its rows in memory are a sample of them; empty if they are all.
 
     The rows of a model that was read are what it was trained on, and what came later. Files tell themselves.
@@ -120,22 +115,22 @@ def held_by(shards: Sequence[Shard], fit: Fit | None) -> IntArray:
     return np.asarray(fit.held + np.array(counts_of(shards)) - fit.drawn)
 
 
-def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Shard]) -> Source:
+def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Observations]) -> Source:
     """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
     fit = fleet.fit
     if theta is not None:
-        model = check_theta_of(fleet.shards, theta, fleet.names)
+        model = check_theta_of(fleet.data, theta, fleet.names)
     elif fleet.theta is None:
         why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
         raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
     elif fit is None or fit.status == "diverged" or not np.array_equal(fleet.theta, fit.theta):
-        model = check_theta_of(fleet.shards, fleet.theta, fleet.names)  # as it was set
+        model = check_theta_of(fleet.data, fleet.theta, fleet.names)  # as it was set
     else:
         model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
     agreed = fleet.normalize or fleet.mean != "zero"
     scaling = fit.scaling if fit is not None else None if agreed else Scaling()
     coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
-    data = as_they_are(fleet.shards)
+    data = as_they_are(fleet.data)
     known = fit if fit is not None and rows_added(trained, data) is not None else None
     moments = None if known is None else known.moments
     central = fit is not None and not training_method(fit.method).decentralized

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError
 from fleetgp.fleet.shards import refuse_duplicates
 from fleetgp.given import as_numbers
 from fleetgp.gp.hyperparameters import check_theta
+from fleetgp.model.observations import Observations
 
 
-def check_theta_of(shards: Sequence[Shard], theta: object, names: Sequence[str], name: str = "theta") -> Array:
+def check_theta_of(shards: Sequence[Observations], theta: object, names: Sequence[str], name: str = "theta") -> Array:
     """One theta in natural units, (P,), or one clear error. names: of the hyperparameters."""
     values = as_numbers(theta, name)
     if values.shape == (len(names),) and values[-1] == 0:
@@ -22,7 +22,7 @@ def check_theta_of(shards: Sequence[Shard], theta: object, names: Sequence[str],
     return check_theta(values, names, name)
 
 
-def check_starts(shards: Sequence[Shard], theta0: object, names: Sequence[str]) -> Array:
+def check_starts(shards: Sequence[Observations], theta0: object, names: Sequence[str]) -> Array:
     """One or several starts as log theta, (S, P)."""
     array = as_numbers(theta0, "theta0")
     rows = array if array.ndim == 2 else [array]

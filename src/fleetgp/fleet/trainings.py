@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.data.summary import joined
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.source import held_by
 from fleetgp.fleet.thetas import check_starts
+from fleetgp.model.observations import Observations
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.known import Known
@@ -40,7 +40,7 @@ def options_of(
     """What was given, checked, with what the fleet knows itself."""
     for target, shards in fleet.observed():
         refuse_constant(target, shards)
-    starts = None if theta0 is None else check_starts(fleet.shards, theta0, fleet.names)
+    starts = None if theta0 is None else check_starts(fleet.data, theta0, fleet.names)
     chosen_seed = fleet.seed if seed is None else seed
     said = [
         each for each in (bounds, priors, fixed) if each is not None and not (isinstance(each, Mapping) and not each)
@@ -57,18 +57,18 @@ def options_of(
     return options
 
 
-def refuse_constant(target: str, shards: Sequence[Shard]) -> None:
+def refuse_constant(target: str, shards: Sequence[Observations]) -> None:
     """One clear error where all observations are the same."""
     if isinstance(shards, Streamed):
         constant = joined(shards.summaries).squares == 0.0
     else:
-        values = [y for _, y in shards]
+        values = [own.values for own in shards]
         constant = min(y.min() for y in values) == max(y.max() for y in values)
     if constant and sum(counts_of(shards)) > 1:
         raise NothingToLearnError(f"the target {target!r}")
 
 
-def of_sample(fit: Fit, shards: Sequence[Shard], before: Fit | None) -> Fit:
+def of_sample(fit: Fit, shards: Sequence[Observations], before: Fit | None) -> Fit:
     """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
 
     before: what the fleet was trained to.
@@ -78,7 +78,7 @@ def of_sample(fit: Fit, shards: Sequence[Shard], before: Fit | None) -> Fit:
         held = np.array(counts_of(shards))
     if not len(held):
         return fit
-    return replace(fit, drawn=np.array([len(y) for _, y in shards]), held=held)
+    return replace(fit, drawn=np.array(list(map(len, shards))), held=held)
 
 
 def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:

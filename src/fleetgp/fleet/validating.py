@@ -13,7 +13,6 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.fleet.folds import By, Rest, by_name, dealt, rows_of, without
-from fleetgp.fleet.noises import shown
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.validation import CrossValidation, Fold
@@ -90,7 +89,7 @@ def cross_validate(
         raise InputError(f'by="{by}": expected rows in at least two folds, got them in {len(numbers)}: give more cells')
     renumbered = tuple(np.searchsorted(numbers, own) for own in plan.fold_of)  # blocks may leave a fold empty
     found = _followed(replace(plan, fold_of=renumbered), len(numbers), by, progress, kept)
-    truths = [y for _, y in rows_of(fleet)]
+    truths = [own.values for own in rows_of(fleet)]
     return CrossValidation.of(by, method, found, renumbered, truths, level, fleet.labels)
 
 
@@ -120,7 +119,7 @@ class Plan:
         return Fold(
             means=_judged(found.means, rest, ends),
             variances=tuple(v + s**2 for v, s in zip(_judged(found.variances, rest, ends), known, strict=True)),
-            trivial=trivial_of(rest.fleet.shards),
+            trivial=trivial_of(rest.fleet.data),
             theta=dict(zip(rest.fleet.names, rest.fleet.theta.tolist(), strict=True)),
             training=status,
             prediction=found.status,
@@ -180,11 +179,9 @@ def _followed(plan: Plan, folds: int, by: str, progress: bool | Listener, kept: 
 
 def _hidden(fleet: Fleet, fold_of: Sequence[IntArray], number: int) -> tuple[list[Array], list[Array]]:
     """Inputs and known deviations of each agent's hidden rows; 0 where there are none."""
-    shards = [shown(shard, fleet.noises) for shard in rows_of(fleet)]
-    masks = [own == number for own in fold_of]
-    asked = [x[mask] for (x, _, _), mask in zip(shards, masks, strict=True)]
-    known = [np.zeros(int(mask.sum())) if s is None else s[mask] for (_, _, s), mask in zip(shards, masks, strict=True)]
-    return asked, known
+    rows = [own.rows(folds == number) for own, folds in zip(rows_of(fleet), fold_of, strict=True)]
+    known = [np.zeros(len(own)) if own.noise_std is None else own.noise_std for own in rows]
+    return [own.inputs for own in rows], known
 
 
 def _judged(answers: Array, rest: Rest, ends: IntArray) -> tuple[Array, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +20,8 @@ from fleetgp.errors import InputError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS, OBSERVED, Kernel
 from fleetgp.gp.leaves import Leaf, Linear, Scaled
-from fleetgp.gp.noise import SAME, Noise
+from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.model.observations import Observations
 
 #: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
 SHORTER = 3.0
@@ -32,7 +34,7 @@ class Composite(Kernel):
     name: str
     leaves: tuple[Leaf, ...]
     terms: tuple[tuple[int, ...], ...]
-    noises: Noise = SAME
+    noise_model: NoiseModel = SAME
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
@@ -50,8 +52,7 @@ class Composite(Kernel):
     # ---- what it tells of its hyperparameters ------------------------------------------------------------
 
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
-        if isinstance(inputs, int) and self.noises.given:
-            inputs = self.noises.begin  # what stands behind them is no input
+
         labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs)
         own = [one.names(labels) for one in self.leaves]
         often = Counter(name for each in own for name in each)
@@ -60,7 +61,7 @@ class Composite(Kernel):
             found += [name if often[name] == 1 else f"{self._called(j)}.{name}" for name in each]
         several = len(self.terms) > 1
         found += [f"sigma_f{t + 1}" if several else "sigma_f" for t in range(len(self.terms))]
-        return (*found, *self.noises.names)
+        return (*found, *self.noise_model.names)
 
     def _called(self, j: int) -> str:
         """A leaf by the name of its kernel, with a number if there are several of that name."""
@@ -69,7 +70,7 @@ class Composite(Kernel):
 
     def units(self, dimension: int) -> IntArray:
         own = [unit for one in self.leaves for unit in one.units()]
-        return np.array([*own, *(OBSERVED,) * (len(self.terms) + len(self.noises.names))])
+        return np.array([*own, *(OBSERVED,) * (len(self.terms) + self.noise_count)])
 
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
         """From the first leaf that says something about an input."""
@@ -145,11 +146,11 @@ class Composite(Kernel):
     def rough_axes(self, dimension: int) -> tuple[tuple[int, ...], ...]:
         return tuple(one.axes for one in self.leaves if one.kinked)
 
-    def noise(self, points: Array, h: Hyperparameters) -> Array:
-        return self.noises.variance(points, self.noises_of(h.theta))
+    def noise(self, data: Observations, h: Hyperparameters) -> Array:
+        return self.noise_model.variance(data, self.sigmas(h.theta))
 
-    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
-        return self.noises.slopes(points, self.noises_of(h.theta))
+    def noise_slopes(self, data: Observations, h: Hyperparameters) -> Array:
+        return self.noise_model.slopes(data, self.sigmas(h.theta))
 
     def summed(self, values: Sequence[Array], variances: Array) -> Array:
         """sum_t sigma_t^2 prod_j phi_j."""
@@ -191,22 +192,29 @@ class CompositeCovariance:
         return np.stack(found, axis=-1)
 
 
-def with_noise(kernel: Kernel, noises: Noise) -> Kernel:
+def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
     """The same covariance, of observations whose noise differs.
 
-    >>> from fleetgp.gp.kernels import KERNELS
-    >>> with_noise(KERNELS["se"], Noise(1, ("group",), ("good", "cheap"))).names(["lon"])
+    >>> with_noise(KERNELS["se"], NoiseModel(groups=("good", "cheap"))).names(["lon"])
     ('l_lon', 'sigma_f', 'sigma_eps_good', 'sigma_eps_cheap')
     """
-    if not noises.given:
+    if not noise_model.differs:
         return kernel
     if isinstance(kernel, Composite):
-        return replace(kernel, noises=noises)
+        return replace(kernel, noise_model=noise_model)
     if type(kernel) is not type(KERNELS.get(kernel.name)):
         raise InputError(
             f"noise that differs needs a kernel by its name, or an expression of such, got {type(kernel).__name__}"
         )
-    return Composite(kernel.name, (Scaled(tuple(range(noises.begin)), kernel.name),), ((0,),), noises)
+    found = copy(KERNELS[kernel.name])
+    found.noise_model = noise_model
+    return found
+
+
+def as_composite(kernel: Kernel, dimension: int) -> Composite:
+    """A kernel of `KERNELS` as a sum of one product of one leaf: for loops that only know those."""
+    leaf = Scaled(tuple(range(dimension)), kernel.name)
+    return Composite(kernel.name, (leaf,), ((0,),), kernel.noise_model)
 
 
 def _kind(one: Leaf) -> str:

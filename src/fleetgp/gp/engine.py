@@ -12,6 +12,7 @@ from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.trend import Trend
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.observations import Observations
 
 
 class Engine(abc.ABC):
@@ -29,7 +30,7 @@ class Engine(abc.ABC):
         """How many observations there are."""
 
     @abc.abstractmethod
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are: the others have come since."""
 
     @abc.abstractmethod
@@ -76,12 +77,12 @@ class Engine(abc.ABC):
 class DataEngine(Engine):
     """An engine that keeps the observations themselves, for any kernel."""
 
-    def __init__(self, inputs: Array, observations: Array, kernel: Kernel, agent: int | None) -> None:
-        self.inputs, self.observations, self.kernel, self.agent = inputs, observations, kernel, agent
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None) -> None:
+        self.data, self.kernel, self.agent = data, kernel, agent
 
     @property
     def size(self) -> int:
-        return len(self.observations)
+        return len(self.data)
 
-    def grow(self, inputs: Array, observations: Array) -> None:
-        self.inputs, self.observations = inputs, observations
+    def grow(self, data: Observations) -> None:
+        self.data = data

@@ -9,6 +9,7 @@ from fleetgp.arrays import Array
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.slopes import Slopes
+from fleetgp.model.observations import Observations
 
 #: exp(2 * 150) is still far inside the range of a double.
 LARGEST_LOG = 150.0
@@ -54,8 +55,8 @@ class Posterior(Protocol):
 class WeightedPosterior(Posterior, Protocol):
     """One whose means are sums over single observations."""
 
-    def weighted(self, queries: Array) -> tuple[Array, Array]:
-        """The inputs (n, D) of all observations that count for these queries, and their weights C_i^-1 k_i*, (n, T)."""
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        """The n observations that count for these queries, and their weights C_i^-1 k_i*, (n, T)."""
         ...
 
     def left_out(self) -> tuple[Array, Array]:

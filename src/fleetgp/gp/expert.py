@@ -14,11 +14,12 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.evaluation import Evaluation, Posterior
 from fleetgp.gp.failure import ThetaError, owner
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import NEIGHBOURS, VecchiaEngine
 from fleetgp.linalg.threads import share
+from fleetgp.model.observations import Observations
 
 ENGINES = ("auto", "dense", "moments", "vecchia")
 #: What "auto" means with a kernel that every engine can have. The tests set another.
@@ -57,9 +58,9 @@ def check_engine_name(engine: str) -> None:
 def check_engine(engine: str, kernel: Kernel) -> None:
     """One clear error for an engine that there is not, or not with this kernel."""
     check_engine_name(engine)
-    if engine == "moments" and kernel.noises.given:
+    if engine == "moments" and kernel.noise_model.differs:
         raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
-    if engine == "moments" and not isinstance(kernel, SquaredExponential):
+    if engine == "moments" and not kernel.has_moments:
         raise InputError(
             f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
             'use engine="auto", or kernel="se"'
@@ -78,8 +79,7 @@ class Expert:
 
     def __init__(
         self,
-        inputs: Array,
-        observations: Array,
+        data: Observations,
         kernel: Kernel,
         agent: int | None,
         engine: str = "auto",
@@ -89,14 +89,14 @@ class Expert:
     ) -> None:
         check_engine(engine, kernel)
         self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
-        smooth = isinstance(kernel, SquaredExponential)
+        smooth = kernel.has_moments
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
-        self._dense = DenseEngine(inputs, observations, kernel, agent)
-        self._vecchia = VecchiaEngine(inputs, observations, kernel, agent, neighbours)
+        self._dense = DenseEngine(data, kernel, agent)
+        self._vecchia = VecchiaEngine(data, kernel, agent, neighbours)
         certified = smooth and moments and engine in ("auto", "moments")
-        self._moments = MomentsEngine(inputs, observations, agent) if certified else None
+        self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
         self._settled: Engine | None = None
 
@@ -105,13 +105,8 @@ class Expert:
         return self._dense.size
 
     @property
-    def inputs(self) -> Array:
-        """With what stands behind them to tell of the noise."""
-        return self._dense.inputs
-
-    @property
-    def observations(self) -> Array:
-        return self._dense.observations
+    def data(self) -> Observations:
+        return self._dense.data
 
     @property
     def kernel(self) -> Kernel:
@@ -120,40 +115,34 @@ class Expert:
     @property
     def dimension(self) -> int:
         """Of the inputs."""
-        return int(self.kernel.noises.visible(self.inputs).shape[1])
+        return self.data.dimension
 
     @property
     def silent(self) -> BoolArray:
         """(P,) which hyperparameters say nothing about its data: noises of others."""
         found = np.zeros(self.kernel.count(self.dimension), dtype=bool)
-        found[-self.kernel.noise_count :] = self.kernel.noises.absent(self.inputs)
+        found[-self.kernel.noise_count :] = self.kernel.noise_model.absent(self.data)
         return found
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        """Inputs, without what stands behind them, and observations."""
-        return self._settings[0].noises.visible(self._dense.inputs), self._dense.observations
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
         kernel, agent, engine, neighbours, moments = self._settings
         if self.large and self._moments is None:
             engine = "vecchia"
-        inputs, observations = self._dense.inputs[rows], self._dense.observations[rows]
-        return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
+        return Expert(self.data.rows(rows), kernel, agent, engine, neighbours, moments=moments)
 
-    def reobserved(self, inputs: Array, observations: Array) -> Expert:
-        """The GP of the same places with other observations, and another noise of them."""
+    def reobserved(self, data: Observations) -> Expert:
+        """The GP of the same places with other values, and another noise of them."""
         kernel, agent, engine, neighbours, moments = self._settings
-        found = Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
-        found._vecchia = self._vecchia.reobserved(inputs, observations)
+        found = Expert(data, kernel, agent, engine, neighbours, moments=moments)
+        found._vecchia = self._vecchia.reobserved(data)
         return found
 
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
         for engine in (self._dense, self._vecchia, self._moments):
             if engine is not None:
-                engine.grow(inputs, observations)
+                engine.grow(data)
 
     def settle(self, log_theta: Array) -> None:
         """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods

@@ -13,9 +13,10 @@ from fleetgp.gp.evaluation import LARGEST_LOG, Evaluation
 from fleetgp.gp.expert import Expert, tolerance
 from fleetgp.gp.failure import ThetaError
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.engine import SumsEngine
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.model.observations import Observations
 
 #: The largest certified error of a likelihood, in nats, that is taken for exact where there is no other engine to ask:
 #: no data can tell likelihoods apart that are as close. For many points more, as for any expert, and beyond so much for
@@ -31,17 +32,17 @@ PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
 
 def has_moments(kernel: Kernel, engine: str) -> bool:
     """Whether data with this kernel have moments that will do, and no other engine is asked for."""
-    return isinstance(kernel, SquaredExponential) and engine in ("auto", "moments")
+    return kernel.has_moments and engine in ("auto", "moments")
 
 
 def refuse_rough(kernel: Kernel, engine: str) -> None:
     """One clear error for a kernel that has no moments, or an engine that needs the data."""
-    if kernel.noises.given:
+    if kernel.noise_model.differs:
         raise InputError(
             "dec-full-gp needs one noise for all observations, and here it differs (known deviations, noises of "
             f"agents, or weights of outliers): {INSTEAD}"
         )
-    if not isinstance(kernel, SquaredExponential):
+    if not kernel.has_moments:
         raise InputError(
             f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
             f'use kernel="se", or {INSTEAD}'
@@ -92,7 +93,7 @@ class FleetExpert(Expert):
     def settle(self, log_theta: Array) -> None:
         """There is one engine."""
 
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         raise NotImplementedError("new observations are moments to be added")
 
     def preferred(self, theta: Array) -> Sequence[Engine]:

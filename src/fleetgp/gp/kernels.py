@@ -13,8 +13,9 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.gp.hyperparameters import Hyperparameters, names
-from fleetgp.gp.noise import SAME, Noise
 from fleetgp.linalg.threads import cores, spread
+from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.model.observations import Observations
 
 Exponential = Callable[[Array], Array]
 
@@ -72,15 +73,20 @@ class Kernel(abc.ABC):
         return len(self.names(dimension))
 
     #: How the noise of observations differs.
-    noises: Noise = SAME
+    noise_model: NoiseModel = SAME
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether data with this covariance and this noise are known by their moments."""
+        return False
 
     @property
     def noise_count(self) -> int:
         """Q, how many hyperparameters, the last of theta, are of the noise."""
-        return len(self.noises.names)
+        return len(self.noise_model.names)
 
-    def noises_of(self, theta: Array) -> Array:
-        """The last Q of theta (.., P)."""
+    def sigmas(self, theta: Array) -> Array:
+        """The last Q of theta (.., P), which are of the noise."""
         return np.asarray(theta[..., -self.noise_count :])
 
     @abc.abstractmethod
@@ -120,17 +126,17 @@ class Kernel(abc.ABC):
         Infinite along the inputs of `rough_axes`, along which f has no derivative.
         """
 
-    def noise(self, points: Array, h: Hyperparameters) -> Array:
-        """The variance of the noise of observations at the points (.., N, D), (.., N)."""
-        return np.full(points.shape[:-1], h.noise**2)
+    def noise(self, data: Observations, h: Hyperparameters) -> Array:
+        """The variance of the noise of each observation, (N,)."""
+        if self.noise_model.differs:
+            return self.noise_model.variance(data, self.sigmas(h.theta))
+        return np.full(len(data), h.noise**2)
 
-    def noise_slopes(self, points: Array, h: Hyperparameters) -> Array:
-        """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, .., N)."""
-        return 2.0 * self.noise(points, h)[None]
-
-    def rescaled(self, inputs: Array, scale: float) -> Array:
-        """The inputs of observations that were divided by this scale, with all that is told in their units."""
-        return self.noises.rescaled(inputs, scale)
+    def noise_slopes(self, data: Observations, h: Hyperparameters) -> Array:
+        """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, N)."""
+        if self.noise_model.differs:
+            return self.noise_model.slopes(data, self.sigmas(h.theta))
+        return 2.0 * self.noise(data, h)[None]
 
     @abc.abstractmethod
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
@@ -151,17 +157,28 @@ class Stationary(Kernel):
     sigma_eps.
     """
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and vars(self) == vars(other))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.noise_model))
+
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
-        return names(inputs)
+        return (*names(inputs)[:-1], *self.noise_model.names)
 
     def units(self, dimension: int) -> IntArray:
-        return np.array([*range(dimension), OBSERVED, OBSERVED])
+        return np.array([*range(dimension), OBSERVED, *(OBSERVED,) * self.noise_count])
+
+    def split(self, h: Hyperparameters) -> tuple[Array, float]:
+        """The length-scales (D,) and sigma_f."""
+        *scales, signal = h.theta[: -self.noise_count].tolist()
+        return np.array(scales), signal
 
     def variance(self, points: Array, h: Hyperparameters) -> Array:
-        return np.full(points.shape[:-1], h.signal**2)
+        return np.full(points.shape[:-1], self.split(h)[1] ** 2)
 
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
-        return np.asarray(h.length_scales), np.arange(dimension)
+        return self.split(h)[0], np.arange(dimension)
 
     def start(self, reach: Array, span: float, size: float) -> Array:
         return np.array([*(span * reach), size])
@@ -199,31 +216,32 @@ class Stationary(Kernel):
         return any(spread(differ, [starts[part::parts] for part in range(parts)]))
 
     def __call__(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        scales = np.asarray(h.length_scales)
+        scales, signal = self.split(h)
         s = scaled_squared_distance(left / scales, None if right is None else right / scales)
         self.profile_in_place(s if right is None else s.T)
-        s *= h.signal**2
+        s *= signal**2
         return s
 
     def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        scales = np.asarray(h.length_scales)
+        scales, signal = self.split(h)
         s = scaled_squared_distance(left / scales, None if right is None else right / scales)
         value, slope = self.profile_and_slope(s)
         per_axis = ((left[:, None, :] - (left if right is None else right)) / scales) ** 2
-        gradient = 2.0 * h.signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
-        return np.concatenate([gradient, 2.0 * h.signal**2 * value[None]])
+        gradient = 2.0 * signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
+        return np.concatenate([gradient, 2.0 * signal**2 * value[None]])
 
     #: Whether the profile has a kink at 0.
     kinked = False
 
     def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
-        scales = np.asarray(h.length_scales)
+        scales, signal = self.split(h)
         _, slope = self.profile_and_slope(scaled_squared_distance(left / scales, right / scales))
         apart = np.moveaxis((left[:, None, :] - right) / scales**2, -1, 0)
-        return np.asarray(2.0 * h.signal**2 * slope * apart)
+        return np.asarray(2.0 * signal**2 * slope * apart)
 
     def curvature(self, points: Array, h: Hyperparameters) -> tuple[Array, Array]:
-        bent = 2.0 * h.signal**2 * self.steepness / np.asarray(h.length_scales) ** 2
+        scales, signal = self.split(h)
+        bent = 2.0 * signal**2 * self.steepness / scales**2
         return np.zeros(points.shape), np.tile(np.diag(bent), (len(points), 1, 1))
 
     @property
@@ -246,6 +264,10 @@ class SquaredExponential(Stationary):
     """
 
     name = "se"
+
+    @property
+    def has_moments(self) -> bool:
+        return not self.noise_model.differs
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
         value = exp(-s)

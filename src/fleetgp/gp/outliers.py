@@ -34,20 +34,20 @@ SMALLEST, FEWEST = 0.01, 10
 
 def reweighed(expert: Expert, theta: Array) -> Expert:
     """The GP of the same observations, with weights by this rule at theta (natural units). Raises NumericalError."""
-    noises, inputs, observations = expert.kernel.noises, expert.inputs, expert.observations
-    plain = noises.weighed(inputs, 1.0)
-    nominal, groups = expert.kernel.noise(plain, Hyperparameters.from_theta(theta)), noises.group(plain)
-    trained = noises.trained(plain, expert.kernel.noises_of(theta)) ** 2
-    found = expert.reobserved(plain, observations)
+    kernel, noise = expert.kernel, expert.kernel.noise_model
+    plain = expert.data.weighted(np.ones(expert.size))
+    nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)
+    trained = noise.trained(plain, kernel.sigmas(theta)) ** 2
+    found = expert.reobserved(plain)
     for _ in range(TURNS):
         posterior = found.condition(theta)
         assert isinstance(posterior, WeightedPosterior), "no kernel with weights has moments"
         error, variance = posterior.left_out()
         total = variance + nominal
         weights = 1.0 + excess(error / np.sqrt(total), groups) * total / trained
-        if np.array_equal(weights, noises.weights(found.inputs)):
+        if np.array_equal(weights, _weights(found)):
             break
-        found = expert.reobserved(noises.weighed(plain, weights), observations)
+        found = expert.reobserved(plain.weighted(weights))
     return found
 
 
@@ -67,4 +67,9 @@ def excess(z: Array, groups: IntArray) -> Array:
 
 def outliers(expert: Expert) -> int:
     """How many observations are weighed down."""
-    return int((expert.kernel.noises.weights(expert.inputs) > 1.0).sum())
+    return int((_weights(expert) > 1.0).sum())
+
+
+def _weights(expert: Expert) -> Array:
+    weight = expert.data.weight
+    return np.ones(expert.size) if weight is None else weight

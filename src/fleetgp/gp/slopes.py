@@ -12,6 +12,7 @@ from fleetgp.errors import NumericalError
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import Cholesky, factorize
+from fleetgp.model.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def slopes_given(
 def slopes_of_each(
     kernel: Kernel,
     h: Hyperparameters,
-    data: tuple[Array, Array],
+    data: Observations,
     rows: IntArray,
     queries: Array,
     failure: Callable[[IntArray], NumericalError],
@@ -56,14 +57,14 @@ def slopes_of_each(
 
     failure: the error where the covariance of some rows cannot be factorized.
     """
-    (inputs, observations), found, jitter = data, [], 0.0
-    noise = kernel.noise(inputs, h)
+    found, jitter, noise = [], 0.0, kernel.noise(data, h)
     for near, query in zip(rows, queries, strict=True):
-        factor = factorize(kernel(inputs[near], None, h), noise[near])
+        inputs, values = data.inputs[near], data.values[near]
+        factor = factorize(kernel(inputs, None, h), noise[near])
         if factor is None:
             raise failure(near)
         jitter = max(jitter, factor.jitter)
-        found.append(slopes_given(kernel, h, inputs[near], factor, factor.solve(observations[near]), query[None]))
+        found.append(slopes_given(kernel, h, inputs, factor, factor.solve(values), query[None]))
     return joined(found, queries.shape[1]), jitter
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.model.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,12 @@ class Trend:
         return 1 + len(self.centre) if self.linear else 1
 
     def columns(self, inputs: Array) -> Array:
-        """h(x) at inputs (.., D), and what else stands behind them, (.., count)."""
+        """h(x) at inputs (.., D), (.., count)."""
         ones = np.ones((*inputs.shape[:-1], 1))
         if not self.linear:
             return ones
         return np.concatenate([ones, inputs[..., : len(self.centre)] - self.centre], axis=-1)
 
-    def with_observations(self, inputs: Array, observations: Array) -> Array:
+    def with_observations(self, data: Observations) -> Array:
         """(N, count + 1): h(x_n) and y_n."""
-        return np.concatenate([self.columns(inputs), observations[:, None]], axis=1)
+        return np.concatenate([self.columns(data.inputs), data.values[:, None]], axis=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from fleetgp.arrays import Array
 from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.partition import Shard
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.sketch import Sample
 from fleetgp.data.streamed import FIRST, Streamed
@@ -18,6 +18,7 @@ from fleetgp.gp.basis import Box
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.io.file_source import Source
 from fleetgp.io.survey import Survey
+from fleetgp.model.observations import Observations
 
 
 class Elsewhere(Protocol):
@@ -44,7 +45,7 @@ class FileShards(Streamed):
         self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
         self.notes, self.sampled = known.notes, bool(source.scan.sample)
         self._known = known
-        self._loaded: list[Shard] | None = None
+        self._loaded: list[Observations] | None = None
         if self.sampled:
             drawn = sum(min(len(one.rows), source.scan.sample) for one in known.samples.values())
             self._check_limit(drawn, "give a smaller sample")
@@ -65,7 +66,7 @@ class FileShards(Streamed):
             *([told_of_copies(f"about {copies}", self.points)] if copies else []),
         ]
 
-    def load(self) -> list[Shard]:
+    def load(self) -> list[Observations]:
         if self._loaded is None:
             if self.sampled:
                 rows = {name: one.rows[: self.source.scan.sample] for name, one in self._known.samples.items()}
@@ -77,12 +78,10 @@ class FileShards(Streamed):
                     "--sample 100000)",
                 )
                 rows = self.source.load(self.points)
-            self._loaded = [(rows[name][:, :-1].copy(), rows[name][:, -1].copy()) for name in self.names]
-            for array in (array for shard in self._loaded for array in shard):
-                array.setflags(write=False)
+            self._loaded = [_observations(rows[name]).locked() for name in self.names]
         return self._loaded
 
-    def first_rows(self) -> list[Shard]:
+    def first_rows(self) -> list[Observations]:
         return ViewedFiles(self, AS_GIVEN).first_rows()
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
@@ -137,13 +136,13 @@ class SummedFiles(Streamed):
         self.names = tuple(known)
         self.summaries = [view.summary(one) for one in known.values()]
 
-    def load(self) -> list[Shard]:
+    def load(self) -> list[Observations]:
         raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
 
-    def first_rows(self) -> list[Shard]:
+    def first_rows(self) -> list[Observations]:
         drawn = self._drawn or self._source.survey().samples
         rows = [drawn[name].rows[:FIRST] for name in self.names]
-        return [self.view.rows(own[:, :-1].copy(), own[:, -1].copy()) for own in rows]
+        return [self.view.of(_observations(own)) for own in rows]
 
     def having(self, drawn: Iterable[dict[str, Sample]]) -> SummedFiles:
         """With the rows that the first pass has drawn of each file."""
@@ -169,11 +168,11 @@ class ViewedFiles(SummedFiles):
         known = dict(zip(files.names, files.summaries, strict=True))
         super().__init__(files.source, known, view, drawn=files.drawn)
         self._files, self.sampled = files, files.sampled
-        self._loaded: list[Shard] | None = None
+        self._loaded: list[Observations] | None = None
 
-    def load(self) -> list[Shard]:
+    def load(self) -> list[Observations]:
         if self._loaded is None:
-            self._loaded = [self.view.rows(x, y) for x, y in self._files.load()]
+            self._loaded = [self.view.of(one) for one in self._files.load()]
         return self._loaded
 
     def rescaled(self, scaling: Scaling) -> ViewedFiles:
@@ -181,6 +180,10 @@ class ViewedFiles(SummedFiles):
 
     def moved(self, coordinates: Coordinates) -> ViewedFiles:
         return ViewedFiles(self._files, self.view.moved(coordinates))
+
+
+def _observations(rows: Array) -> Observations:
+    return Observations(rows[:, :-1].copy(), rows[:, -1].copy())
 
 
 def _round_up(size: int) -> str:

@@ -20,6 +20,7 @@ from fleetgp.io.kept import Kept
 from fleetgp.io.passes import FirstPass, Pass
 from fleetgp.io.survey import Scan, Survey, rows_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.version import __version__
 
 #: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
@@ -151,8 +152,9 @@ def gathered_moments(
     found: dict[str, FleetMoments] = {}
 
     def take(name: str) -> None:
-        data = np.concatenate(waiting.pop(name))
-        part = moments_on(box, sizes, *view.rows(data[:, :-1], data[:, -1]))
+        taken = np.concatenate(waiting.pop(name))
+        rows = view.of(Observations(taken[:, :-1], taken[:, -1]))
+        part = moments_on(box, sizes, rows.inputs, rows.values)
         found[name] = found[name].plus(part) if name in found else part
         del counts[name]
 

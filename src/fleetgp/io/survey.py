@@ -22,6 +22,7 @@ from fleetgp.io.chunks import Chunk, chunks
 from fleetgp.io.columns import Columns
 from fleetgp.io.formats import pandas_for
 from fleetgp.io.tables import label_text, missing_rows
+from fleetgp.model.observations import Observations
 
 T = TypeVar("T")
 
@@ -160,7 +161,7 @@ def _of_chunk(file: Path, names: Sequence[str], codes: IntArray, chunk: Chunk, s
     samples = {name: _drawn(numbers, keys, rows, scan.drawn) for name, rows in parts.items()}
     return Survey(
         tuple(names),
-        {name: Summary.of((numbers[rows, :-1], numbers[rows, -1])) for name, rows in parts.items()},
+        {name: Summary.of(Observations(numbers[rows, :-1], numbers[rows, -1])) for name, rows in parts.items()},
         samples,
         len(numbers),
         int((~sound).sum()),

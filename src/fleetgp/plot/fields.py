@@ -44,10 +44,10 @@ def field(
     graph, names = as_flag(graph, "graph"), as_flag(names, "names")
     pair = _checked(along, fleet.dimension)
     ax, colours, labels = axes_of(ax), agent_colours(fleet.agents), names_of(fleet.inputs, fleet.dimension)
-    summaries = summaries_along_arc(fleet.seen, fleet.coordinates)
+    summaries = summaries_along_arc(fleet.data, fleet.coordinates)
     places = np.stack([one.centre[pair] for one in summaries])
-    streamed = isinstance(fleet.shards, Streamed)
-    rows = [] if streamed else [x[:, pair] for x, _ in rows_along_arc(fleet.seen, fleet.coordinates)]
+    streamed = isinstance(fleet.data, Streamed)
+    rows = [] if streamed else [own.inputs[:, pair] for own in rows_along_arc(fleet.data, fleet.coordinates)]
     draw_dots(ax, rows, colours)
     if graph:
         draw_graph(ax, places, fleet.graph.union.edges, colours, fleet.labels if names else ())

@@ -163,11 +163,11 @@ def _limit_ticks(ax: Any, layers: Layers, width: float, height: float) -> None:
 
 def shown_places(fleet: Fleet, layers: Layers) -> Array:
     """(n, 2) some of a fleet's observations, along the two inputs of a map; none of data in files."""
-    if isinstance(fleet.shards, Streamed):
+    if isinstance(fleet.data, Streamed):
         return np.zeros((0, 2))
     inputs = [identifier(name) for name in names_of(fleet.inputs, fleet.dimension)]
     pair = [inputs.index(name) for name in layers.names]
-    everywhere = np.concatenate([x[:, pair] for x, _ in fleet.seen])
+    everywhere = np.concatenate([own.inputs[:, pair] for own in fleet.data])
     shown = np.array(everywhere[:: max(1, len(everywhere) // MOST)])
     for column, axis in enumerate((layers.x, layers.y)):
         if pair[column] == fleet.coordinates.longitude:

@@ -61,7 +61,7 @@ def traffic(ledger: Ledger, where: Any, *, kind: str | None = None, axes: Any = 
 def _places(where: Any) -> Array:
     """(M, 2)."""
     if isinstance(where, Fleet):
-        centres = np.stack([one.centre for one in summaries_of(where.seen)])
+        centres = np.stack([one.centre for one in summaries_of(where.data)])
         return centres[:, :2] if centres.shape[1] > 1 else _circle(len(centres))
     if isinstance(where, Graph | GraphSequence):
         return _circle(where.agents)

@@ -9,17 +9,17 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.fleet_moments import SPARE, agree_on_moments, grown_moments
-from fleetgp.consensus.pool import gather_data, pooled
+from fleetgp.consensus.pool import gather_data
 from fleetgp.consensus.reductions import ByServer, ByTree, total
 from fleetgp.consensus.samples import Drawn, communication_data
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, load_instead
 from fleetgp.errors import NumericalError
 from fleetgp.gp.basis import Basis
 from fleetgp.gp.fleet_expert import FleetExpert, has_moments, refuse_rough
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.methods import PredictionMethod
@@ -36,9 +36,9 @@ class Agreed:
     size: how many observations there are, for dec-nearest.
     """
 
-    samples: tuple[Shard, ...] = ()
+    samples: tuple[Observations, ...] = ()
     basis: Basis | None = None
-    pool: Shard | None = None
+    pool: Observations | None = None
     moments: FleetMoments | None = None
     size: int = 0
 
@@ -54,15 +54,15 @@ class Earlier:
     rows: Sequence[int]
     all: bool
 
-    def since(self, shards: Sequence[Shard]) -> list[Shard]:
+    def since(self, shards: Sequence[Observations]) -> list[Observations]:
         """What each hosted agent has got since."""
-        return [(x[n:], y[n:]) for (x, y), n in zip(shards, self.rows, strict=True)]
+        return [own.rows(slice(n, None)) for own, n in zip(shards, self.rows, strict=True)]
 
 
 def agree(
     network: Network,
     method: PredictionMethod,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
@@ -80,23 +80,21 @@ def agree(
         return _at_server(network, shards, kernel, h, options, before)
     if method.rule == "nearest":
         with network.phase("size"):
-            return Agreed(size=int(total(network, np.array([float(len(y)) for _, y in shards]))))
+            return Agreed(size=int(total(network, np.array([float(len(own)) for own in shards]))))
     if method.rule == "grbcm":
         drawn = None if before is None else Drawn(before.agreed.samples, before.rows)
-        central, noises = not method.decentralized, kernel.noises
+        central, known = not method.decentralized, None if kernel.noise_model.robust else drawn
         with network.phase("augment"):
-            samples = communication_data(
-                network, shards, options.seed, central=central, noises=noises, before=None if noises.robust else drawn
-            )
+            samples = communication_data(network, shards, options.seed, central=central, before=known)
         return Agreed(samples=tuple(samples))
-    if method.rule == "npae" and options.engine != "dense" and isinstance(kernel, SquaredExponential):
+    if method.rule == "npae" and options.engine != "dense" and kernel.has_moments:
         reduction = ByTree(network) if method.decentralized else ByServer(network)
         with network.phase("box"):
-            return Agreed(basis=common_basis([x for x, _ in shards], h, reduction))
+            return Agreed(basis=common_basis([own.inputs for own in shards], h, reduction))
     return Agreed()
 
 
-def _moments(network: Network, shards: Sequence[Shard], theta: Array, before: Earlier | None) -> FleetMoments:
+def _moments(network: Network, shards: Sequence[Observations], theta: Array, before: Earlier | None) -> FleetMoments:
     """Of all data: those that there are, with those of new rows, or all anew where that will not do."""
     found = None if before is None else before.agreed.moments
     if found is not None and before is not None and not before.all:
@@ -108,7 +106,7 @@ def _moments(network: Network, shards: Sequence[Shard], theta: Array, before: Ea
 
 def _at_server(
     network: Network,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
@@ -124,10 +122,10 @@ def _at_server(
             return Agreed(moments=moments)
         except NumericalError as why:
             load_instead(shards, why)
-    known = None if before is None or kernel.noises.robust else before.agreed.pool
+    known = None if before is None or kernel.noise_model.robust else before.agreed.pool
     if before is None or known is None:
-        return Agreed(pool=pooled(gather_data(network, shards)))
-    return Agreed(pool=pooled([known, *gather_data(network, before.since(shards))]))
+        return Agreed(pool=Observations.joined(gather_data(network, shards)))
+    return Agreed(pool=Observations.joined([known, *gather_data(network, before.since(shards))]))
 
 
 def agreement_key(method: PredictionMethod, options: PredictionOptions) -> tuple[object, ...]:

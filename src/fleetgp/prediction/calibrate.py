@@ -34,10 +34,9 @@ from fleetgp.data.holdout import (
     row_pieces,
     second_half,
 )
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import visible_of
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
 from fleetgp.prediction.calibration import (
@@ -68,14 +67,14 @@ FEW, FOLDS_OF_FEW = 100, 20
 class Fleetwide:
     """The hosted agents with what they all agree on: theta (P,) in the units of the data, and the scaling."""
 
-    shards: Sequence[Shard]
+    shards: Sequence[Observations]
     kernel: Kernel
     theta: Array
     scaling: Scaling
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
-        rest = [(x[~mask], y[~mask]) for (x, y), mask in zip(self.shards, hide, strict=True)]
+        rest = [own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True)]
         thetas = np.tile(self.theta, (len(rest), 1))
         return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
 
@@ -116,40 +115,41 @@ def _outcomes(
     cells: int,
 ) -> Iterator[list[Outcomes]]:
     """Fold by fold, what became of each hosted agent's held-out rows."""
-    noises, shards = fleet.kernel.noises, visible_of(fleet.shards, fleet.kernel.noises)
+    shards = fleet.shards
     box = _box(shards, network, method) if hold == "blocks" or holding.apart else None
     pieces = [
-        row_pieces(x, y, holding.seed) if hold == "rows" else block_pieces(x, *_known(box), cells, holding.seed)
-        for x, y in shards
+        row_pieces(own.inputs, own.values, holding.seed)
+        if hold == "rows"
+        else block_pieces(own.inputs, *_known(box), cells, holding.seed)
+        for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
     most, deviations, count = max(1, holding.most // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
-            drawn(np.flatnonzero(mask), most, noises.visible(x), y, holding.seed)
-            for mask, (x, y) in zip(hide, fleet.shards, strict=True)
+            drawn(np.flatnonzero(mask), most, own.inputs, own.values, holding.seed)
+            for mask, own in zip(hide, shards, strict=True)
         ]
-        places = [x[own] for (x, _), own in zip(shards, rows, strict=True)]
+        held = [own.rows(some) for own, some in zip(shards, rows, strict=True)]
+        places = [one.inputs for one in held]
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = answer(conditioned, network, method, noises.padded(queries), options)
+            found = answer(conditioned, network, method, queries, options)
             told = _carried(conditioned, network, places, queries, found)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = answer(conditioned, network, method, noises.padded(queries), options)
+            found = answer(conditioned, network, method, queries, options)
             answers = zip(found.means, found.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
         count += number
         if number:
             yield [
-                _judged(y[own], piece[own], mean, variance + noise + noises.known(x[own]) ** 2, deviations)
-                for (x, y), own, piece, (mean, variance), noise in zip(
-                    fleet.shards, rows, pieces, told, found.noise, strict=True
-                )
+                _judged(one, piece[some], mean, variance + noise, deviations)
+                for one, some, piece, (mean, variance), noise in zip(held, rows, pieces, told, found.noise, strict=True)
             ]
     if count < holding.fewest:
         raise InputError(
@@ -158,9 +158,9 @@ def _outcomes(
         )
 
 
-def _box(shards: Sequence[Shard], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
+def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
     """The lowest and the highest corner of the box of all data, rounded outwards."""
-    corners = np.array([outer_corners(x.min(axis=0), x.max(axis=0)) for x, _ in shards])
+    corners = np.array([outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) for own in shards])
     with network.phase("box"):
         high, low = np.split(_reduction(network, method).maximum(corners), 2)
     return -low, high
@@ -171,12 +171,12 @@ def _known(box: tuple[Array, Array] | None) -> tuple[Array, Array]:
     return box
 
 
-def _folds(network: Network, method: PredictionMethod, shards: Sequence[Shard]) -> int:
+def _folds(network: Network, method: PredictionMethod, shards: Sequence[Observations]) -> int:
     """How many times rows are hidden: more often where agents have few, since models of four fifths of few rows are
     less overconfident than those of all.
     """
     with network.phase("held out"):
-        rows = _reduction(network, method).total(np.array([[float(len(y))] for _, y in shards]))
+        rows = _reduction(network, method).total(np.array([[float(len(own))] for own in shards]))
     return FOLDS if rows.item() >= FEW * network.agents else FOLDS_OF_FEW
 
 
@@ -190,13 +190,13 @@ def _carried(
     to the agent's own is taken from these queries.
     """
     posteriors = conditioned.own(network.hosted).items(range(len(places)))
-    scaling, padded = conditioned.scaling, conditioned.kernel.noises.padded
+    scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
     tree, told = cKDTree(queries / width), []
     for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):
-            points = padded(np.concatenate([own[n : n + 1], queries[near]]))
+            points = np.concatenate([own[n : n + 1], queries[near]])
             known, covariance = posterior.mean_and_covariance(points)
             known, spread = scaling.mean(points) + scaling.scale * known, np.diagonal(covariance) + SINGULAR
             share = np.linalg.solve(covariance[1:, 1:] + JITTER * np.diag(spread[1:]), covariance[1:, 0])
@@ -222,11 +222,16 @@ def _collected(network: Network, method: PredictionMethod, inputs: Sequence[Arra
     return np.concatenate(everyone), starts[list(network.hosted)]
 
 
-def _judged(truth: Array, pieces: IntArray, mean: Array, variance: Array, deviations: float) -> Outcomes:
-    """An agent's held-out rows of a fold. What has no sound prediction is never covered."""
+def _judged(held: Observations, pieces: IntArray, mean: Array, variance: Array, deviations: float) -> Outcomes:
+    """An agent's held-out rows of a fold. What has no sound prediction is never covered.
+
+    mean, variance: of new observations there, whose noise has no known part.
+    """
+    if held.noise_std is not None:
+        variance = variance + held.noise_std**2
     sound = np.isfinite(mean) & np.isfinite(variance) & (variance > 0.0)
     variance = np.where(sound, variance, 1.0)
-    needed = np.where(sound, needed_factors(truth, np.where(sound, mean, 0.0), variance, deviations), np.inf)
+    needed = np.where(sound, needed_factors(held.values, np.where(sound, mean, 0.0), variance, deviations), np.inf)
     return Outcomes(needed, variance, second_half(pieces))
 
 

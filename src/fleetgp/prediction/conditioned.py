@@ -8,21 +8,20 @@ from functools import cached_property, partial
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.growing import added, same_data
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel, SquaredExponential
+from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.outliers import reweighed
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.prediction.extension import Extensions
 from fleetgp.prediction.posteriors import Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
@@ -38,7 +37,7 @@ class Conditioned:
 
     def __init__(
         self,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         kernel: Kernel,
         thetas: Array,
         scaling: Scaling | None = None,
@@ -51,26 +50,26 @@ class Conditioned:
         #: of theta, in those of the data
         self.units = np.exp(self.scaling.shift(kernel.units(dimension_of(shards))))
         self.thetas = thetas / self.units
-        self.shards = self.scaling.apply(shards, kernel)
+        self.shards = self.scaling.apply(shards)
         self.noise = thetas[:, -1:] ** 2
-        if kernel.noises.given:
-            self.noise = np.array([self._noise(x, theta) for (x, _), theta in zip(self.shards, thetas, strict=True)])
-        if kernel.noises.robust:
+        if kernel.noise_model.differs:
+            self.noise = np.array([self._noise(own, theta) for own, theta in zip(self.shards, thetas, strict=True)])
+        if kernel.noise_model.robust:
             self.shards = side_by_side(self._weighed, range(len(thetas)))
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
-    def append(self, i: int, more: Shard) -> None:
+    def append(self, i: int, more: Observations) -> None:
         """More observations of one agent, in the units of the data: nothing is computed anew for any other.
 
         What joins an agent's data with the samples of all agents stays for as long as these do.
         """
         assert isinstance(self.shards, list), "files do not grow"
-        (scaled,) = self.scaling.apply([more], self.kernel)
-        self.shards[i] = pooled([self.shards[i], scaled])
-        robust = self.kernel.noises.robust
+        scaled = self.scaling.scaled(more)
+        self.shards[i] = Observations.joined([self.shards[i], scaled])
+        robust = self.kernel.noise_model.robust
         if robust:
             self.shards[i] = self._weighed(i)
         for role in ("own", "weighted"):
@@ -79,22 +78,20 @@ class Conditioned:
             elif role in self._kept:
                 self._kept[role].grow(i, self.shards[i])
         if "reach" in self.__dict__:
-            self.reach.renew(i, self.shards[i][0])
+            self.reach.renew(i, self.shards[i].inputs)
         if self._extended is not None and robust:
             self._extended.release()
             self._extended = None
         elif self._extended is not None:
-            self._extended.grow(i, pooled([self._extended.data[i], scaled]))
+            self._extended.grow(i, Observations.joined([self._extended.data[i], scaled]))
 
-    def _noise(self, inputs: Array, theta: Array) -> Array:
+    def _noise(self, data: Observations, theta: Array) -> Array:
         """(1,) the trained variance of an observation of whoever made these. theta: in the units of the data."""
-        return np.asarray(self.kernel.noises.trained(inputs[:1], self.kernel.noises_of(theta)) ** 2)
+        return np.asarray(self.kernel.noise_model.trained(data.rows(slice(1)), self.kernel.sigmas(theta)) ** 2)
 
-    def _weighed(self, i: int) -> Shard:
+    def _weighed(self, i: int) -> Observations:
         """A hosted agent's data, with the weights of outliers at its theta."""
-        inputs, observations = self.shards[i]
-        expert = self._expert(inputs, observations, None, moments=False)
-        return reweighed(expert, self.thetas[i]).inputs, observations
+        return reweighed(self._expert(self.shards[i], None, moments=False), self.thetas[i]).data
 
     def prior(self, queries: Array) -> Array:
         """k(x*, x*) by each agent's theta, (A, T)."""
@@ -118,25 +115,25 @@ class Conditioned:
             return self.own(hosted)
         return self._of("weighted", self.shards, hosted, self.thetas, moments=False)
 
-    def augmented(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Posteriors:
+    def augmented(self, hosted: Sequence[int], samples: Sequence[Observations]) -> Posteriors:
         """f | D_i and the samples of the others."""
         data = [augmented(shard, i, samples) for shard, i in zip(self.shards, hosted, strict=True)]
         return self._of("augmented", data, hosted, self.thetas)
 
-    def common(self, samples: Sequence[Shard], queries: Array) -> Marginals:
+    def common(self, samples: Sequence[Observations], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         posteriors, rows = self.of_samples(samples)
         found = posteriors.at(queries)
         engine = tuple(found.engine[row] for row in rows)
         return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
 
-    def of_samples(self, samples: Sequence[Shard]) -> tuple[Posteriors, IntArray]:
+    def of_samples(self, samples: Sequence[Observations]) -> tuple[Posteriors, IntArray]:
         """f | samples at each theta that there is, and (A,) which of these is a hosted agent's."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
-        data = [pooled(samples)] * len(distinct)
+        data = [Observations.joined(samples)] * len(distinct)
         return self._of("common", data, [None] * len(distinct), distinct), which.ravel()
 
-    def whole(self, pool: Shard) -> Posteriors:
+    def whole(self, pool: Observations) -> Posteriors:
         """f | all data, at the geometric mean of the agents' thetas: for the exact GP at a central node."""
         theta = np.exp(np.log(self.thetas).mean(axis=0))
         return self._of("whole", [pool], [None], theta[None])
@@ -157,7 +154,7 @@ class Conditioned:
         return self._exact[1]
 
     def with_samples(
-        self, hosted: Sequence[int], samples: Sequence[Shard], queries: Array, wanted: BoolArray
+        self, hosted: Sequence[int], samples: Sequence[Observations], queries: Array, wanted: BoolArray
     ) -> tuple[Marginals, Marginals]:
         """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
         dense = self._dense_anyway(hosted, samples)
@@ -173,8 +170,8 @@ class Conditioned:
         where = np.broadcast_to(~dense, wanted.shape)
         return found[0].completed(others[0], where), found[1].completed(others[1], where)
 
-    def _extensions(self, hosted: Sequence[int], samples: Sequence[Shard]) -> Extensions:
-        pool, kept = pooled(samples), self._extended
+    def _extensions(self, hosted: Sequence[int], samples: Sequence[Observations]) -> Extensions:
+        pool, kept = Observations.joined(samples), self._extended
         if kept is None or kept.agents != tuple(hosted) or not same_data([kept.samples], [pool]):
             if kept is not None:
                 kept.release()
@@ -184,23 +181,29 @@ class Conditioned:
 
     @property
     def _never_by_moments(self) -> bool:
-        return self.engine in ("dense", "vecchia") or not isinstance(self.kernel, SquaredExponential)
+        return self.engine in ("dense", "vecchia") or not self.kernel.has_moments
 
-    def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Shard]) -> BoolArray:
+    def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Observations]) -> BoolArray:
         """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""
         if not self._never_by_moments or self.engine == "vecchia":
             return np.zeros((len(hosted), 1), dtype=bool)
-        others = sum(len(y) for _, y in samples)
-        sizes = [len(y) + others - len(samples[i][1]) for (_, y), i in zip(self.shards, hosted, strict=True)]
+        others = sum(map(len, samples))
+        sizes = [len(own) + others - len(samples[i]) for own, i in zip(self.shards, hosted, strict=True)]
         return np.array([[self.engine == "dense" or size <= MOST_DENSE] for size in sizes])
 
     @cached_property
     def reach(self) -> Reach:
         """How far the agents' own data reach."""
-        return Reach([x for x, _ in self.shards], self.thetas, self.kernel)
+        return Reach([own.inputs for own in self.shards], self.thetas, self.kernel)
 
     def _of(
-        self, role: str, data: Sequence[Shard], agents: Sequence[int | None], thetas: Array, *, moments: bool = True
+        self,
+        role: str,
+        data: Sequence[Observations],
+        agents: Sequence[int | None],
+        thetas: Array,
+        *,
+        moments: bool = True,
     ) -> Posteriors:
         kept = self._kept.get(role)
         more = None if kept is None else added(kept.data, data)
@@ -210,15 +213,14 @@ class Conditioned:
             kept = self._kept[role] = Posteriors(
                 data, agents, thetas, partial(self._expert, moments=moments), self._room, self._priors
             )
-        for i, (_, rows) in enumerate(more or ()):
+        for i, rows in enumerate(more or ()):
             if len(rows):
                 kept.grow(i, data[i])
         return kept
 
 
 def _expert(
-    inputs: Array,
-    observations: Array,
+    data: Observations,
     agent: int | None,
     *,
     kernel: Kernel,
@@ -226,7 +228,7 @@ def _expert(
     neighbours: int,
     moments: bool,
 ) -> Expert:
-    return Expert(inputs, observations, kernel, agent, engine, neighbours, moments=moments)
+    return Expert(data, kernel, agent, engine, neighbours, moments=moments)
 
 
 class Conditioner:
@@ -239,12 +241,12 @@ class Conditioner:
 
     def __init__(self) -> None:
         self._last: Conditioned | None = None
-        self._data: Sequence[Shard] = []
+        self._data: Sequence[Observations] = []
         self._model: tuple[object, ...] = ()
 
     def condition(
         self,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         kernel: Kernel,
         thetas: Array,
         scaling: Scaling,
@@ -258,7 +260,7 @@ class Conditioner:
             self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
         else:
             for i, rows in enumerate(more):
-                if len(rows[1]):
+                if len(rows):
                     self._last.append(i, rows)
         self._data = shards if isinstance(shards, Streamed) else list(shards)
         self._model = model

@@ -61,27 +61,31 @@ class ByWeights:
 
     def __init__(self, posteriors: Sequence[WeightedPosterior], kernel: Kernel, queries: Array) -> None:
         weighted = [p.weighted(queries) for p in posteriors]
-        self.inputs = [inputs for inputs, _ in weighted]
+        self.data = [data for data, _ in weighted]
         self.blocks = [weights for _, weights in weighted]
         self.kernel, self.models = kernel, [p.hyperparameters for p in posteriors]
 
     def parts(self, takes: BoolArray | None = None) -> dict[str, list[Array]]:
-        inputs = self.inputs
+        packed = [data.packed for data in self.data]
         if takes is not None:
-            inputs = [x[: len(x) * t.any()] for x, t in zip(inputs, takes, strict=True)]
-        return {"inputs": inputs}
+            packed = [x[: len(x) * t.any()] for x, t in zip(packed, takes, strict=True)]
+        return {"inputs": packed}
 
     def between(self, own: int, other: dict[str, Array], block: Array) -> Array:
         if not len(other["inputs"]):
             return np.zeros(block.shape[1])
-        return cross_covariance(
-            self.kernel, self.models[own], (self.inputs[own], self.blocks[own]), (other["inputs"], block)
-        )
+        mine, its = self.data[own].inputs, self._places(other["inputs"])
+        return cross_covariance(self.kernel, self.models[own], (mine, self.blocks[own]), (its, block))
+
+    def _places(self, packed: Array) -> Array:
+        """Where the rows are that another agent sent."""
+        return packed[:, : self.data[0].dimension]
 
     def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
-        kernel, h, inputs = self.kernel, self.models[0], sent["inputs"]
+        kernel, h = self.kernel, self.models[0]
         found = np.zeros((blocks[0].shape[1], len(blocks), len(blocks)))
-        speaking = [j for j, x in enumerate(inputs) if len(x)]
+        speaking = [j for j, x in enumerate(sent["inputs"]) if len(x)]
+        inputs = {j: self._places(sent["inputs"][j]) for j in speaking}
         for i in speaking:
             for j in speaking[: speaking.index(i)]:
                 found[:, i, j] = cross_covariance(kernel, h, (inputs[i], blocks[i]), (inputs[j], blocks[j]))

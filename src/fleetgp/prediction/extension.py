@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.partition import Shard
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.prediction.posteriors import UNUSED, Lazy, Marginals, Room, chunks
 
 
@@ -42,24 +42,30 @@ class Extensions(Lazy[Extension | None]):
     """
 
     def __init__(
-        self, samples: Shard, rest: Sequence[Shard], agents: Sequence[int], theta: Array, kernel: Kernel, room: Room
+        self,
+        samples: Observations,
+        rest: Sequence[Observations],
+        agents: Sequence[int],
+        theta: Array,
+        kernel: Kernel,
+        room: Room,
     ) -> None:
         super().__init__(rest, room)
         self.samples, self.agents = samples, tuple(agents)
         self._h, self._kernel = Hyperparameters.from_theta(theta), kernel
-        self._base = factorize(kernel(samples[0], None, self._h), kernel.noise(samples[0], self._h))
-        self._target = np.zeros(0) if self._base is None else self._base.half_solve(samples[1])
+        self._base = factorize(kernel(samples.inputs, None, self._h), kernel.noise(samples, self._h))
+        self._target = np.zeros(0) if self._base is None else self._base.half_solve(samples.values)
         self._sound = self._base is not None and self._base.jitter == 0.0
 
     def compute(self, positions: Sequence[int]) -> list[Extension | None]:
         return side_by_side(self._extension, positions)
 
     def _extension(self, i: int) -> Extension | None:
-        inputs, observations = self.data[i]
-        known = self._before.pop(i, None)
+        data, known = self.data[i], self._before.pop(i, None)
         first = 0 if known is None else len(known.target)
-        more = inputs[first:]
-        on_samples, noise = self._given_samples(more), self._kernel.noise(more, self._h)
+        inputs, more = data.inputs, data.inputs[first:]
+        every = self._kernel.noise(data, self._h)
+        on_samples, noise = self._given_samples(more), every[first:]
         corner = self._kernel(more, None, self._h) - on_samples @ on_samples.T
         if known is None:
             factor = factorize(corner, noise)
@@ -67,14 +73,14 @@ class Extensions(Lazy[Extension | None]):
             cross = self._kernel(inputs[:first], more, self._h) - known.on_samples @ on_samples.T
             factor = known.factor.extended(cross, corner, noise)
             on_samples = np.concatenate([known.on_samples, on_samples])
-        if factor is None or not factor.certain(self._kernel.noise(inputs, self._h)):
+        if factor is None or not factor.certain(every):
             return None
-        return Extension(on_samples, factor, factor.half_solve(observations - on_samples @ self._target))
+        return Extension(on_samples, factor, factor.half_solve(data.values - on_samples @ self._target))
 
     def _given_samples(self, inputs: Array) -> Array:
         """B = K L_c'^-1, (N, S)."""
         assert self._base is not None
-        return self._base.half_solve_in_place(self._kernel(self.samples[0], inputs, self._h)).T
+        return self._base.half_solve_in_place(self._kernel(self.samples.inputs, inputs, self._h)).T
 
     def at(self, queries: Array, wanted: BoolArray) -> tuple[Marginals, Marginals] | None:
         """f | samples and D_i where it is wanted, (A, T), and f | samples.
@@ -90,19 +96,19 @@ class Extensions(Lazy[Extension | None]):
 
         def ask(task: tuple[int, Extension, IntArray]) -> None:
             i, extension, here = task
-            cross = self._kernel(self.data[i][0], queries[here], self._h)
+            cross = self._kernel(self.data[i].inputs, queries[here], self._h)
             cross -= (shared.take(here, axis=0) @ extension.on_samples.T).T
             own = extension.factor.half_solve_in_place(cross)
             mean[i, here] += extension.target @ own
             variance[i, here] -= np.einsum("nt,nt->t", own, own)
 
-        for group in self.groups([i for i, (_, y) in enumerate(self.data) if len(y) and wanted[i].any()]):
+        for group in self.groups([i for i, own in enumerate(self.data) if len(own) and wanted[i].any()]):
             tasks = []
             for i, extension in zip(group, self.items(group), strict=True):
                 if extension is None:
                     self._sound = False
                     return None
-                tasks += [(i, extension, part) for part in chunks(np.flatnonzero(wanted[i]), len(self.data[i][1]))]
+                tasks += [(i, extension, part) for part in chunks(np.flatnonzero(wanted[i]), len(self.data[i]))]
             side_by_side(ask, tasks)
         engine = tuple("dense" if row.any() else UNUSED for row in wanted)
         common_mean, common_variance = (np.tile(values, (len(wanted), 1)) for values in alone)
@@ -115,8 +121,8 @@ class Extensions(Lazy[Extension | None]):
         """v' = (L_c^-1 k_c*)', (T, S)."""
         base = self._base
         assert base is not None
-        parts = chunks(np.arange(len(queries)), len(self.samples[1]))
+        parts = chunks(np.arange(len(queries)), len(self.samples))
         found = side_by_side(
-            lambda here: base.half_solve_in_place(self._kernel(self.samples[0], queries[here], self._h)).T, parts
+            lambda here: base.half_solve_in_place(self._kernel(self.samples.inputs, queries[here], self._h)).T, parts
         )
         return np.concatenate(found)

@@ -7,7 +7,7 @@ add up, and its derivatives along each input, go along the tree together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.slopes import Slopes, joined, slopes_of_each
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.beliefs import beliefs_of, first_of
@@ -110,24 +111,24 @@ def _answer(task: Task, conditioned: Conditioned) -> Steep:
         return _of_one(task, conditioned, conditioned.of_moments(task.agreed.moments), [])
     if method.rule == "full-gp":
         assert task.agreed.pool is not None
-        return _of_one(task, conditioned, conditioned.whole(task.agreed.pool).items([0])[0], [task.agreed.pool[0]])
+        return _of_one(task, conditioned, conditioned.whole(task.agreed.pool).items([0])[0], [task.agreed.pool])
     if method.rule == "nearest":
         return _of_nearest(task, conditioned)
     if task.network.agents == 1:
-        return _of_one(task, conditioned, conditioned.own(hosted).items([0])[0], [x for x, _ in shards])
+        return _of_one(task, conditioned, conditioned.own(hosted).items([0])[0], shards)
     return _of_committee(task, conditioned)
 
 
-def _of_one(task: Task, conditioned: Conditioned, posterior: Posterior, inputs: list[Array]) -> Steep:
-    """Of the exact GP of all data, which has these inputs: at every agent, or at a central node, which tells all."""
-    found = _slopes(posterior, task.queries, sum(len(x) for x in inputs))
+def _of_one(task: Task, conditioned: Conditioned, posterior: Posterior, data: Sequence[Observations]) -> Steep:
+    """Of the exact GP of all data: at every agent, or at a central node, which tells all."""
+    found = _slopes(posterior, task.queries, sum(map(len, data)))
     if not task.method.decentralized:
         with task.network.phase("pool"):
             rows = np.concatenate([found.mean, found.covariance.reshape(len(task.queries), -1)], axis=1)
             task.network.scatter(rows, "predictions")
     kinks = np.zeros(task.queries.shape, dtype=bool)
-    for x in inputs:
-        kinks |= _kinks(conditioned, x, task.queries)
+    for one in data:
+        kinks |= _kinks(conditioned, one.inputs, task.queries)
     engine = (posterior.engine,) * len(task.network.hosted)
     return Steep(found.mean, found.covariance, task.everyone, engine, kinks, posterior.jitter)
 
@@ -160,7 +161,7 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Steep:
 
     def finish(_: Array, everyone: BoolArray | None) -> Array:
         assert pool is not None, "the root was told"
-        root, (inputs, observations) = network.tree.root, pool.data
+        root, inputs = network.tree.root, pool.data.inputs
         h = Hyperparameters.from_theta(task.thetas[network.hosted.index(root)])
         near = nearest_in(inputs, task.queries, count, conditioned.kernel, h)
         found, jitter = slopes_of_each(
@@ -169,7 +170,7 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Steep:
             pool.data,
             near,
             task.queries,
-            lambda some: DenseEngine(inputs[some], observations[some], conditioned.kernel, root).failure(h),
+            lambda some: DenseEngine(pool.data.rows(some), conditioned.kernel, root).failure(h),
         )
         kinks = _kinks(conditioned, inputs, task.queries)
         spread = np.where(np.isfinite(found.covariance), found.covariance, -1.0).reshape(size, -1)
@@ -211,8 +212,8 @@ def _of_committee(task: Task, conditioned: Conditioned) -> Steep:
     along = list(_along_each_input(task, conditioned, beliefs, takes))
     terms = [rule.summands(one) for one in along]
     x = np.concatenate([terms[0].real, *(np.imag(term) / STEP for term in terms)], axis=-1)
-    samples = [inputs for inputs, _ in task.agreed.samples]
-    known = [np.concatenate([inputs, *samples]) for inputs, _ in conditioned.shards]
+    samples = [one.inputs for one in task.agreed.samples]
+    known = [np.concatenate([own.inputs, *samples]) for own in conditioned.shards]
     kinks = np.stack([_kinks(conditioned, inputs, task.queries) for inputs in known])
     rows = np.where(takes[..., None], np.concatenate([x, kinks], axis=-1), 0.0)
     count = participants.sum(axis=0).astype(float)
@@ -273,6 +274,6 @@ def _of_each(posteriors: Posteriors, queries: Array, wanted: BoolArray) -> tuple
     mean, variance = np.zeros((*wanted.shape, queries.shape[1])), np.zeros((*wanted.shape, queries.shape[1]))
     for i, asked in enumerate(wanted):
         if asked.any():
-            found = _slopes(posteriors.items([i])[0], queries[asked], len(posteriors.data[i][1]))
+            found = _slopes(posteriors.items([i])[0], queries[asked], len(posteriors.data[i]))
             mean[i, asked], variance[i, asked] = found.mean, found.variance
     return mean, variance

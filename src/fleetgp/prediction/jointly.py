@@ -155,10 +155,8 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Found:
         assert pool is not None, "the root was told"
         root = network.tree.root
         h = Hyperparameters.from_theta(task.thetas[network.hosted.index(root)])
-        near = nearest_in(pool.data[0], task.queries, count, conditioned.kernel, h)
-        used = np.unique(near)
-        engine = DenseEngine(pool.data[0][used], pool.data[1][used], conditioned.kernel, root)
-        posterior = engine.posterior(h)
+        near = nearest_in(pool.data.inputs, task.queries, count, conditioned.kernel, h)
+        posterior = DenseEngine(pool.data.rows(np.unique(near)), conditioned.kernel, root).posterior(h)
         found = Vector(*posterior.mean_and_covariance(task.queries))
         who = as_numbers(whose(task, pool, near))
         return np.concatenate([_packed(found), who.ravel(), [posterior.jitter]])

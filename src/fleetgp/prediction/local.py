@@ -6,7 +6,6 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.partition import Shard
 from fleetgp.errors import InputError
 from fleetgp.gp.composite import Composite
 from fleetgp.gp.dense.engine import DenseEngine
@@ -15,6 +14,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.prediction.posteriors import CHUNK, chunks
 from fleetgp.prediction.rules import SMALLEST
 
@@ -47,7 +47,7 @@ def nearest_in(inputs: Array, queries: Array, count: int, kernel: Kernel, h: Hyp
 
 
 def local_answers(
-    pool: Shard, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
+    pool: Observations, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
 ) -> tuple[Array, IntArray]:
     """Mean and variance of f at each query, and the jitter that they needed, (T, 3), given its nearest in the pool.
 
@@ -55,9 +55,9 @@ def local_answers(
     """
     h = Hyperparameters.from_theta(theta)
     try:
-        rows = nearest_in(pool[0], queries, count, kernel, h)
-        if len(pool[1]) <= count:
-            found = _of_all(DenseEngine(*pool, kernel, agent).posterior(h), queries)
+        rows = nearest_in(pool.inputs, queries, count, kernel, h)
+        if len(pool) <= count:
+            found = _of_all(DenseEngine(pool, kernel, agent).posterior(h), queries)
         else:
             found = _of_each(pool, queries, rows, kernel, h, agent)
     except MemoryError:
@@ -68,24 +68,25 @@ def local_answers(
 
 def _of_all(posterior: DensePosterior, queries: Array) -> Array:
     """Mean, variance and jitter (T, 3) given the whole pool."""
-    parts = chunks(np.arange(len(queries)), len(posterior.inputs))
+    parts = chunks(np.arange(len(queries)), len(posterior.data))
     told = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)
     return np.column_stack([np.concatenate(told), np.full(len(queries), posterior.jitter)])
 
 
-def _of_each(pool: Shard, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int) -> Array:
+def _of_each(
+    pool: Observations, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int
+) -> Array:
     """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
-    inputs, observations = pool
-    prior, noise = kernel.variance(queries, h), kernel.noise(inputs, h)
+    prior, noise = kernel.variance(queries, h), kernel.noise(pool, h)
     found = np.empty((len(queries), 3))
 
     def answer(part: IntArray) -> None:
-        crosses, covariances = _covariances(kernel, inputs[rows[part]], queries[part], h)
+        crosses, covariances = _covariances(kernel, pool.inputs[rows[part]], queries[part], h)
         for t, near, k, covariance in zip(part, rows[part], crosses, covariances, strict=True):
             factor = factorize(covariance, noise[near])
             if factor is None:
-                raise DenseEngine(inputs[near], observations[near], kernel, agent).failure(h)
-            half_k, half_y = factor.half_solve(np.stack([k, observations[near]], axis=1)).T
+                raise DenseEngine(pool.rows(near), kernel, agent).failure(h)
+            half_k, half_y = factor.half_solve(np.stack([k, pool.values[near]], axis=1)).T
             found[t] = half_k @ half_y, prior[t] - half_k @ half_k, factor.jitter
 
     step = max(1, CHUNK // rows.shape[1] ** 2)
@@ -99,7 +100,7 @@ def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparamete
         return kernel.at(points, queries[:, None], h).matrix[..., 0], kernel.at(points, None, h).matrix
     assert isinstance(kernel, Stationary)
     # Seen from the query: no digits are lost far from the origin.
-    scales = np.asarray(h.length_scales)
+    scales, signal = kernel.split(h)
     seen = points / scales - (queries / scales)[:, None]
     cross = np.einsum("tmd,tmd->tm", seen, seen)
     pairs = np.zeros((*cross.shape, cross.shape[1]))
@@ -107,4 +108,4 @@ def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparamete
         pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
     kernel.profile_in_place(cross)
     kernel.profile_in_place(pairs)
-    return h.signal**2 * cross, h.signal**2 * pairs
+    return signal**2 * cross, signal**2 * pairs

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.pool import pooled
-from fleetgp.data.partition import Shard
+from fleetgp.model.observations import Observations
 from fleetgp.network import Merge, Network
 from fleetgp.network.peer_checks import check_from_peers
 from fleetgp.prediction.conditioned import Conditioned
@@ -31,7 +30,7 @@ BITS = 48
 class Pool(NamedTuple):
     """What the root has been sent. owners: (n,) whose each observation is."""
 
-    data: Shard
+    data: Observations
     owners: IntArray
 
 
@@ -100,19 +99,20 @@ def _enough(network: Network, distances: Array) -> Array:
     return np.asarray(found[:, 0])
 
 
-def at_root(network: Network, shards: Sequence[Shard], rows: Sequence[IntArray]) -> Pool | None:
+def at_root(network: Network, shards: Sequence[Observations], rows: Sequence[IntArray]) -> Pool | None:
     """These rows of the agents, in the order of their ids, where the root of the tree is hosted; None elsewhere."""
-    parts = [(x[some], y[some]) for (x, y), some in zip(shards, rows, strict=True)]
-    width, root = parts[0][0].shape[1], network.tree.root
+    parts = [own.rows(some) for own, some in zip(shards, rows, strict=True)]
+    packed, root = [part.packed for part in parts], network.tree.root
+    width = packed[0].shape[1]
     with network.phase("pool"):
-        sent = network.collect({"inputs": [x for x, _ in parts], "observations": [y for _, y in parts]}, to=root)
+        sent = network.collect({"inputs": packed, "observations": [part.values for part in parts]}, to=root)
     if sent is None:
         return None
     inputs, observations = sent["inputs"], sent["observations"]
     check_from_peers(inputs, lambda _, x: x.size == 0 or x.shape[1:] == (width,), f"(n, {width}) inputs")
     check_from_peers(observations, lambda i, y: y.shape == inputs[i].shape[:1], "one observation per input")
-    data = pooled([(x.reshape(-1, width), y) for x, y in zip(inputs, observations, strict=True)])
-    return Pool(data, np.repeat(np.arange(network.agents), [len(y) for y in observations]))
+    data = [parts[0].unpacked(x, y) for x, y in zip(inputs, observations, strict=True)]
+    return Pool(Observations.joined(data), np.repeat(np.arange(network.agents), list(map(len, data))))
 
 
 def numbers_for(agents: int) -> int:

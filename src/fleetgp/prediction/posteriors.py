@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.partition import Shard
 from fleetgp.gp.evaluation import Posterior
 from fleetgp.gp.expert import Expert, condition
 from fleetgp.linalg.threads import cores, memory, side_by_side
+from fleetgp.model.observations import Observations
 
 #: Bytes of posteriors that are kept for the next queries; what does not fit is computed again for each block of them.
 #: 49 agents with 600 points each need 141 MB, and 271 MB more for grBCM; 100 with 1,000 each 0.8 GB, and 1.6 GB more.
@@ -25,8 +25,8 @@ CHUNK, SHORTEST_CHUNK = 1 << 19, 128
 UNUSED = "unused"
 
 Item = TypeVar("Item")
-#: Of inputs, observations and the number of the agent whose they are; None for the fleet's.
-MakesExpert = Callable[[Array, Array, int | None], Expert]
+#: Of observations, and the number of the agent whose they are; None for the fleet's.
+MakesExpert = Callable[[Observations, int | None], Expert]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Room:
 class Lazy(Generic[Item]):
     """One item per data set, computed by a subclass when it is first needed, and kept if there is room."""
 
-    def __init__(self, data: Sequence[Shard], room: Room) -> None:
+    def __init__(self, data: Sequence[Observations], room: Room) -> None:
         self.data, self._room = list(data), room
         self._kept: list[Item | None] = [None] * len(data)
         self._held = [0] * len(data)  # bytes of the room
@@ -78,7 +78,7 @@ class Lazy(Generic[Item]):
     def compute(self, positions: Sequence[int]) -> Sequence[Item]:
         raise NotImplementedError
 
-    def grow(self, i: int, data: Shard) -> None:
+    def grow(self, i: int, data: Observations) -> None:
         """All rows of one data set, the old ones first: its item is computed anew, from the one that there is."""
         known = self._before.get(i) if self._kept[i] is None else self._kept[i]
         self.forget(i)
@@ -103,7 +103,7 @@ class Lazy(Generic[Item]):
         group: list[int] = []
         expected = 0
         for i in positions:
-            size = 0 if self._kept[i] is not None else 8 * len(self.data[i][1]) ** 2
+            size = 0 if self._kept[i] is not None else 8 * len(self.data[i]) ** 2
             if len(group) >= cores() and expected + size > KEPT_BYTES:
                 yield group
                 group, expected = [], 0
@@ -132,7 +132,7 @@ class Posteriors(Lazy[Posterior]):
 
     def __init__(
         self,
-        data: Sequence[Shard],
+        data: Sequence[Observations],
         agents: Sequence[int | None],
         thetas: Array,
         expert: MakesExpert,
@@ -147,17 +147,17 @@ class Posteriors(Lazy[Posterior]):
     def compute(self, positions: Sequence[int]) -> list[Posterior]:
         for i in positions:
             if i not in self._experts:
-                self._experts[i] = self._make(*self.data[i], self._agents[i])
+                self._experts[i] = self._make(self.data[i], self._agents[i])
         experts, thetas = [self._experts[i] for i in positions], self.thetas[list(positions)]
         before = [self._before.pop(i, None) for i in positions]
         return condition(experts, thetas, lambda posterior: posterior, before)
 
-    def grow(self, i: int, data: Shard) -> None:
+    def grow(self, i: int, data: Observations) -> None:
         super().grow(i, data)
         if i in self._experts:
-            self._experts[i].grow(*data)
+            self._experts[i].grow(data)
 
-    def renew(self, i: int, data: Shard) -> None:
+    def renew(self, i: int, data: Observations) -> None:
         """Other observations of one."""
         self.data[i] = data
         self._experts.pop(i, None)
@@ -193,7 +193,7 @@ class Posteriors(Lazy[Posterior]):
             i, here = task
             found.mean[i, here], found.variance[i, here] = posteriors[i].mean_and_variance(queries[here])
 
-        side_by_side(ask, [(i, part) for i in posteriors for part in chunks(columns[i], len(self.data[i][1]))])
+        side_by_side(ask, [(i, part) for i in posteriors for part in chunks(columns[i], len(self.data[i]))])
         engine = [posteriors[i].engine if i in posteriors else name for i, name in enumerate(found.engine)]
         jitter = max([found.jitter, *(posterior.jitter for posterior in posteriors.values())])
         return replace(found, engine=tuple(engine), jitter=jitter)

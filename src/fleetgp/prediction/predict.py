@@ -9,12 +9,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, Earlier, agree
@@ -189,11 +189,11 @@ def _prediction(
     )
 
 
-def _sampled(task: Task, shards: Sequence[Shard]) -> dict[str, Any]:
+def _sampled(task: Task, shards: Sequence[Observations]) -> dict[str, Any]:
     """What is said of an answer from a sample of what is in files; moments are of all of it."""
     if not isinstance(shards, Streamed) or not shards.sampled or task.agreed.moments is not None:
         return {}
-    return {"drawn": np.array([len(y) for _, y in shards]), "held": np.array(counts_of(shards))}
+    return {"drawn": np.array(list(map(len, shards))), "held": np.array(counts_of(shards))}
 
 
 def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:

@@ -49,7 +49,7 @@ class Reach:
     def bounds(self, queries: Array) -> tuple[Array, Array]:
         """The least and the most that each agent explains at the queries, (A, T) each."""
         kernel = self._kernel
-        if not isinstance(kernel, Stationary):  # nothing and everything
+        if not isinstance(kernel, Stationary) or kernel.noise_model.differs:  # nothing and everything
             prior = np.stack([kernel.variance(queries, h) for h in self._models])
             return np.zeros_like(prior), prior
 

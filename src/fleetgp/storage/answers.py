@@ -112,13 +112,13 @@ def _settings(
     """Everything that an answer depends on: pieces of another one are of no use."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
-    if isinstance(fleet.shards, Streamed):
-        content.update(b"".join(one.packed.tobytes() for one in fleet.shards.summaries))
+    if isinstance(fleet.data, Streamed):
+        content.update(b"".join(one.packed.tobytes() for one in fleet.data.summaries))
         if fleet.fit is not None and fleet.fit.moments is not None:
             content.update(fleet.fit.moments.packed.tobytes())
     else:
-        for inputs, observations in fleet.shards:
-            content.update(inputs.tobytes() + observations.tobytes())
+        for own in fleet.data:
+            content.update(own.packed.tobytes() + own.values.tobytes())
     return {
         "version": __version__,
         "pieces": 7,  # of what a block holds

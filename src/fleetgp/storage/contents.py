@@ -31,7 +31,7 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
     The rows themselves, the estimates of single agents and the ledger are in the folder.
     """
     fleet, written = model.fleet, json.loads(read_inside(folder, DESCRIPTION, LONGEST_DESCRIPTION))
-    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
+    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
     words, units = in_words(model), theta_units(model)
     facts: dict[str, Any] = {
         "model": str(folder),
@@ -45,8 +45,8 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
             name: {"low": float(a), "high": float(b), "unit": input_unit(model, name)}
             for name, a, b in zip(model.inputs, low, high, strict=True)
         },
-        "agents": dict(zip(model.agents, counts_of(fleet.shards), strict=True)),
-        "rows_in_folder": not isinstance(fleet.shards, Streamed),
+        "agents": dict(zip(model.agents, counts_of(fleet.data), strict=True)),
+        "rows_in_folder": not isinstance(fleet.data, Streamed),
         "links": len(fleet.graph.union.edges),
         "graphs": fleet.graph.period,
         "kernel": fleet.kernel.name,
@@ -56,7 +56,7 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
         "normalize": fleet.normalize,
         "mean": fleet.mean,
         "coordinates": fleet.coordinates.name,
-        "deviations": fleet.noises.holds_known,
+        "deviations": fleet.noise_model.known,
         "noise": fleet.noise,
         "robust": fleet.robust,
         "private": fleet.private,
@@ -91,7 +91,7 @@ def theta_units(model: Model) -> dict[str, str]:
 def without_bend(model: Model) -> dict[str, str]:
     """By the names of length-scales far beyond the width of the data, the inputs along which the field has no bend."""
     fleet = model.fleet
-    low, high = corners(summaries_along_arc(fleet.seen, fleet.coordinates))
+    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
     units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
     found = {}
     for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):

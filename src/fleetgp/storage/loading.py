@@ -14,10 +14,11 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.consensus.scaling import check_mean
+from fleetgp.data.streamed import Streamed
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
-from fleetgp.fleet.noises import noises_of, parted
+from fleetgp.fleet.noises import noise_model_of, parted
 from fleetgp.given import as_path
 from fleetgp.gp.composite import with_noise
 from fleetgp.gp.expression import as_kernel
@@ -96,7 +97,9 @@ def newer(folder: str | Path, facts: Mapping[str, Any]) -> str:
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[tuple[Any, ...]] = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
+    shards: Sequence[tuple[Any, ...]] | Streamed = (
+        () if "moments" in facts else _read_shards(facts, folder, len(inputs))
+    )
     moments = None
     if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")
@@ -105,8 +108,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         )
         shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
-    noises = noises_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
-    kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), noises)
+    differing = noise_model_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
+    kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), differing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
         fleet = Fleet(

@@ -44,7 +44,7 @@ def save_map(
 def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     """Mean and standard deviation side by side; dots are the observations, at most some thousand of them."""
     panels = plot.map(data, dots=model.fleet)
-    everywhere, shown = sum(counts_of(model.fleet.shards)), len(panels[0].lines[0].get_xdata())
+    everywhere, shown = sum(counts_of(model.fleet.data)), len(panels[0].lines[0].get_xdata())
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if (data[COVERAGE].values == KNOWN).all() else "; hatched: nothing known"
     dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"

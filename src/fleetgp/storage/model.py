@@ -97,7 +97,7 @@ class Model:
         return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        rows, agents = sum(counts_of(self.fleet.shards)), len(self.agents)
+        rows, agents = sum(counts_of(self.fleet.data)), len(self.agents)
         how = self.status if self.fleet.fit is None else f"{self.fleet.fit.method} {self.status}"
         return (
             f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "

@@ -17,7 +17,6 @@ from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.noises import shown
 from fleetgp.fleet.predicting import earlier_moments
 from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
@@ -139,16 +138,15 @@ def _write(model: Model, folder: Path) -> None:
     fleet, fit = model.fleet, model.fleet.fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
-    by_rows = not (isinstance(fleet.shards, Streamed) and fleet.moments is not None)
+    by_rows = not (isinstance(fleet.data, Streamed) and fleet.moments is not None)
     if by_rows:
-        for number, (shard, name) in enumerate(zip(fleet.shards, model.agents, strict=True)):
-            inputs, observations, known = shown(shard, fleet.noises)
-            arrays = {"inputs": inputs, "observations": observations}
-            arrays |= {} if known is None else {"deviations": known}
+        for number, (own, name) in enumerate(zip(fleet.data, model.agents, strict=True)):
+            arrays = {"inputs": own.inputs, "observations": own.values}
+            arrays |= {} if own.noise_std is None else {"deviations": own.noise_std}
             digest = save_arrays(folder / agent_file(number), arrays)
-            agents.append({"name": name, "observations": len(observations), "sha256": digest})
+            agents.append({"name": name, "observations": len(own), "sha256": digest})
     else:
-        counts = counts_of(fleet.shards)
+        counts = counts_of(fleet.data)
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -162,7 +160,7 @@ def _write(model: Model, folder: Path) -> None:
         "normalize": fleet.normalize,
         "mean": fleet.mean,
         "coordinates": fleet.coordinates.name,
-        "deviations": fleet.noises.holds_known,
+        "deviations": fleet.noise_model.known,
         "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
         "robust": fleet.robust,
         "private": fleet.private,
@@ -174,10 +172,10 @@ def _write(model: Model, folder: Path) -> None:
         "graph": _graph_facts(fleet.graph, model.agents),
     }
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
-        kept = save_moments(folder, fleet.moments, summaries_of(fleet.shards))
+        kept = save_moments(folder, fleet.moments, summaries_of(fleet.data))
         facts["beside" if by_rows else "moments"] = kept
     elif by_rows and (earlier := earlier_moments(fleet)) is not None:  # rows came since: they are added again
-        kept = save_moments(folder, earlier[0], summaries_of(fleet.shards))
+        kept = save_moments(folder, earlier[0], summaries_of(fleet.data))
         facts["earlier"] = kept | {"rows": list(earlier[1])}
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
@@ -195,9 +193,9 @@ def _version(model: Model) -> int:
     fleet = model.fleet
     if fleet.private is not None:  # an older one would send rows
         return VERSION
-    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noises.given:
+    if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
         return VERSION_WITH_MEAN
-    by_moments = isinstance(fleet.shards, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
+    by_moments = isinstance(fleet.data, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 
 

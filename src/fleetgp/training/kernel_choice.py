@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.gp.choices import Kernels
@@ -30,6 +29,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.outliers import reweighed
 from fleetgp.metrics import log_density
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.fit import Compared, Fit
 from fleetgp.training.methods import TrainingMethod
@@ -51,13 +51,13 @@ COARSE = 1e-3
 class Trial:
     """An agent's data for a comparison. sample: what kernels are trained on.  folds: what predicts what."""
 
-    sample: Shard
-    folds: tuple[tuple[Shard, Shard], ...]
+    sample: Observations
+    folds: tuple[tuple[Observations, Observations], ...]
 
 
 def train_best(
     method: TrainingMethod,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     network: Network,
     kernels: Kernels,
     options: TrainingOptions,
@@ -74,8 +74,7 @@ def train_best(
     seconds = None if options.seconds is None else options.seconds / 2.0
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
     data = shards.load() if isinstance(shards, Streamed) else shards
-    noises = kernels[0].noises  # the same for all
-    trials = [_trial(shard, noises.visible(shard[0]), options.seed) for shard in data]
+    trials = [_trial(own, options.seed) for own in data]
     told = []
     for kernel in kernels:
         fit = train(method, [trial.sample for trial in trials], network, kernel, coarse, interlude=interlude)
@@ -98,20 +97,15 @@ def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -
         check_engine(options.engine, kernel)
 
 
-def _trial(shard: Shard, places: Array, seed: int) -> Trial:
-    """An agent hides blocks of its own area: nobody else is needed for it. places: its inputs, without any noise."""
-    inputs, observations = shard
-    pieces = block_pieces(places, places.min(axis=0), places.max(axis=0), CELLS, seed)
-
-    def part(rows: IntArray) -> Shard:
-        return inputs[rows], observations[rows]
-
-    folds = []
+def _trial(data: Observations, seed: int) -> Trial:
+    """An agent hides blocks of its own area: nobody else is needed for it."""
+    inputs, values, folds = data.inputs, data.values, []
+    pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
     for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
-        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, places, observations, seed)
+        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, inputs, values, seed)
         if len(away):
-            folds.append((part(np.flatnonzero(~mask)), part(away)))
-    return Trial(part(drawn(np.arange(len(observations)), SMALLEST, places, observations, seed)), tuple(folds))
+            folds.append((data.rows(np.flatnonzero(~mask)), data.rows(away)))
+    return Trial(data.rows(drawn(np.arange(len(data)), SMALLEST, inputs, values, seed)), tuple(folds))
 
 
 def _told(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:
@@ -135,19 +129,19 @@ def _of_agent(
     if fit.status == "diverged" or not np.isfinite(log_theta).all():
         return failed
     scaling, coordinates, density, count = fit.scaling, fit.coordinates, 0.0, 0
-    units = kernel.units(trial.sample[0].shape[1])
+    units = kernel.units(trial.sample.dimension)
     own = np.exp(log_theta - scaling.shift(units) - coordinates.shift(units))
-    for rest, (asked, seen) in trial.folds:
-        ((inputs, observations),) = scaling.apply(coordinates.apply([rest]), kernel)
-        expert, queries = Expert(inputs, observations, kernel, agent, *engine), coordinates.places(asked)
+    for rest, asked in trial.folds:
+        (seen,) = scaling.apply(coordinates.apply([rest]))
+        expert, queries = Expert(seen, kernel, agent, *engine), coordinates.places(asked.inputs)
         try:
-            expert = reweighed(expert, own) if kernel.noises.robust else expert
+            expert = reweighed(expert, own) if kernel.noise_model.robust else expert
             mean, variance = expert.condition(own).mean_and_variance(queries)
         except NumericalError:
             return failed
         variance = scaling.scale**2 * variance + kernel.noise(asked, Hyperparameters.from_theta(theta))
-        found = log_density(scaling.mean(queries) + scaling.scale * mean, variance, seen)
-        density, count = density + float(found.sum()), count + len(seen)
+        found = log_density(scaling.mean(queries) + scaling.scale * mean, variance, asked.values)
+        density, count = density + float(found.sum()), count + len(asked)
     return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed
 
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.scaling import MeanName, Scaling
-from fleetgp.data.partition import Shard
 from fleetgp.errors import NumericalError
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.outliers import outliers, reweighed
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.training.mean import Settled, Training, settle
 
 #: So many times theta is trained with weights.
@@ -59,7 +59,7 @@ def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expe
 
 
 def outliers_of(
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     agents: Sequence[int],
     kernel: Kernel,
     scaling: Scaling,
@@ -68,11 +68,11 @@ def outliers_of(
     neighbours: int,
 ) -> IntArray:
     """(A,) how many of its own observations each hosted agent weighs down, at its own theta (A, P)."""
-    units = scaling.shift(kernel.units(shards[0][0].shape[1]))
+    units = scaling.shift(kernel.units(shards[0].dimension))
     with np.errstate(all="ignore"):
         log_thetas = np.log(thetas) - units
     if not np.isfinite(log_thetas).all():  # it has diverged
         return np.zeros(len(shards), dtype=np.int64)
-    pairs = zip(scaling.apply(shards, kernel), agents, strict=True)
-    experts = [Expert(x, y, kernel, agent, engine, neighbours) for (x, y), agent in pairs]
+    pairs = zip(scaling.apply(shards), agents, strict=True)
+    experts = [Expert(own, kernel, agent, engine, neighbours) for own, agent in pairs]
     return np.array([outliers(expert) for expert in reweighed_experts(experts, log_thetas)])

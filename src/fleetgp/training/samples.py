@@ -52,4 +52,4 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
 def _sample(expert: Expert, size: int, seed: int) -> Expert:
     if expert.size <= size:
         return expert
-    return expert.part(np.sort(order_by_place(*expert.rows, seed)[:size]))
+    return expert.part(np.sort(order_by_place(expert.data.inputs, expert.data.values, seed)[:size]))

@@ -12,14 +12,14 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
-from fleetgp.consensus.pool import gather_data, pooled
+from fleetgp.consensus.pool import gather_data
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.scaling import Scaling, agree_on_scaling
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import dimension_of, visible_of
+from fleetgp.data.streamed import dimension_of
 from fleetgp.gp.expert import Expert
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
@@ -60,7 +60,7 @@ class Setting:
     shift: Array
     levels: int = 0
     deadline: Deadline = NEVER
-    data_at: Callable[[Scaling], Sequence[Shard]] | None = None
+    data_at: Callable[[Scaling], Sequence[Observations]] | None = None
     noises: int = 1
     limits: Bounds = field(default_factory=Bounds)
     offset: float = 0.0
@@ -84,12 +84,12 @@ class Setting:
         assert self.data_at is not None, "the data are here"
         scaling = self.scaling.corrected(step)
         pairs = zip(self.objective.experts, self.data_at(scaling), strict=True)
-        experts = [expert.reobserved(expert.inputs, y) for expert, (_, y) in pairs]
+        experts = [expert.reobserved(expert.data.with_values(one.values)) for expert, one in pairs]
         return replace(self, scaling=scaling, objective=self.objective.of(experts))
 
 
 def prepare(
-    method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, options: TrainingOptions
+    method: TrainingMethod, shards: Sequence[Observations], network: Network, kernel: Kernel, options: TrainingOptions
 ) -> Setting:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
     deadline = Deadline.after(options.seconds, network.clock)
@@ -100,20 +100,19 @@ def prepare(
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
-            seen = visible_of(shards, kernel.noises)
-            scaling = agree_on_scaling(reduction, seen, options.mean, normalize=options.normalize, learning=True)
-    given = _data(method, shards, network, kernel, options.seed)
+            scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize, learning=True)
+    given = _data(method, shards, network, options.seed)
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
     shift = scaling.shift(kernel.units(dimension_of(shards)))  # the scale stays, whatever the mean function
     known = options.known_of(kernel.names(dimension_of(shards)))
     prior = known.prior.shifted(-shift)
-    data = scaling.apply(given, kernel)
-    experts = [Expert(x, y, kernel, agent, *chosen) for (x, y), agent in zip(data, ids, strict=True)]
+    data = scaling.apply(given)
+    experts = [Expert(own, kernel, agent, *chosen) for own, agent in zip(data, ids, strict=True)]
     objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
 
-    def data_at(scaling: Scaling) -> Sequence[Shard]:
-        return scaling.apply(given, kernel)
+    def data_at(scaling: Scaling) -> Sequence[Observations]:
+        return scaling.apply(given)
 
     agreed = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
     starts, bounds, floor, levels, limits, offset = agreed
@@ -153,21 +152,20 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     return ByTree(network) if method.decentralized else ByServer(network)
 
 
-def _data(method: TrainingMethod, shards: Sequence[Shard], network: Network, kernel: Kernel, seed: int) -> list[Shard]:
+def _data(method: TrainingMethod, shards: Sequence[Observations], network: Network, seed: int) -> list[Observations]:
     """The data each expert will hold."""
     if method.meet == "pool":
-        return [pooled(shards)]
+        return [Observations.joined(shards)]
     if method.augmented:
         with network.phase("augment"):
-            central, noises = not method.decentralized, kernel.noises
-            samples = communication_data(network, shards, seed, central=central, noises=noises)
+            samples = communication_data(network, shards, seed, central=not method.decentralized)
         return [augmented(s, i, samples) for s, i in zip(shards, network.hosted, strict=True)]
     return list(shards)
 
 
 def _starts_and_bounds(
     reduction: Reduction,
-    data: Sequence[Shard],
+    data: Sequence[Observations],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -184,8 +182,7 @@ def _starts_and_bounds(
     deviation, levels, offset = 1.0, 0, 0.0
     if options.starts is None or asks:
         with network.phase("floor" if options.starts is not None else "starts"):
-            seen = visible_of(data, kernel.noises)
-            found = agree_on_magnitudes(reduction, seen, widths=options.starts is None, deviation=asks)
+            found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
         deviation = found.deviation if asks else 1.0
         offset = found.size / found.deviation if asks else 0.0
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)

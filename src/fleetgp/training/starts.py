@@ -9,8 +9,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction
-from fleetgp.data.partition import Shard
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.training.samples import levels
 
 #: Length-scales of the default starts, as fractions of the reach of the data.
@@ -33,7 +33,7 @@ class Magnitudes:
 
 
 def agree_on_magnitudes(
-    reduction: Reduction, shards: Sequence[Shard], *, widths: bool = False, deviation: bool = False
+    reduction: Reduction, shards: Sequence[Observations], *, widths: bool = False, deviation: bool = False
 ) -> Magnitudes:
     """What is asked for, in one message; the size comes with either, the levels with the widths.
 
@@ -41,20 +41,21 @@ def agree_on_magnitudes(
     each axis, its root mean square, and its standard deviation, and of its size about a power of ten. No coordinate and
     no observation can be read from them. A magnitude of zero counts as 1, a deviation of zero as the size.
     """
-    columns = [np.array([[np.sqrt((y**2).mean())] for _, y in shards])]
+    values = [one.values for one in shards]
+    columns = [np.array([[np.sqrt((y**2).mean())] for y in values])]
     if widths:
-        columns.insert(0, np.stack([np.ptp(x, axis=0) for x, _ in shards]))
+        columns.insert(0, np.stack([np.ptp(one.inputs, axis=0) for one in shards]))
     if deviation:
-        columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for _, y in shards]))
+        columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for y in values]))
     told = power_of_two(np.concatenate(columns, axis=1))
     if widths:
-        told = np.column_stack([[levels(len(y)) for _, y in shards], told])
+        told = np.column_stack([[levels(len(one)) for one in shards], told])
     powers = reduction.maximum(told)
     largest, powers = (int(powers[0]), powers[1:]) if widths else (0, powers)
     found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
     size = float(found[-2] if deviation else found[-1])
     varied = deviation and bool(np.isfinite(powers[-1]))
-    reach = found[: shards[0][0].shape[1]] if widths else np.empty(0)
+    reach = found[: shards[0].dimension] if widths else np.empty(0)
     return Magnitudes(reach, size, float(found[-1]) if varied else size, largest)
 
 

@@ -13,15 +13,14 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.coordinates import agree_on_coordinates
-from fleetgp.consensus.pool import pooled
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.coordinates import AS_GIVEN, Coordinates
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import dimension_of
 from fleetgp.errors import InputError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.bounds import Bounds
 from fleetgp.training.coordinates import heard_outside, told_outside
@@ -39,7 +38,7 @@ from fleetgp.training.train import LocalTraining, with_mean
 
 def train_together(
     method: TrainingMethod,
-    outputs: Sequence[Sequence[Shard]],
+    outputs: Sequence[Sequence[Observations]],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -81,12 +80,12 @@ def refuse_moments(method: TrainingMethod) -> None:
 
 
 def _agreed_coordinates(
-    method: TrainingMethod, outputs: Sequence[Sequence[Shard]], network: Network, options: TrainingOptions
+    method: TrainingMethod, outputs: Sequence[Sequence[Observations]], network: Network, options: TrainingOptions
 ) -> Coordinates:
     """Of the rows of all outputs: their length-scales are the same in the same coordinates only."""
     if options.coordinates.name == "as-given":
         return AS_GIVEN
-    every = [pooled(own) for own in zip(*outputs, strict=True)]
+    every = [Observations.joined(own) for own in zip(*outputs, strict=True)]
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
         return agree_on_coordinates(reduction, every, options.coordinates)

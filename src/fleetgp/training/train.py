@@ -12,12 +12,12 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.coordinates import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.data.partition import Shard
-from fleetgp.data.streamed import Streamed, dimension_of, load_instead, visible_of
+from fleetgp.data.streamed import Streamed, dimension_of, load_instead
 from fleetgp.errors import NumericalError
 from fleetgp.gp.failure import retold
 from fleetgp.gp.fleet_expert import has_moments
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.coordinates import heard_outside, moved_in, told_outside
 from fleetgp.training.fit import Fit
@@ -35,7 +35,7 @@ from fleetgp.training.whole import WholeTraining
 
 def train(
     method: TrainingMethod,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -53,7 +53,7 @@ def train(
         return _train(method, shards, network, kernel, options, report, interlude)
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
-        coordinates = agree_on_coordinates(reduction, visible_of(shards, kernel.noises), options.coordinates)
+        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
     shift = coordinates.shift(kernel.units(dimension_of(shards)))
     inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
     with retold(units=np.exp(shift)):
@@ -63,7 +63,7 @@ def train(
 
 def _train(
     method: TrainingMethod,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -80,9 +80,9 @@ def _train(
             load_instead(shards, why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
-    settled = settle_robustly(training, options.mean) if kernel.noises.robust else settle(training, options.mean)
+    settled = settle_robustly(training, options.mean) if kernel.noise_model.robust else settle(training, options.mean)
     found = training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
-    if not kernel.noises.robust:
+    if not kernel.noise_model.robust:
         return found
     engine = options.engine, options.neighbours
     return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
@@ -90,7 +90,7 @@ def _train(
 
 def _by_moments(
     method: TrainingMethod,
-    shards: Sequence[Shard],
+    shards: Sequence[Observations],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,

@@ -23,7 +23,6 @@ from fleetgp.consensus import Status
 from fleetgp.consensus.fleet_moments import Frame, agree_on_frame, reduce_moments
 from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
 from fleetgp.consensus.scaling import CONSTANT, Scaling, agree_on_scaling
-from fleetgp.data.partition import Shard
 from fleetgp.data.streamed import FIRST, Shards, Streamed
 from fleetgp.errors import NothingToLearnError
 from fleetgp.gp.failure import ThetaError
@@ -32,6 +31,7 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sizes import fits
 from fleetgp.gp.moments.trend import without
+from fleetgp.model.observations import Observations
 from fleetgp.network import MAXIMUM, Network
 from fleetgp.training.central import CentralMinimizer, Pooled
 from fleetgp.training.deadline import Deadline
@@ -69,7 +69,7 @@ class WholeTraining:
     def __init__(
         self,
         method: TrainingMethod,
-        shards: Sequence[Shard],
+        shards: Sequence[Observations],
         network: Network,
         kernel: Kernel,
         options: TrainingOptions,
@@ -88,7 +88,7 @@ class WholeTraining:
             raise too_wide(self._frame, options)
         self._sizes, self._given = sizes, shards
         self.scaling, self._frame = self._agreed_scaling(shards)
-        self._shards = self.scaling.apply(shards, kernel)
+        self._shards = self.scaling.apply(shards)
         self.sample: IntArray | None = None
 
     @property
@@ -112,7 +112,7 @@ class WholeTraining:
         if found.wish.refused or found.wish.status == "diverged" or found.next is None:
             return False
         self.runs, run = self._active, self._active[self._best]
-        self.sample = np.array([len(y) for _, y in rows])
+        self.sample = np.array(list(map(len, rows)))
         rounds = max(options.rounds, len(run.history))
         number, history = run.number, [*run.history[:-1], found.x[None]]
         last = self._follow(self._shards, found.next, replace(options, rounds=rounds), {number: history})
@@ -183,12 +183,12 @@ class WholeTraining:
         before, scaling = self.scaling, self.scaling.corrected(step)
         trend = trend_of(scaling, len(self.moments.sizes))
         more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
-        self.scaling, self._shards = scaling, scaling.apply(self._given, SMOOTH)
+        self.scaling, self._shards = scaling, scaling.apply(self._given)
         moments, run = without(self.moments, trend, more / scaling.scale), self.chosen
         options = replace(self._options, rounds=max(self._options.rounds, len(run.history)))
         self._settled(self._follow(self._shards, moments.sizes, options, {run.number: run.history}, moments))
 
-    def _agreed_scaling(self, shards: Sequence[Shard]) -> tuple[Scaling, Frame]:
+    def _agreed_scaling(self, shards: Sequence[Observations]) -> tuple[Scaling, Frame]:
         """The mean function and the scale, and what the residuals are like."""
         frame, options = self._frame, self._options
         if options.mean == "zero":

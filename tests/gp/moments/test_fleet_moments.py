@@ -8,7 +8,6 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus.fleet_moments import agree_on_moments, outer_corners, reduce_moments
-from fleetgp.consensus.pool import pooled
 from fleetgp.gp.basis import Box
 from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.fleet_expert import FleetExpert
@@ -16,20 +15,22 @@ from fleetgp.gp.moments.engine import SumsEngine
 from fleetgp.gp.moments.fleet import FleetMoments, response_sizes
 from fleetgp.gp.moments.sizes import finest_reach, sizes_for_all
 from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA, places
+from tests.shared import observed
 
 SHARDS = paper_shards(400, 5)
-POOL = pooled(SHARDS)
+POOL = Observations.joined(observed(SHARDS))
 
 
 def moments(theta: Array = THETA) -> FleetMoments:
-    return agree_on_moments(fg.InProcess(fg.Graph.cycle(5)), SHARDS, theta)
+    return agree_on_moments(fg.InProcess(fg.Graph.cycle(5)), observed(SHARDS), theta)
 
 
 def test_they_are_the_sums_over_all_data() -> None:
     """Against cosines of the angles of every row."""
-    found, (x, y) = moments(), POOL
+    found, x, y = moments(), POOL.inputs, POOL.values
     assert found.count == 400
     assert found.squares == pytest.approx(y @ y, rel=1e-12)
     angles = np.arccos(found.box.positions(x))
@@ -41,7 +42,7 @@ def test_they_are_the_sums_over_all_data() -> None:
 
 @pytest.mark.parametrize("theta", [THETA, np.array([0.6, 0.5, 2.0, 0.3]), np.array([3.0, 2.0, 1.0, 0.05])])
 def test_likelihood_and_posterior_are_those_of_the_pooled_data(theta: Array) -> None:
-    dense, whole = DenseEngine(*POOL, SE, 0), SumsEngine(moments(theta), 0)
+    dense, whole = DenseEngine(POOL, SE, 0), SumsEngine(moments(theta), 0)
     expected, found = dense.evaluate(np.log(theta)), whole.evaluate(np.log(theta))
     assert found is not None
     assert found.nll == pytest.approx(expected.nll, abs=1e-6)
@@ -58,7 +59,7 @@ def test_likelihood_and_posterior_are_those_of_the_pooled_data(theta: Array) -> 
 def test_degrees_with_observations_that_are_not_sent_are_not_needed() -> None:
     """The same answers, to rounding, as with all of them."""
     few = moments()
-    data = ChebyshevSums(*POOL, few.box)
+    data = ChebyshevSums(POOL.inputs, POOL.values, few.box)
     evaluations = [SumsEngine(known, 0).evaluate(np.log(THETA)) for known in (few, data)]
     assert evaluations[0] is not None
     assert evaluations[1] is not None
@@ -69,8 +70,8 @@ def test_degrees_with_observations_that_are_not_sent_are_not_needed() -> None:
 def test_new_observations_are_differences() -> None:
     """Reduced alone and added, they are as if they had been there from the beginning."""
     network, whole = fg.InProcess(fg.Graph.path(5)), moments()
-    old = reduce_moments(network, [(x[:60], y[:60]) for x, y in SHARDS], whole.box, whole.sizes)
-    new = reduce_moments(network, [(x[60:], y[60:]) for x, y in SHARDS], whole.box, whole.sizes)
+    old = reduce_moments(network, observed((x[:60], y[:60]) for x, y in SHARDS), whole.box, whole.sizes)
+    new = reduce_moments(network, observed((x[60:], y[60:]) for x, y in SHARDS), whole.box, whole.sizes)
     both = old.plus(new)
     assert (old.count, new.count, both.count) == (300, 100, 400)
     for name in ("sums", "responses", "squares"):
@@ -85,9 +86,9 @@ def test_rows_outside_the_box_and_other_boxes_are_refused() -> None:
     assert not whole.box.holds(outside[None])
     with pytest.raises(fg.InputError, match="expected inputs inside the given box"):
         ChebyshevSums(outside[None], np.ones(1), whole.box)
-    inside = ChebyshevSums(*POOL, whole.box)
+    inside = ChebyshevSums(POOL.inputs, POOL.values, whole.box)
     with pytest.raises(fg.InputError, match="inside the given box"):
-        inside.grow(np.vstack([POOL[0], outside]), np.append(POOL[1], 1.0))
+        inside.grow(np.vstack([POOL.inputs, outside]), np.append(POOL.values, 1.0))
     x, y = SHARDS[0]
     with pytest.raises(fg.InputError, match="on the same box"):
         whole.plus(FleetMoments.of(ChebyshevSums(x, y), whole.sizes))

@@ -16,6 +16,7 @@ from fleetgp.gp.moments import tiles, transform
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA, WAYS, summed_by
 
@@ -53,11 +54,11 @@ def test_neither_order_nor_batches_change_a_bit(
     with blas_threads(1), summed_by(way) as patch:
         patch.setattr(tiles, "CHUNK", 128)  # two whole chunks of rows, and part of another
         patch.setattr(transform, "chunk_for", lambda _: 128)
-        whole, expert = MomentsEngine(x, y, 0), MomentsEngine(x[: ends[1]], y[: ends[1]], 0)
+        whole, expert = MomentsEngine(Observations(x, y), 0), MomentsEngine(Observations(x[: ends[1]], y[: ends[1]]), 0)
         expected = {i: bits(whole.evaluate(np.log(thetas[i]))) for i in range(4)}
         for high in ends[2:]:
             expert.evaluate(np.log(thetas[order[0]]))
-            expert.grow(x[:high], y[:high])
+            expert.grow(Observations(x[:high], y[:high]))
         assert {i: bits(expert.evaluate(np.log(thetas[i]))) for i in order} == expected
         posteriors = [each.condition(thetas[order[1]]) for each in (whole, expert)]
         answers = [p.mean_and_variance(queries) for p in posteriors if p is not None]
@@ -111,11 +112,11 @@ def test_new_points_inside_the_box_need_no_pass_over_old_ones(way: str) -> None:
     order = np.argsort(-np.abs(x - x.mean(axis=0)).max(axis=1))
     x, y = x[order], y[order]
     with summed_by(way):
-        expert = MomentsEngine(x[:850], y[:850], 0)
+        expert = MomentsEngine(Observations(x[:850], y[:850]), 0)
         expert.evaluate(np.log(THETA))
         passes = expert.data.passes
-        expert.grow(x, y)
-        found, dense = expert.evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
+        expert.grow(Observations(x, y))
+        found, dense = expert.evaluate(np.log(THETA)), DenseEngine(Observations(x, y), SE, 0).evaluate(np.log(THETA))
     assert expert.data.passes == passes
     assert found is not None
     assert abs(found.nll - dense.nll) <= found.error
@@ -130,10 +131,10 @@ def test_appending_outside_the_box_leaves_no_stale_posterior(way: str) -> None:
     with summed_by(way) as patch:
         patch.setattr(tiles, "CHUNK", 64)  # whole chunks, which are not read again otherwise
         patch.setattr(transform, "chunk_for", lambda _: 64)
-        expert = MomentsEngine(x[:100], y[:100], 0)
+        expert = MomentsEngine(Observations(x[:100], y[:100]), 0)
         assert expert.condition(theta) is not None
-        expert.grow(x, y)
-        ours, reference = expert.condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
+        expert.grow(Observations(x, y))
+        ours, reference = expert.condition(theta), DenseEngine(Observations(x, y), SE, 0).condition(theta)
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(x), reference.mean_and_variance(x), strict=True):
         assert np.allclose(a, b, atol=1e-8)
@@ -142,7 +143,7 @@ def test_appending_outside_the_box_leaves_no_stale_posterior(way: str) -> None:
 def test_grids_follow_the_length_scales() -> None:
     """Neighbouring length-scales share a grid; shorter ones have a finer one, of which only what is new is read."""
     x, y = paper_shards(900, 1)[0]
-    expert = MomentsEngine(x, y, 0)
+    expert = MomentsEngine(Observations(x, y), 0)
     sizes = []
     for scales in ([1.9, 1.9], [1.88, 1.89], [0.5, 0.3], [1.9, 1.9]):
         moments = expert.prepare(Hyperparameters.from_theta([*scales, 1.0, 0.5]))
@@ -154,5 +155,5 @@ def test_grids_follow_the_length_scales() -> None:
     short = np.log([0.5, 0.3, 1.0, 0.5])
     found = expert.evaluate(short)
     assert found is not None
-    assert abs(found.nll - DenseEngine(x, y, SE, 0).evaluate(short).nll) <= found.error <= tolerance(900)
+    assert abs(found.nll - DenseEngine(Observations(x, y), SE, 0).evaluate(short).nll) <= found.error <= tolerance(900)
     assert expert.evaluate(np.log([1e-9, 1.0, 1.0, 0.5])) is None, "no grid of a sensible size"

@@ -15,6 +15,7 @@ from fleetgp.gp.moments.certificate import EPS
 from fleetgp.gp.moments.engine import MEAN_ULPS, MomentsEngine
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.model.observations import Observations
 from tests.gp.moments.problems import SE, exact_mean, places
 
 
@@ -27,7 +28,10 @@ def test_posterior_inside_and_outside_the_box(seed: int, dimension: int, kind: s
     y = rng.standard_normal(n)
     theta = np.array([*rng.uniform(0.8, 2.0, dimension) * (1 + (dimension == 3)), 1.3, 10.0 ** rng.uniform(-1, 0)])
     queries = rng.uniform(-3, 5, (40, dimension))
-    ours, reference = MomentsEngine(x, y, 0).condition(theta), DenseEngine(x, y, SE, 0).condition(theta)
+    ours, reference = (
+        MomentsEngine(Observations(x, y), 0).condition(theta),
+        DenseEngine(Observations(x, y), SE, 0).condition(theta),
+    )
     assert ours is not None
     for a, b in zip(ours.mean_and_variance(queries), reference.mean_and_variance(queries), strict=True):
         assert np.allclose(a, b, atol=1e-7)
@@ -43,10 +47,10 @@ def test_what_the_posterior_cannot_resolve_is_left_to_the_dense_engine() -> None
     x = rng.uniform(0, 2, (600, 1))
     y = 1e5 + np.sin(x[:, 0]) + 0.002 * rng.standard_normal(600)
     theta = np.array([0.3, 1.0, 0.002])
-    assert Expert(x, y, SE, 0).condition(theta).engine == "dense"
-    assert Expert(x, y - 1e5, SE, 0).condition(theta).engine == "moments"
+    assert Expert(Observations(x, y), SE, 0).condition(theta).engine == "dense"
+    assert Expert(Observations(x, y - 1e5), SE, 0).condition(theta).engine == "moments"
     for extreme in ([1.0, 1.0, 1e-160], [1.0, 1e-200, 1.0], [1e-200, 1.0, 1.0]):
-        assert MomentsEngine(x, y, 0).condition(np.array(extreme)) is None
+        assert MomentsEngine(Observations(x, y), 0).condition(np.array(extreme)) is None
 
 
 @pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here")
@@ -72,7 +76,7 @@ def test_rounding_of_the_mean_is_below_what_is_told(noise: float) -> None:
     rng = np.random.default_rng(0)
     x, queries, scales = rng.uniform(0.0, 2.0, (240, 2)), rng.uniform(0.0, 2.0, (50, 2)), np.array([1.2, 0.5])
     y = np.cos(x @ [2.0, 3.0]) + noise * rng.standard_normal(len(x))
-    posterior = MomentsEngine(x, y, 0).condition(np.array([*scales, 1.3, noise]))
+    posterior = MomentsEngine(Observations(x, y), 0).condition(np.array([*scales, 1.3, noise]))
     assert posterior is not None
     exact = exact_mean(x, y, queries, np.array([*scales, 1.3, noise]))
     told = MEAN_ULPS * EPS * len(x) * (1.3 / noise) ** 2 * 1.3

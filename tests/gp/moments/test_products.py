@@ -11,6 +11,7 @@ from fleetgp.gp.dense.engine import DenseEngine
 from fleetgp.gp.moments import products
 from fleetgp.gp.moments.engine import MomentsEngine
 from fleetgp.gp.moments.products import Blocks, OneAxis, Pairs
+from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA
 
@@ -39,7 +40,10 @@ def test_sums_and_quadratic_forms_are_those_of_the_functions(seed: int, dimensio
 def test_a_basis_in_blocks_has_the_likelihood_of_the_dense_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "LONGEST_IN_PAIRS", 0)
     x, y = paper_shards(900, 1)[0]
-    found, dense = MomentsEngine(x, y, 0).evaluate(np.log(THETA)), DenseEngine(x, y, SE, 0).evaluate(np.log(THETA))
+    found, dense = (
+        MomentsEngine(Observations(x, y), 0).evaluate(np.log(THETA)),
+        DenseEngine(Observations(x, y), SE, 0).evaluate(np.log(THETA)),
+    )
     assert found is not None
     assert abs(found.nll - dense.nll) <= found.error
     assert np.allclose(found.gradient, dense.gradient, rtol=1e-6, atol=1e-6)

@@ -98,7 +98,7 @@ class Check:
         except InputError as error:
             raise self.fail(str(error), "kernel") from error
         for part in ("training", "prediction"):
-            if kernels[0].noises.given and getattr(self.file, part).method == WHOLE:
+            if kernels[0].noise_model.differs and getattr(self.file, part).method == WHOLE:
                 said = f"{WHOLE} needs one noise for all observations: leave out deviation, noise and robust"
                 raise self.fail(said, part, "method")
 

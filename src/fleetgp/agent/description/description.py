@@ -41,7 +41,7 @@ class Description:
         self.names = tuple(agent.name for agent in file.agent)
         self.inputs, self.target = tuple(file.inputs), file.target
         self.kernels, self.normalize, self.seed = file.kernels, file.normalize, file.seed
-        self.noises, self.deviation = file.noises, file.deviation
+        self.noise_model, self.deviation = file.noise_model, file.deviation
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.timeouts, self.private = file.training, file.timeouts, file.private

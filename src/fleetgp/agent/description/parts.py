@@ -9,12 +9,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
-from fleetgp.data.sphere import noisy_kernels, seen_by
+from fleetgp.data.sphere import seen_by
 from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE, default_kernel
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of
 from fleetgp.gp.choices import Kernels, as_kernels
-from fleetgp.gp.noise import Noise
+from fleetgp.gp.composite import with_noise
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.model.noise import NoiseModel
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.prediction.options import Consensus, Eta, checked_eta
 from fleetgp.training import TRAINING_METHODS
@@ -174,14 +175,15 @@ class FleetPart(_Part):
         return predictor_of(self.private, given).name
 
     @property
-    def noises(self) -> Noise:
+    def noise_model(self) -> NoiseModel:
         """How the noise of observations differs."""
         names = tuple(agent.name for agent in self.agent) if self.noise else ()
-        return Noise.of(len(self.inputs), known=self.deviation is not None, robust=self.robust, groups=names)
+        return NoiseModel(known=self.deviation is not None, robust=self.robust, groups=names)
 
     @property
     def kernels(self) -> Kernels:
         """The one, or those to choose from, or one clear error."""
         rule = coordinate_rule(self.coordinates, self.inputs)
         plain = as_kernels(self.kernel, self.inputs)
-        return noisy_kernels(seen_by(rule, plain, self.inputs, self.mean), self.noises, rule)
+        seen = seen_by(rule, plain, self.inputs, self.mean)
+        return tuple(with_noise(one, self.noise_model) for one in seen)

@@ -16,13 +16,13 @@ from fleetgp.agent.disk.journal import Journal
 from fleetgp.agent.logs import Log
 from fleetgp.arrays import Array
 from fleetgp.consensus.fleet_moments import outer_corners
-from fleetgp.data.partition import Shard
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
-from fleetgp.gp.noise import SAME, Noise
 from fleetgp.io.formats import Reading
 from fleetgp.io.tables import check_deviation_column, read_observations
+from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.model.observations import Observations
 from fleetgp.network.peer_checks import LARGEST
 
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -47,8 +47,8 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
         fill=own.fill,
         watched=own.watch,
         deviation=description.deviation,
-        noises=description.noises,
-        group=description.id_of(name) if description.noises.groups else 0,
+        noise_model=description.noise_model,
+        group=description.id_of(name) if description.noise_model.groups else 0,
         private=description.private is not None,
     )
     if data.dropped:
@@ -70,7 +70,7 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
 
 class ObservationStore:
     """inputs, target: the columns of the file, and deviation, if there is one.  kept: the journal of told rows.
-    noises, group: how the noise differs, and which is this agent's.
+    noise_model, group: how the noise differs, and which is this agent's.
 
     private: the rows are; what others see of where they are is rounded.
     watched: somebody may be writing to the file; of a CSV only whole lines count.
@@ -88,12 +88,12 @@ class ObservationStore:
         fill: Sequence[float] | None = None,
         watched: bool = False,
         deviation: str | None = None,
-        noises: Noise = SAME,
+        noise_model: NoiseModel = SAME,
         group: int = 0,
         private: bool = False,
     ) -> None:
-        self.columns = (*inputs, *([deviation] if deviation else []), target)
-        self.file, self.kept, self._deviation, self._noises, self._group = file, kept, deviation, noises, group
+        self.inputs, self.columns = tuple(inputs), (*inputs, *([deviation] if deviation else []), target)
+        self.file, self.kept, self._deviation, self._noise, self._group = file, kept, deviation, noise_model, group
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
@@ -107,17 +107,11 @@ class ObservationStore:
         return len(self._table) + len(self.journal.rows)
 
     @property
-    def shard(self) -> Shard:
-        """Both arrays are replaced, never changed: whoever has them keeps what they were."""
-        rows = np.concatenate([self._table, self.journal.rows])
-        inputs = self._noises.visible(rows[:, :-1])
-        return self._noises.padded(inputs, self._group, rows[:, -2] if self._deviation else None), rows[:, -1]
-
-    @property
-    def seen(self) -> tuple[Array, Array]:
-        """Inputs (N, D) and targets (N,) as people know them: without what tells of the noise."""
-        rows = np.concatenate([self._table, self.journal.rows])
-        return self._noises.visible(rows[:, :-1]), rows[:, -1]
+    def shard(self) -> Observations:
+        """The arrays are replaced, never changed: whoever has them keeps what they were."""
+        rows, width = np.concatenate([self._table, self.journal.rows]), len(self.inputs)
+        known = rows[:, width] if self._deviation else None
+        return self._noise.observed(Observations(rows[:, :width], rows[:, -1], known), self._group)
 
     @property
     def place(self) -> dict[str, list[float]]:
@@ -128,7 +122,7 @@ class ObservationStore:
         parts = (self._table, self.journal.rows)
         known, place = self._place
         if known[0] is not parts[0] or known[1] is not parts[1]:
-            inputs, _ = self.seen
+            inputs = self.shard.inputs
             low, high, centre = inputs.min(axis=0), inputs.max(axis=0), inputs.mean(axis=0)
             if self.private:
                 high, low = np.split(outer_corners(low, high), 2)
@@ -204,11 +198,10 @@ class ObservationStore:
             copy.unlink()
 
     def _values(self, file: Path) -> Array:
-        inputs = self.columns[: -2 if self._deviation else -1]
         how = Reading(settable=False)  # the description of a fleet does not have these
         found = read_observations(
             file,
-            inputs=inputs,
+            inputs=self.inputs,
             target=self.columns[-1],
             deviation=self._deviation,
             missing=self.missing,

@@ -44,12 +44,22 @@ def squared_distances(z: Array, s: Array) -> None:
 
 @_compiled
 def likelihoods(
-    profile: Array, slope: Array, work: Array, z: Array, y: Array, signal: Array, noise: Array, found: Array
+    profile: Array,
+    slope: Array,
+    work: Array,
+    z: Array,
+    y: Array,
+    signal: Array,
+    noise: Array,
+    found: Array,
+    precision: Array,
 ) -> None:
-    """found (B, 1 + D + 2), nll and gradient, from phi and -phi' (B, P), z (B, D, N), y (B, N) and variances (B,).
+    """found (B, 1 + D + 2), nll and gradient, from phi and -phi' (B, P), z (B, D, N), y (B, N), and the variances of f
+    (B,) and of each observation's noise (B, N).
 
-    The formulas are those of `likelihood`. A row of NaN where C is not positive definite. work (N, N) is overwritten;
-    its upper triangle is LAPACK's lower one.
+    The formulas are those of `likelihood`; the last derivative is that of a noise that is the same for all. For any
+    other, precision (B, N) gets the diagonals of B; (B, 0) where they are not needed. A row of NaN where C is not
+    positive definite. work (N, N) is overwritten; its upper triangle is LAPACK's lower one.
     """
     batch, dimension, size = z.shape
     address = work.ctypes.data
@@ -60,7 +70,7 @@ def likelihoods(
         for i in range(size):
             start, end = end, end + size - 1 - i
             row, phi = work[i, i + 1 :], profile[b, start:end]
-            work[i, i] = signal[b] + noise[b]
+            work[i, i] = signal[b] + noise[b, i]
             for j in range(len(row)):
                 row[j] = signal[b] * phi[j]
         if _cholesky(address, size) != 0 or not np.isfinite(work[size - 1, size - 1]):
@@ -76,7 +86,9 @@ def likelihoods(
         for i in range(size):
             quadratic += y[b, i] * alpha[i]
         found[b, 0] = 0.5 * (quadratic + log_determinant)
-        _gradient(work, alpha, profile[b], slope[b], z[b], signal[b], noise[b], found[b, 1:])
+        for i in range(precision.shape[1]):
+            precision[b, i] = work[i, i] - alpha[i] * alpha[i]
+        _gradient(work, alpha, profile[b], slope[b], z[b], signal[b], noise[b, 0], found[b, 1:])
 
 
 @_compiled

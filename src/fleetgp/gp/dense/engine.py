@@ -34,7 +34,8 @@ class DenseEngine(DataEngine):
     The constant (N/2) log 2 pi is left out of the likelihood, as in the paper's (P1).
 
     >>> from fleetgp.gp.kernels import SquaredExponential
-    >>> expert = DenseEngine(np.array([[0.0]]), np.array([2.0]), SquaredExponential(), agent=0)
+    >>> from fleetgp.model.observations import Observations
+    >>> expert = DenseEngine(Observations(np.array([[0.0]]), np.array([2.0])), SquaredExponential(), agent=0)
     >>> round(expert.evaluate(np.log([1.0, 1.0, 1.0])).nll, 6)  # C = 2: (4/2 + log 2)/2
     1.346574
     """
@@ -58,7 +59,7 @@ class DenseEngine(DataEngine):
         alike = defaultdict(list)
         for i, (expert, row) in enumerate(zip(engines, log_thetas, strict=True)):
             if (np.abs(row) < LARGEST_LOG).all():
-                alike[expert.inputs.shape, expert.kernel].append(i)
+                alike[expert.data.inputs.shape, expert.kernel].append(i)
             else:
                 found[i] = out_of_range(expert.agent, row)
 
@@ -78,24 +79,24 @@ class DenseEngine(DataEngine):
     def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
         """before: that of the first rows is extended by those that came since, N^2 operations for each."""
         try:
-            found = before.extended(self.inputs, self.observations) if isinstance(before, DensePosterior) else None
+            found = before.extended(self.data) if isinstance(before, DensePosterior) else None
             return found or self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
 
     def posterior(self, h: Hyperparameters) -> DensePosterior:
         """The same, from all rows; a MemoryError is the caller's to explain."""
-        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h), pivot=PIVOT)
+        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h), pivot=PIVOT)
         if factor is None:
             raise self.failure(h)
-        return DensePosterior(self.inputs, self.observations, self.kernel, h, factor)
+        return DensePosterior(self.data, self.kernel, h, factor)
 
     def products(self, theta: Array, trend: Trend) -> Array:
         h = Hyperparameters.from_theta(theta)
-        factor = factorize(self.kernel(self.inputs, None, h), self.kernel.noise(self.inputs, h))
+        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h))
         if factor is None:
             raise self.failure(h)
-        half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.inputs, self.observations)))
+        half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.data)))
         return np.asarray(half.T @ half)
 
     def failure(self, h: Hyperparameters) -> NumericalError:
@@ -112,11 +113,11 @@ class DenseEngine(DataEngine):
         )
 
     def _advice(self, h: Hyperparameters) -> str:
-        if not (np.isfinite(self.inputs).all() and np.isfinite(self.observations).all()):
+        if not all(np.isfinite(array).all() for array in self.data.arrays):
             return "remove the NaN or infinite values from its data"
         if not np.isfinite(h.theta**2).all() or h.theta[:-2].min(initial=1.0) < SMALLEST_SCALE:
             return OUT_OF_RANGE
-        pair = duplicate_rows(self.inputs)
+        pair = duplicate_rows(self.data.inputs)
         if pair is not None:
             return f"remove one of the rows {pair[0]} and {pair[1]}, which are duplicates; or {MORE_NOISE}"
         return MORE_NOISE

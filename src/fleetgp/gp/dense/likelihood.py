@@ -5,7 +5,7 @@ the inputs over the length-scales, eq. (grad_mle) in log theta is
 
     d/d log l_d       = sigma_f^2 sum_ij B_ij (-phi'_ij) (z_id - z_jd)^2
     d/d log sigma_f   = sigma_f^2 sum_ij B_ij phi_ij
-    d/d log sigma_eps = sigma_eps^2 tr B
+    d/d log sigma_eps = sigma_eps^2 tr B      or, of noise that differs, sum_i B_ii d sigma_i^2 / d log sigma_g / 2
 
 All three are symmetric in i and j and phi(0) = 1, so that each pair i < j is computed once. `reference` is the same as
 the formulas read; `compiled` (with Numba) and `plain` (without) are the inner loops.
@@ -23,9 +23,11 @@ from fleetgp.arrays import Array
 from fleetgp.gp.composite import Composite
 from fleetgp.gp.dense import general, plain
 from fleetgp.gp.evaluation import Evaluation
+from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, Stationary
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
+from fleetgp.model.observations import Observations
 
 #: Pairs of a stack: some milliseconds of work without the interpreter lock, and arrays that stay in cache.
 STACKED = 1 << 17
@@ -34,8 +36,7 @@ STACKED = 1 << 17
 class Data(Protocol):
     """Whose likelihood it is."""
 
-    inputs: Array
-    observations: Array
+    data: Observations
     kernel: Kernel
 
 
@@ -56,31 +57,48 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
     kernel = experts[0].kernel
     if isinstance(kernel, Composite):
         rows = zip(experts, log_thetas, strict=True)
-        return [general.evaluation(e.inputs, e.observations, kernel, row) for e, row in rows]
+        return [general.evaluation(expert.data, kernel, row) for expert, row in rows]
     assert isinstance(kernel, Stationary)
+    inputs = np.stack([expert.data.inputs for expert in experts])
+    y = np.stack([expert.data.values for expert in experts])
+    batch, size, dimension = inputs.shape
     theta = np.exp(log_thetas)
-    signal, noise = theta[:, -2] ** 2, theta[:, -1] ** 2
-    inputs = np.stack([e.inputs for e in experts])
-    y = np.stack([e.observations for e in experts])
+    signal, noise = theta[:, dimension] ** 2, _noises(experts, theta)
     centred = inputs - inputs.mean(axis=1, keepdims=True)
-    z = np.ascontiguousarray((centred / theta[:, None, :-2]).swapaxes(1, 2))
-    batch, dimension, size = z.shape
+    z = np.ascontiguousarray((centred / theta[:, None, :dimension]).swapaxes(1, 2))
     pairs = (batch, size * (size - 1) // 2)
     profile, slope, work = scratch(pairs, pairs, (size, size))
     found = np.full((batch, 1 + dimension + 2), np.nan)
+    precision = np.empty((batch, size if kernel.noise_model.differs else 0))
     fast = compiled()
     with np.errstate(all="ignore"):
         (plain if fast is None else fast).squared_distances(z, profile)
         if not kernel.profile_in_place(profile, slope, np.exp if fast is None else fast.exp):
             slope = profile
         if fast is not None:
-            fast.likelihoods(profile, slope, work, z, y, signal, noise, found)
+            fast.likelihoods(profile, slope, work, z, y, signal, noise, found, precision)
         jitters: list[float | None] = [0.0] * batch
         for b in np.flatnonzero(~np.isfinite(found[:, 0])):
-            jitters[b] = plain.likelihood(
-                profile[b], slope[b], work, z[b], y[b], float(signal[b]), float(noise[b]), found[b]
-            )
+            one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], found[b], precision[b]
+            jitters[b] = plain.likelihood(*one)
+    if kernel.noise_model.differs:
+        found = np.concatenate([found[:, :-1], _by_noises(experts, theta, precision)], axis=1)
     return [
         None if jitter is None else Evaluation(float(row[0]), row[1:], jitter)
         for row, jitter in zip(found, jitters, strict=True)
     ]
+
+
+def _noises(experts: Sequence[Data], theta: Array) -> Array:
+    """(B, N) the variances of the noise of all observations, at theta (B, P)."""
+    if experts[0].kernel.noise_model.differs:
+        models = [Hyperparameters.from_theta(row) for row in theta]
+        return np.stack([one.kernel.noise(one.data, h) for one, h in zip(experts, models, strict=True)])
+    return np.repeat(theta[:, -1:] ** 2, len(experts[0].data), axis=1)
+
+
+def _by_noises(experts: Sequence[Data], theta: Array, precision: Array) -> Array:
+    """(B, Q) the derivatives by all hyperparameters of the noise. precision: (B, N) the diagonals of B."""
+    models = [Hyperparameters.from_theta(row) for row in theta]
+    rows = zip(experts, models, precision, strict=True)
+    return np.stack([0.5 * one.kernel.noise_slopes(one.data, h) @ diagonal for one, h, diagonal in rows])

@@ -20,11 +20,21 @@ def squared_distances(z: Array, s: Array) -> None:
 
 
 def likelihood(
-    profile: Array, slope: Array, work: Array, z: Array, y: Array, signal: float, noise: float, found: Array
+    profile: Array,
+    slope: Array,
+    work: Array,
+    z: Array,
+    y: Array,
+    signal: float,
+    noise: Array,
+    found: Array,
+    precision: Array,
 ) -> float | None:
     """The jitter, with nll and gradient in found (1 + D + 2,); None where no jitter is enough.
 
-    From phi and -phi' (P,), z (D, N), y (N,) and the variances. work (N, N) is overwritten.
+    From phi and -phi' (P,), z (D, N), y (N,), and the variances of f and of each observation's noise (N,). The last
+    derivative is that of a noise that is the same for all. For any other, precision (N,) gets the diagonal of B; (0,)
+    where it is not needed. work (N, N) is overwritten.
     """
     size = len(y)
     upper = _upper(size)
@@ -34,13 +44,17 @@ def likelihood(
         work[upper] = signal * profile
         diagonal[:] = signal
 
-    factor = factorize_in_place(work.T, fill, noise, signal + noise)
+    same = float(noise[0])
+    level = same if (noise == same).all() else float(noise.mean())
+    factor = factorize_in_place(work.T, fill, noise, signal + level)
     if factor is None:
         return None
     alpha = factor.solve(y)
     found[0] = 0.5 * (float(y @ alpha) + factor.log_determinant)
     factor.inverse_in_place()
     trace = float(diagonal.sum() - alpha @ alpha)
+    if len(precision):
+        precision[:] = diagonal - alpha**2
     for rows in np.array_split(np.arange(size), -(-size // ROWS)):
         work[rows[0] : rows[-1] + 1] -= alpha[rows, None] * alpha
     b = work[upper]
@@ -50,7 +64,7 @@ def likelihood(
     work[upper] = np.multiply(b, slope, out=b)
     sums = work.sum(axis=0) + work.sum(axis=1)
     scales = (z**2) @ sums - 2.0 * ((z @ work) * z).sum(axis=1)
-    found[1:] = [*(2.0 * signal * scales), signal * (trace + 2.0 * total), noise * trace]
+    found[1:] = [*(2.0 * signal * scales), signal * (trace + 2.0 * total), same * trace]
     return factor.jitter
 
 

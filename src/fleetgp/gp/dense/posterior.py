@@ -11,6 +11,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.slopes import Slopes, slopes_given
 from fleetgp.linalg.cholesky import Cholesky
+from fleetgp.model.observations import Observations
 
 
 class DensePosterior:
@@ -18,38 +19,36 @@ class DensePosterior:
 
     engine = "dense"
 
-    def __init__(
-        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, factor: Cholesky
-    ) -> None:
-        self.inputs = inputs
+    def __init__(self, data: Observations, kernel: Kernel, h: Hyperparameters, factor: Cholesky) -> None:
+        self.data = data
         self.kernel = kernel
         self.hyperparameters = h
         self.jitter = factor.jitter
         self._factor = factor
-        self._alpha = factor.solve(observations)
+        self._alpha = factor.solve(data.values)
 
-    def extended(self, inputs: Array, observations: Array) -> DensePosterior | None:
+    def extended(self, data: Observations) -> DensePosterior | None:
         """With more rows after those that it is of, all of which are given; None where it has to be computed anew."""
-        old, h = len(self.inputs), self.hyperparameters
-        more = inputs[old:]
+        old, h = len(self.data), self.hyperparameters
+        more = data.rows(slice(old, None))
         if not len(more):
             return self
-        cross, corner = self.kernel(self.inputs, more, h), self.kernel(more, None, h)
+        cross, corner = self.kernel(self.data.inputs, more.inputs, h), self.kernel(more.inputs, None, h)
         factor = self._factor.extended(cross, corner, self.kernel.noise(more, h))
-        return None if factor is None else DensePosterior(inputs, observations, self.kernel, h, factor)
+        return None if factor is None else DensePosterior(data, self.kernel, h, factor)
 
     def left_out(self) -> tuple[Array, Array]:
         """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
 
         With C the covariance, noise and all: (C^-1 y)_n / (C^-1)_nn and 1 / (C^-1)_nn - sigma_n^2.
         """
-        half = self._factor.half_solve(np.eye(len(self.inputs)))
+        half = self._factor.half_solve(np.eye(len(self.data)))
         precision = np.einsum("mn,mn->n", half, half)
-        noise = self.kernel.noise(self.inputs, self.hyperparameters) + self.jitter
+        noise = self.kernel.noise(self.data, self.hyperparameters) + self.jitter
         return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
 
     def _cross(self, queries: Array) -> Array:
-        return self.kernel(self.inputs, queries, self.hyperparameters)
+        return self.kernel(self.data.inputs, queries, self.hyperparameters)
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
@@ -61,11 +60,11 @@ class DensePosterior:
     def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
         h = self.hyperparameters
-        return mean_and_covariance(self.kernel, h, self.inputs, self._factor, self._alpha, queries)
+        return mean_and_covariance(self.kernel, h, self.data.inputs, self._factor, self._alpha, queries)
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries."""
-        return slopes_given(self.kernel, self.hyperparameters, self.inputs, self._factor, self._alpha, queries)
+        return slopes_given(self.kernel, self.hyperparameters, self.data.inputs, self._factor, self._alpha, queries)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
@@ -80,13 +79,13 @@ class DensePosterior:
         """C_i^-1 k_i*, (N_i, T): what another agent needs, with X_i, for a cross-covariance."""
         return self._factor.solve(self._cross(queries))
 
-    def weighted(self, queries: Array) -> tuple[Array, Array]:
-        """All inputs, and their weights."""
-        return self.inputs, self.weights(queries)
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        """All observations, and their weights."""
+        return self.data, self.weights(queries)
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
-        return np.asarray(basis.at(self.inputs).T @ self.weights(queries))
+        return np.asarray(basis.at(self.data.inputs).T @ self.weights(queries))
 
 
 def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:

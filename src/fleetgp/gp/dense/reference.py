@@ -15,32 +15,31 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
+from fleetgp.model.observations import Observations
 
 
-def covariance(inputs: Array, kernel: Kernel, h: Hyperparameters, jitter: float = 0.0) -> Array:
+def covariance(data: Observations, kernel: Kernel, h: Hyperparameters, jitter: float = 0.0) -> Array:
     """C, (N, N)."""
-    return kernel(inputs, None, h) + np.diag(kernel.noise(inputs, h) + jitter)
+    return kernel(data.inputs, None, h) + np.diag(kernel.noise(data, h) + jitter)
 
 
-def likelihood(
-    inputs: Array, observations: Array, kernel: Kernel, log_theta: Array, jitter: float = 0.0
-) -> tuple[float, Array]:
+def likelihood(data: Observations, kernel: Kernel, log_theta: Array, jitter: float = 0.0) -> tuple[float, Array]:
     """l and its gradient in log theta, (P,)."""
     h = Hyperparameters.from_log(log_theta)
-    c = covariance(inputs, kernel, h, jitter)
-    inverse, alpha = np.linalg.inv(c), np.linalg.solve(c, observations)
-    nll = 0.5 * (observations @ alpha + np.linalg.slogdet(c).logabsdet)
-    by_kernel = kernel.log_gradient(inputs, None, h)
-    by_noise = [np.diag(slope) for slope in kernel.noise_slopes(inputs, h)]
+    c = covariance(data, kernel, h, jitter)
+    inverse, alpha = np.linalg.inv(c), np.linalg.solve(c, data.values)
+    nll = 0.5 * (data.values @ alpha + np.linalg.slogdet(c).logabsdet)
+    by_kernel = kernel.log_gradient(data.inputs, None, h)
+    by_noise = [np.diag(slope) for slope in kernel.noise_slopes(data, h)]
     b = inverse - np.outer(alpha, alpha)
     gradient = [0.5 * np.trace(b @ derivative) for derivative in (*by_kernel, *by_noise)]
     return float(nll), np.array(gradient)
 
 
-def posterior(inputs: Array, observations: Array, kernel: Kernel, theta: Array, queries: Array) -> tuple[Array, Array]:
+def posterior(data: Observations, kernel: Kernel, theta: Array, queries: Array) -> tuple[Array, Array]:
     """Mean and variance of f at the queries, (T,) and (T,)."""
     h = Hyperparameters.from_theta(theta)
-    c, cross = covariance(inputs, kernel, h), kernel(inputs, queries, h)
-    mean = cross.T @ np.linalg.solve(c, observations)
+    c, cross = covariance(data, kernel, h), kernel(data.inputs, queries, h)
+    mean = cross.T @ np.linalg.solve(c, data.values)
     explained = np.diagonal(cross.T @ np.linalg.solve(c, cross))
     return mean, kernel.variance(queries, h) - explained

@@ -37,6 +37,7 @@ from fleetgp.gp.moments.solution import Solution
 from fleetgp.gp.moments.sums import ChebyshevSums, DataSums
 from fleetgp.gp.moments.trend import products
 from fleetgp.gp.trend import Trend
+from fleetgp.model.observations import Observations
 
 #: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are smaller by far.
 SPARE = 100
@@ -81,7 +82,7 @@ class SumsEngine(Engine):
     def size(self) -> int:
         return self.data.count
 
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         raise NotImplementedError("sums take no observations: add the sums over them")
 
     def cost(self, theta: Array) -> float:
@@ -162,12 +163,12 @@ class MomentsEngine(SumsEngine):
 
     data: ChebyshevSums
 
-    def __init__(self, inputs: Array, observations: Array, agent: int | None) -> None:
-        super().__init__(ChebyshevSums(inputs, observations), agent, _longest(len(observations)))
+    def __init__(self, data: Observations, agent: int | None) -> None:
+        super().__init__(ChebyshevSums(data.inputs, data.values), agent, _longest(len(data)))
 
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         """Inside the box of the old rows, these are not read again."""
-        self.data.grow(inputs, observations)
+        self.data.grow(data.inputs, data.values)
         self._renew(_longest(self.size))
 
 

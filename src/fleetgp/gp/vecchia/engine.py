@@ -34,6 +34,7 @@ from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 from fleetgp.gp.vecchia.posterior import VecchiaPosterior
 from fleetgp.gp.vecchia.shapes import Shape, shapes
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.observations import Observations
 
 #: Neighbours of a point, unless the caller says otherwise.
 NEIGHBOURS = 30
@@ -51,28 +52,26 @@ class VecchiaEngine(DataEngine):
 
     name = "vecchia"
 
-    def __init__(
-        self, inputs: Array, observations: Array, kernel: Kernel, agent: int | None, neighbours: int = NEIGHBOURS
-    ) -> None:
-        super().__init__(inputs, observations, kernel, agent)
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None, neighbours: int = NEIGHBOURS) -> None:
+        super().__init__(data, kernel, agent)
         self.neighbours = neighbours
-        self._finite = _all_finite(inputs, observations)
+        self._finite = _all_finite(data)
         #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
-        self._ordered = len(observations)
+        self._ordered = len(data)
         self._order: IntArray | None = None
         self._near: dict[tuple[int, ...], Neighbours] = {}
 
-    def grow(self, inputs: Array, observations: Array) -> None:
+    def grow(self, data: Observations) -> None:
         """New rows come to the end of the order. They cost a search for their own neighbours, and no other's."""
         old = self.size
-        super().grow(inputs, observations)
-        self._finite = self._finite and _all_finite(inputs[old:], observations[old:])
+        super().grow(data)
+        self._finite = self._finite and _all_finite(data.rows(slice(old, None)))
         if self._order is not None:
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
-    def reobserved(self, inputs: Array, observations: Array) -> VecchiaEngine:
+    def reobserved(self, data: Observations) -> VecchiaEngine:
         """The same places with other observations, and another noise of them: their order and neighbours stay."""
-        found = VecchiaEngine(inputs, observations, self.kernel, self.agent, self.neighbours)
+        found = VecchiaEngine(data, self.kernel, self.agent, self.neighbours)
         found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
         return found
 
@@ -93,15 +92,18 @@ class VecchiaEngine(DataEngine):
     def condition(self, theta: Array, before: Posterior | None = None) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
-        return VecchiaPosterior(self.inputs, self.observations, self.kernel, h, AROUND * self.neighbours, self.agent)
+        return VecchiaPosterior(self.data, self.kernel, h, AROUND * self.neighbours, self.agent)
 
     def products(self, theta: Array, trend: Trend) -> Array:
         """Of the approximation: its conditional residuals, of every column."""
         h, order = self._checked(np.log(theta)), self._ordering()
-        data, (parts, _) = self._in_order(h), self._shapes(h)
-        columns = trend.with_observations(self.inputs[order], self.observations[order])
+        ordered, (parts, _) = self.data.rows(order), self._shapes(h)
+        data, columns = points(self.kernel, ordered, h), trend.with_observations(ordered)
+        noise = self.kernel.noise(ordered, h)
         try:
-            found = [shape.weight * products(self.kernel, data, self._neighbours(shape), columns) for shape in parts]
+            found = [
+                shape.weight * products(self.kernel, data, noise, self._neighbours(shape), columns) for shape in parts
+            ]
         except NotPositiveDefiniteError:
             raise self.failure(h) from None
         return np.asarray(np.sum(found, axis=0))
@@ -147,33 +149,32 @@ class VecchiaEngine(DataEngine):
         return Hyperparameters.from_log(log_theta)
 
     def _in_order(self, h: Hyperparameters) -> Points:
-        order = self._ordering()
-        return points(self.kernel, self.inputs[order], self.observations[order], h)
+        return points(self.kernel, self.data.rows(self._ordering()), h)
 
     def _shapes(self, h: Hyperparameters) -> tuple[list[Shape], IntArray]:
         """Of the inputs that tell who is near, and the positions in theta of their length-scales."""
-        scales, places = self.kernel.scales(h, self.inputs.shape[1])
+        scales, places = self.kernel.scales(h, self.data.dimension)
         near = np.flatnonzero(places >= 0)
         if not len(near):  # nobody is nearer than others
-            return shapes(np.ones(self.inputs.shape[1])), places
+            return shapes(np.ones(self.data.dimension)), places
         return shapes(scales[near]), places[near]
 
     @cached_property
     def _axes(self) -> IntArray:
         """The inputs that tell who is near; all of them if none does."""
-        dimension = self.inputs.shape[1]
+        dimension = self.data.dimension
         _, places = self.kernel.scales(Hyperparameters.from_log(np.zeros(self.kernel.count(dimension))), dimension)
         return np.flatnonzero((places >= 0) | (places < 0).all())
 
     def _ordering(self) -> IntArray:
         if self._order is None:
-            rows = slice(self._ordered)
-            base = coarse_to_fine(self.inputs[rows, self._axes], self.observations[rows])
+            first = slice(self._ordered)
+            base = coarse_to_fine(self.data.inputs[first, self._axes], self.data.values[first])
             self._order = np.concatenate([base, np.arange(self._ordered, self.size)])
         return self._order
 
     def _places(self, shape: Shape) -> Array:
-        return shape.places(self.inputs[self._ordering()][:, self._axes])
+        return shape.places(self.data.inputs[self._ordering()][:, self._axes])
 
     def _neighbours(self, shape: Shape) -> Neighbours:
         """(N - m, m) those of all points but the first m."""
@@ -191,8 +192,8 @@ class VecchiaEngine(DataEngine):
         return found
 
 
-def _all_finite(*arrays: Array) -> bool:
-    return all(bool(np.isfinite(array).all()) for array in arrays)
+def _all_finite(data: Observations) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in data.arrays)
 
 
 def _blended(parts: Sequence[Shape], places: IntArray, found: Sequence[Evaluation]) -> Evaluation:

@@ -17,6 +17,7 @@ from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import SMALLEST, NotPositiveDefiniteError, halves
 from fleetgp.linalg.cholesky import JITTERS
 from fleetgp.linalg.compiling import compiled_module
+from fleetgp.model.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class General:
     h: Hyperparameters
 
     @classmethod
-    def of(cls, kernel: Composite, inputs: Array, observations: Array, h: Hyperparameters) -> General:
-        ordered = np.ascontiguousarray(inputs)
-        return cls(kernel, ordered, observations, kernel.noise(inputs, h), kernel.noise_slopes(inputs, h), h)
+    def of(cls, kernel: Composite, data: Observations, h: Hyperparameters) -> General:
+        inputs = np.ascontiguousarray(data.inputs)
+        return cls(kernel, inputs, data.values, kernel.noise(data, h), kernel.noise_slopes(data, h), h)
 
     @property
     def own(self) -> int:

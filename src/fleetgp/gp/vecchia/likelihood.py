@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.composite import Composite
+from fleetgp.gp.composite import Composite, as_composite
 from fleetgp.gp.evaluation import Evaluation
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel, Stationary
@@ -22,6 +22,7 @@ from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import spread
+from fleetgp.model.observations import Observations
 
 #: Points of which the sum is taken at a time, whatever the number of threads: all have the same bits.
 CHUNK = 2048
@@ -69,12 +70,14 @@ class Points(Protocol):
         """The same without, and the largest jitter."""
 
 
-def points(kernel: Kernel, inputs: Array, observations: Array, h: Hyperparameters) -> Points:
+def points(kernel: Kernel, data: Observations, h: Hyperparameters) -> Points:
     """As this kernel needs them."""
     if isinstance(kernel, Composite):
-        return General.of(kernel, inputs, observations, h)
+        return General.of(kernel, data, h)
+    if kernel.noise_model.differs:
+        return General.of(as_composite(kernel, data.dimension), data, h)
     assert isinstance(kernel, Stationary)
-    return Ordered(kernel, inputs, observations, h)
+    return Ordered(kernel, data, h)
 
 
 def compiled() -> ModuleType | None:
@@ -92,10 +95,10 @@ class Ordered:
         dl / d log sigma_f = N - sum_i e_i^2 / v_i - 2 dl / d log r        dl / d log sigma_eps = 2 dl / d log r
     """
 
-    def __init__(self, kernel: Stationary, inputs: Array, observations: Array, h: Hyperparameters) -> None:
-        self.kernel, self.inputs, self.h = kernel, inputs, h
-        self.places = self._placed(inputs)
-        self.values = observations / h.signal
+    def __init__(self, kernel: Stationary, data: Observations, h: Hyperparameters) -> None:
+        self.kernel, self.inputs, self.h = kernel, data.inputs, h
+        self.places = self._placed(data.inputs)
+        self.values = data.values / h.signal
         self.ratio = (h.noise / h.signal) ** 2
         self._unit = h.signal**2 + h.noise**2  # of the jitter
 
@@ -181,16 +184,17 @@ def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array,
     return found, max(jitters)
 
 
-def products(kernel: Kernel, data: Points, near: Neighbours, columns: Array) -> Array:
+def products(kernel: Kernel, data: Points, noise: Array, near: Neighbours, columns: Array) -> Array:
     """columns'C^-1 columns, (q, q): sums of e e'/v over the points, e (q,) of all columns.
 
-    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points.
+    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points; noise: (N,)
+    its variances.
     """
     size, inputs, h = len(data.values), data.inputs, data.h
     together = size - len(near)
-    variance = kernel.variance(inputs, h) + kernel.noise(inputs, h)
+    variance = kernel.variance(inputs, h) + noise
     with np.errstate(all="ignore"):
-        factor = factorize(kernel(inputs[:together], None, h), kernel.noise(inputs[:together], h))
+        factor = factorize(kernel(inputs[:together], None, h), noise[:together])
         if factor is None:
             raise plain.NotPositiveDefiniteError
         found = np.asarray(columns[:together].T @ factor.solve(columns[:together]))

@@ -17,6 +17,7 @@ from fleetgp.gp.vecchia.likelihood import means, points
 from fleetgp.gp.vecchia.neighbours import Neighbours
 from fleetgp.gp.vecchia.plain import NotPositiveDefiniteError
 from fleetgp.linalg.cholesky import factorize
+from fleetgp.model.observations import Observations
 
 #: Doubles of all that a query's neighbours are multiplied with, at a time.
 WORK = 1 << 22
@@ -35,15 +36,14 @@ class VecchiaPosterior:
     engine = "vecchia"
 
     def __init__(
-        self, inputs: Array, observations: Array, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int | None
+        self, data: Observations, kernel: Kernel, h: Hyperparameters, neighbours: int, agent: int | None
     ) -> None:
-        self.inputs, self.kernel, self.hyperparameters = inputs, kernel, h
-        self._observations = observations
+        self.data, self.kernel, self.hyperparameters = data, kernel, h
         self.jitter, self._agent = 0.0, agent
-        self._data = points(kernel, inputs, observations, h)
-        self._neighbours = min(neighbours, len(observations))
-        self._scales, _ = kernel.scales(h, inputs.shape[1])
-        self._tree = cKDTree(inputs / self._scales)
+        self._points = points(kernel, data, h)
+        self._neighbours = min(neighbours, len(data))
+        self._scales, _ = kernel.scales(h, data.dimension)
+        self._tree = cKDTree(data.inputs / self._scales)
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
@@ -62,20 +62,20 @@ class VecchiaPosterior:
                 f"{owner(self._agent)}: a joint posterior is of at most {MOST_TOGETHER} observations nearest to any of "
                 f"the points, got {len(used)}: give fewer points, points that are closer together, or fewer neighbours"
             )
-        inputs = self.inputs[used]
-        factor = factorize(self.kernel(inputs, None, h), self.kernel.noise(inputs, h))
+        data = self.data.rows(used)
+        factor = factorize(self.kernel(data.inputs, None, h), self.kernel.noise(data, h))
         if factor is None:
             raise self._failure(len(used))
         self.jitter = max(self.jitter, factor.jitter)
-        weights = factor.solve(self._observations[used])
-        return mean_and_covariance(self.kernel, h, inputs, factor, weights, queries)
+        weights = factor.solve(data.values)
+        return mean_and_covariance(self.kernel, h, data.inputs, factor, weights, queries)
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
         found, jitter = slopes_of_each(
             self.kernel,
             self.hyperparameters,
-            (self.inputs, self._observations),
+            self.data,
             self._nearest(queries).astype(np.int64),
             queries,
             lambda near: self._failure(len(near)),
@@ -88,24 +88,25 @@ class VecchiaPosterior:
         found, _, _ = self._asked(queries)
         return found[:, 1]
 
-    def weighted(self, queries: Array) -> tuple[Array, Array]:
-        """The observations that count for any of the queries, their inputs (n, D), and their weights (n, T)."""
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        """The n observations that count for any of the queries, and their weights (n, T)."""
         _, near, weights = self._asked(queries)
         used, place = np.unique(near, return_inverse=True)
         found = np.zeros((len(used), len(queries)))
         found[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
-        return self.inputs[used], found
+        return self.data.rows(used), found
 
     def left_out(self) -> tuple[Array, Array]:
         """How far each observation is off the mean given its nearest others, and the variance of f there: (N,) each."""
-        size, count = len(self.inputs), min(LEFT_OUT, self._neighbours, len(self.inputs) - 1)
-        error, variance = self._observations.copy(), self.kernel.variance(self.inputs, self.hyperparameters)
+        inputs, size = self.data.inputs, len(self.data)
+        count = min(LEFT_OUT, self._neighbours, size - 1)
+        error, variance = self.data.values.copy(), self.kernel.variance(inputs, self.hyperparameters)
         for start in range(0, size if count else 0, BLOCK):
             rows = np.arange(start, min(start + BLOCK, size))
-            _, near = self._tree.query(self.inputs[rows] / self._scales, k=np.arange(1, count + 2))
+            _, near = self._tree.query(inputs[rows] / self._scales, k=np.arange(1, count + 2))
             own = near == rows[:, None]
             own[~own.any(axis=1), -1] = True  # as many others are at the same place
-            found, _ = self._given(self.inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
+            found, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
             error[rows] -= found[:, 0]
             variance[rows] = np.maximum(variance[rows] - found[:, 1], 0.0)
         return error, variance
@@ -117,7 +118,7 @@ class VecchiaPosterior:
         step = max(1, WORK // (basis.rank * self._neighbours))
         for start in range(0, len(queries), step):
             some = slice(start, start + step)
-            values = basis.at(self.inputs[near[some]].reshape(-1, self.inputs.shape[1]))
+            values = basis.at(self.data.inputs[near[some]].reshape(-1, self.data.dimension))
             found[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
         return found
 
@@ -136,9 +137,9 @@ class VecchiaPosterior:
     def _given(self, queries: Array, near: Neighbours) -> tuple[Array, Array]:
         """Mean and what is explained, (T, 2), given these observations (T, m), and their weights."""
         h = self.hyperparameters
-        most = self.kernel.variance(queries, h) + self.kernel.noises_of(h.theta).max() ** 2
+        most = self.kernel.variance(queries, h) + self.kernel.sigmas(h.theta).max() ** 2
         try:
-            found, weights, jitter = means(self._data, queries, near, most)
+            found, weights, jitter = means(self._points, queries, near, most)
         except NotPositiveDefiniteError:
             raise self._failure(near.shape[1]) from None
         self.jitter = max(self.jitter, jitter)

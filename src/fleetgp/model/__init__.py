@@ -1,0 +1,1 @@
+"""What a model is of: observations, and the noise that they have."""
