@@ -47,7 +47,7 @@ def test_agents_refuse_what_sends_rows_and_calibrate_without(tmp_path: Path) -> 
 def test_the_status_shows_no_exact_corner_and_no_mean_of_the_rows(tmp_path: Path) -> None:
     description = private(tmp_path, edges=[(0, 1)])
     data = observations_of(description, "a0", tmp_path / "state", Log("a0", file=tmp_path / "a0.log"))
-    rows, _ = data.seen
+    rows = data.shard.inputs
     place = {name: np.array(values) for name, values in data.place.items()}
     width = np.ptp(rows, axis=0)
     assert (place["low"] < rows.min(axis=0)).all()
@@ -64,7 +64,7 @@ def test_the_status_of_an_agent_has_this_place(tmp_path: Path) -> None:
     description = private(tmp_path)
     with running(description, tmp_path) as agents:
         for agent in agents:
-            place, (rows, _) = status_of(agent)["place"], agent.data.seen
+            place, rows = status_of(agent)["place"], agent.data.shard.inputs
             assert not set(place["low"] + place["high"] + place["centre"]) & set(rows.ravel().tolist())
             assert not np.isclose(place["centre"], rows.mean(axis=0), rtol=1e-12, atol=0.0).any()
 
