@@ -1,0 +1,7 @@
+"""What test_same.py compares with."""
+
+from __future__ import annotations
+
+
+def write() -> None:
+    """placeholder"""
