@@ -185,7 +185,7 @@ def steps(there: fg.Fleet, method: str, count: int, **changes: Any) -> Record:
     """So many rounds of a training, one by one."""
     options = _training_options(method, changes)
     trainer = there.trainer(method, **{name: options[name] for name in options if name not in _NOT_OF_STEPS})
-    state, record = trainer.start(), {"theta0": trainer.theta0}
+    state, record = trainer.start(), Record(theta0=trainer.theta0)
     for number in range(count):
         state, info = trainer.step(state)
         record[str(number)] = {
@@ -406,7 +406,7 @@ def of_scores(found: fg.Scores) -> Record:
     }
 
 
-def cross_validate(there: fg.Fleet, by: str, method: str, training: Any, **changes: Any) -> Record:
+def cross_validate(there: fg.Fleet, by: Any, method: str, training: Any, **changes: Any) -> Record:
     """training: False, or the options of training, with its method."""
     options: dict[str, Any] = {"folds": 3, "cells": 20 if by == "block" else None, "level": 0.95, "seed": 0}
     options["progress"] = False
@@ -544,7 +544,7 @@ def synthetic_field(rows: int, theta: Sequence[float], seed: int) -> Record:
 
 
 def partition(X: Any, y: Any, agents: int, by: Any) -> Record:
-    parts = fg.partition(X, y, agents=agents, by=by, axis=0, seed=0)
+    parts = fg.partition(X, y, None, agents=agents, by=by, axis=0, seed=0)
     return {str(number): {"inputs": x, "observations": z} for number, (x, z) in enumerate(parts)}
 
 

@@ -114,3 +114,10 @@ def grid_dataset() -> Any:
     days = np.array(["2021-01-01", "2021-01-02"], dtype="datetime64[ns]")
     names = ("time", "lat", "lon")
     return xr.Dataset({"sst": (names, values, {"units": "degC"})}, {"time": days, "lat": lat, "lon": lon})
+
+
+#: Three agents: as they are, about a plane, with known noise, and with outliers.
+PLAIN = field(90, 3)
+TILTED = with_level(PLAIN, 8.0, (2.0, -1.0))
+KNOWN_NOISE = with_known_noise(PLAIN)
+STUCK = with_outliers(PLAIN)

@@ -114,13 +114,13 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
             if gap > apart:
                 apart, worst = gap, path
         elif before != after:
-            told = f"{path}: {_shortened(before)} -> {_shortened(after)}"
+            change = f"{path}: {_shortened(before)} -> {_shortened(after)}"
             _, ledger, place = path.rpartition(f"{LEDGER}.")
             of_rounds = (place.startswith(("rounds", "phases"))) if ledger else path.endswith("rounds")
-            (rounds if of_rounds else traffic if ledger else others).append(told)
+            (rounds if of_rounds else traffic if ledger else others).append(change)
     missing, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    found = (tuple(sorted(each)) for each in (rounds, traffic, others))
-    return Difference(tuple(missing), tuple(added), *found, apart, worst)
+    told = [tuple(sorted(each)) for each in (rounds, traffic, others)]
+    return Difference(tuple(missing), tuple(added), told[0], told[1], told[2], apart, worst)
 
 
 def distance(before: Any, after: Any) -> float:
@@ -140,7 +140,7 @@ def distance(before: Any, after: Any) -> float:
         return math.inf
     if not finite.any():
         return 0.0
-    gap, size = np.abs(before - after)[finite].max(), np.abs(before[finite]).max()
+    gap, size = np.abs(before[finite] - after[finite]).max(), np.abs(before[finite]).max()
     if gap == 0.0:  # -0.0 and 0.0
         return 1e-300
     return float(gap / size) if size > 0.0 else math.inf

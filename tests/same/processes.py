@@ -1,18 +1,20 @@
-"""Configurations that go through the command line, and fleets of processes: `python -m fleetgp`, with every option."""
+"""The command line with every option, fleets of processes, and a cluster: some take ten seconds and more."""
 
 from __future__ import annotations
 
 import json
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.same import data
+from tests.same import calls, data
 from tests.same.calls import Record, command
-from tests.same.data import QUERIES, Shard
+from tests.same.data import QUERIES, START, Shard
+from tests.same.registry import add_in_folder, configuration
 
 #: The longest that processes may take to train, in seconds: on any machine only a hang is longer.
 LONG = 300.0
@@ -68,7 +70,8 @@ def _write(folder: Path, shards: list[Shard]) -> None:
     data.frame(data.field(30, 3, seed=9)).to_csv(folder / "truth.csv", index=False)
 
 
-def of_a_model(folder: Path) -> Record:
+@configuration
+def commands_of_a_model(folder: Path) -> Record:
     """fit, predict, calibrate, score and sample."""
     _write(folder, data.field(90, 3))
     points, truth, dense = "points.csv", "truth.csv", {"engine": "dense", "neighbours": 30}
@@ -87,7 +90,8 @@ def of_a_model(folder: Path) -> Record:
     return {**record, "draws": _table(folder / "draws.csv")}
 
 
-def of_moments(folder: Path) -> Record:
+@configuration
+def commands_of_moments(folder: Path) -> Record:
     """Several files in chunks and a map of them; rows of one file that are split, and where to measure next."""
     import xarray as xr
 
@@ -209,14 +213,15 @@ def _ask(folder: Path, agent: str, **options: Any) -> Record:
     return {"told": told, "answer": _table(folder / "answer.csv")}
 
 
-def of_processes(folder: Path, agents: int) -> Record:
+@configuration
+def processes_of_five_agents(folder: Path) -> Record:
     """Trained, asked twice, told new rows, and asked again."""
     import pandas as pd
 
-    cycle = [(k, (k + 1) % agents) for k in range(agents)]
-    how = {"training": "dec-apx-gp", "theta0": data.START, "tol": 1e-4, "calibrate": "no"}
-    shards = data.field(20 * agents, agents)
-    _write_fleet(folder, shards, [*cycle, (0, 2)], kernel="se", mean="zero", noise="", **how)
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
+    how = {"training": "dec-apx-gp", "theta0": START, "tol": 1e-4, "calibrate": "no"}
+    shards = data.field(100, 5)
+    _write_fleet(folder, shards, edges, kernel="se", mean="zero", noise="", **how)
     _write(folder, shards)
     x, y = data.rows_of(3, seed=8)
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(folder / "new.csv", index=False)
@@ -232,13 +237,13 @@ def of_processes(folder: Path, agents: int) -> Record:
     return record
 
 
-def of_processes_with_noise(folder: Path, agents: int) -> Record:
+@configuration
+def processes_of_three_agents(folder: Path) -> Record:
     """Sums along a tree, a mean function, known noise, noise of agents, and a calibration."""
-    path = [(k, k + 1) for k in range(agents - 1)]
-    shards = data.with_known_noise(data.with_level(data.field(30 * agents, agents), 4.0, (1.0, 0.0)))
+    shards = data.with_known_noise(data.with_level(data.field(90, 3), 4.0, (1.0, 0.0)))
     noise = 'deviation = "error"\nnoise = "agents"'
-    how = {"training": "dec-fact-gp", "theta0": [*data.START, 0.3, 0.4], "tol": 1e-3, "calibrate": "rows"}
-    _write_fleet(folder, shards, path, kernel="matern32", mean="linear", noise=noise, **how)
+    how = {"training": "dec-fact-gp", "theta0": [*START, 0.3, 0.4], "tol": 1e-3, "calibrate": "rows"}
+    _write_fleet(folder, shards, [(0, 1), (1, 2)], kernel="matern32", mean="linear", noise=noise, **how)
     _write(folder, shards)
     try:
         command("up", "fleet.toml", "--detach", folder=folder)
@@ -248,3 +253,34 @@ def of_processes_with_noise(folder: Path, agents: int) -> Record:
     finally:
         command("down", "fleet.toml", folder=folder)
     return record
+
+
+# ---- a cluster ---------------------------------------------------------------------------------------------------
+
+
+def on_cluster(backend: str, folder: Path) -> Record:
+    """Three workers of a Ray cluster, each with two agents; then files that two workers read."""
+    where: dict[str, Any] = {"backend": backend, "workers": 3 if backend == "ray" else None}
+    with calls.fleet(data.field(90, 6), graph="cycle", kernel="matern32", normalize=True, **where) as there:
+        record: Record = {
+            "tree": calls.train(there, "dec-fact-gp", tol=1e-3),
+            "edges": calls.train(there, "dec-apx-gp", theta0=START, rounds=15, tol=0.0),
+            "server": calls.train(there, "apx-gp", theta0=START, rounds=10, tol=0.0),
+        }
+        for method in ("dec-nn-grbcm", "dec-npae", "dec-nearest", "rbcm"):
+            record[method] = calls.predict(there, QUERIES, method)
+        record["asked"] = calls.predict(there, QUERIES, "dec-nn-rbcm", agent=4)
+        calls.observe(there, 3, [[0.5, 0.5], [0.4, 1.5]], [0.7, 0.1])
+        record["later"] = calls.predict(there, QUERIES, "dec-nn-grbcm")
+        record["average"] = calls.predict(there, QUERIES, "dec-rbcm", consensus="average", rounds=40, tol=1e-4)
+    for number, own in enumerate(data.field(240, 3)):
+        data.frame([own]).to_csv(folder / f"boat{number}.csv", index=False)
+    where["workers"] = 2 if backend == "ray" else None
+    with calls.fleet_of_files(str(folder / "*.csv"), kernel="se", normalize=True, rows=37, **where) as there:
+        record["files"] = calls.train(there, "dec-full-gp", theta0=START, engine="auto")
+        record["of files"] = calls.predict(there, QUERIES, "dec-full-gp")
+    return record
+
+
+add_in_folder("a cluster", partial(on_cluster, "ray"))
+add_in_folder("what is on a cluster, here", partial(on_cluster, "in-process"))
