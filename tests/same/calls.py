@@ -100,7 +100,7 @@ def _prediction_options(method: str, changes: Mapping[str, Any], *, posterior: b
 # ---- fleets ------------------------------------------------------------------------------------------------------
 
 
-def fleet(shards: Sequence[tuple[Any, ...]], **changes: Any) -> fg.Fleet:
+def new_fleet(shards: Sequence[tuple[Any, ...]], **changes: Any) -> fg.Fleet:
     """shards: (X_i, y_i) of every agent, or (X_i, y_i, s_i) with known standard deviations."""
     options = _options(FLEET, changes)
     return fg.Fleet(shards, options.pop("graph"), **options)
@@ -159,13 +159,13 @@ def changing_graph(agents: int, rounds: Sequence[Sequence[tuple[int, int]]]) -> 
     return [fg.Graph(agents, edges, connected=False) for edges in rounds]
 
 
-def of_data(there: fg.Fleet) -> Record:
+def of_data(fleet: fg.Fleet) -> Record:
     """What a fleet has read."""
-    read = there.shards
+    read = fleet.shards
     return {
-        "labels": list(there.labels),
-        "inputs": None if there.inputs is None else list(there.inputs),
-        "names": list(there.names),
+        "labels": list(fleet.labels),
+        "inputs": None if fleet.inputs is None else list(fleet.inputs),
+        "names": list(fleet.names),
         "agents": [{"inputs": x, "observations": y} for x, y in (read[number] for number in range(len(read)))],
     }
 
@@ -173,18 +173,18 @@ def of_data(there: fg.Fleet) -> Record:
 # ---- training ----------------------------------------------------------------------------------------------------
 
 
-def train(there: fg.Fleet, method: str, **changes: Any) -> Record:
-    return of_fit(there.train(method, **_training_options(method, changes)))
+def train(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
+    return of_fit(fleet.train(method, **_training_options(method, changes)))
 
 
-def train_outputs(there: fg.Outputs, method: str, **changes: Any) -> Record:
-    return {target: of_fit(fit) for target, fit in there.train(method, **_training_options(method, changes)).items()}
+def train_outputs(fleet: fg.Outputs, method: str, **changes: Any) -> Record:
+    return {target: of_fit(fit) for target, fit in fleet.train(method, **_training_options(method, changes)).items()}
 
 
-def steps(there: fg.Fleet, method: str, count: int, **changes: Any) -> Record:
+def steps(fleet: fg.Fleet, method: str, count: int, **changes: Any) -> Record:
     """So many rounds of a training, one by one."""
     options = _training_options(method, changes)
-    trainer = there.trainer(method, **{name: options[name] for name in options if name not in _NOT_OF_STEPS})
+    trainer = fleet.trainer(method, **{name: options[name] for name in options if name not in _NOT_OF_STEPS})
     state, record = trainer.start(), Record(theta0=trainer.theta0)
     for number in range(count):
         state, info = trainer.step(state)
@@ -272,31 +272,31 @@ def of_ledger(ledger: fg.Ledger) -> Record:
 # ---- predictions -------------------------------------------------------------------------------------------------
 
 
-def predict(there: Any, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def predict(fleet: Any, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    return of_prediction(there.predict(queries, method, noisy=noisy, agent=agent, **options))
+    return of_prediction(fleet.predict(queries, method, noisy=noisy, agent=agent, **options))
 
 
-def predict_outputs(there: fg.Outputs, queries: Any, method: str, **changes: Any) -> Record:
+def predict_outputs(fleet: fg.Outputs, queries: Any, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    answers = there.predict(queries, method, noisy=False, agent=None, **options)
+    answers = fleet.predict(queries, method, noisy=False, agent=None, **options)
     return {target: of_prediction(answer) for target, answer in answers.items()}
 
 
-def predict_by_default(there: fg.Fleet, queries: Any) -> Record:
+def predict_by_default(fleet: fg.Fleet, queries: Any) -> Record:
     """By the method that a fleet takes where none is given, with the options that it takes."""
-    return of_prediction(there.predict(queries))
+    return of_prediction(fleet.predict(queries))
 
 
-def condition(there: fg.Fleet, **changes: Any) -> fg.ConditionedFleet:
-    return there.condition(**_options({"theta": None, "engine": "dense", "neighbours": 30}, changes))
+def condition(fleet: fg.Fleet, **changes: Any) -> fg.ConditionedFleet:
+    return fleet.condition(**_options({"theta": None, "engine": "dense", "neighbours": 30}, changes))
 
 
-def predict_conditioned(there: fg.ConditionedFleet, queries: Any, method: str, **changes: Any) -> Record:
+def predict_conditioned(fleet: fg.ConditionedFleet, queries: Any, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
     for name in ("theta", "engine", "neighbours"):  # of `condition`
         options.pop(name)
-    return of_prediction(there.predict(queries, method, noisy=False, agent=None, **options))
+    return of_prediction(fleet.predict(queries, method, noisy=False, agent=None, **options))
 
 
 def of_prediction(answer: fg.Prediction) -> Record:
@@ -323,90 +323,90 @@ def of_prediction(answer: fg.Prediction) -> Record:
     }
 
 
-def joint(there: fg.Fleet, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def joint(fleet: fg.Fleet, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    found = there.joint(queries, method, noisy=noisy, agent=agent, **options)
+    result = fleet.joint(queries, method, noisy=noisy, agent=agent, **options)
     return {
-        "method": found.method,
-        "mean": found.mean,
-        "covariance": found.covariance,
-        "participants": found.participants,
-        "status": found.status,
-        "rounds": found.rounds,
-        "jitter": found.jitter,
-        "engine": list(found.engine),
-        "noise": found.noise,
-        "factor": found.factor,
-        "uninformed": found.uninformed,
-        "draws": found.sample(3, seed=7),
-        "ledger": of_ledger(found.ledger),
+        "method": result.method,
+        "mean": result.mean,
+        "covariance": result.covariance,
+        "participants": result.participants,
+        "status": result.status,
+        "rounds": result.rounds,
+        "jitter": result.jitter,
+        "engine": list(result.engine),
+        "noise": result.noise,
+        "factor": result.factor,
+        "uninformed": result.uninformed,
+        "draws": result.sample(3, seed=7),
+        "ledger": of_ledger(result.ledger),
     }
 
 
-def sample(there: fg.Fleet, queries: Any, n: int, method: str, seed: int) -> Record:
+def sample(fleet: fg.Fleet, queries: Any, n: int, method: str, seed: int) -> Record:
     """seed: of the draws; that of the method is the fleet's."""
     options = _prediction_options(method, {}, posterior=True)
     options.pop("seed", None)
-    return {"draws": there.sample(queries, n, method, seed=seed, noisy=False, agent=None, **options)}
+    return {"draws": fleet.sample(queries, n, method, seed=seed, noisy=False, agent=None, **options)}
 
 
-def gradient(there: fg.Fleet, queries: Any, method: str, agent: Any = None, **changes: Any) -> Record:
+def gradient(fleet: fg.Fleet, queries: Any, method: str, agent: Any = None, **changes: Any) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    found = there.gradient(queries, method, agent=agent, **options)
+    result = fleet.gradient(queries, method, agent=agent, **options)
     return {
-        "method": found.method,
-        "gradient": found.gradient,
-        "covariance": found.covariance,
-        "kinks": found.kinks,
-        "participants": found.participants,
-        "status": found.status,
-        "rounds": found.rounds,
-        "jitter": found.jitter,
-        "engine": list(found.engine),
-        "ledger": of_ledger(found.ledger),
+        "method": result.method,
+        "gradient": result.gradient,
+        "covariance": result.covariance,
+        "kinks": result.kinks,
+        "participants": result.participants,
+        "status": result.status,
+        "rounds": result.rounds,
+        "jitter": result.jitter,
+        "engine": list(result.engine),
+        "ledger": of_ledger(result.ledger),
     }
 
 
-def suggest(there: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, method: str, **changes: Any) -> Record:
+def suggest(fleet: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    found = there.suggest(agent, candidates, n, by=by, method=method, **options)
+    result = fleet.suggest(agent, candidates, n, by=by, method=method, **options)
     return {
-        "places": found.places,
-        "indices": found.indices,
-        "agents": found.agents,
-        "gains": found.gains,
-        "ledger": of_ledger(found.ledger),
+        "places": result.places,
+        "indices": result.indices,
+        "agents": result.agents,
+        "gains": result.gains,
+        "ledger": of_ledger(result.ledger),
     }
 
 
-def calibrate(there: fg.Fleet, method: str, **changes: Any) -> Record:
+def calibrate(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
     holding: dict[str, Any] = {"hold": "both", "level": 0.95, "cells": None, "most": 300}
     options = {**holding, **_prediction_options(method, {}), "seed": 0}
     for name in ("theta", "beta"):
         options.pop(name, None)
-    found = there.calibrate(method, **_options(options, changes))
-    ledger = found.ledger
+    result = fleet.calibrate(method, **_options(options, changes))
+    ledger = result.ledger
     return {
-        "method": found.method,
-        "knots": [asdict(knot) for knot in found.knots],
+        "method": result.method,
+        "knots": [asdict(knot) for knot in result.knots],
         "ledger": None if ledger is None else of_ledger(ledger),
     }
 
 
-def score(there: fg.Fleet, X: Any, y: Any, method: str, **changes: Any) -> Record:
+def score(fleet: fg.Fleet, X: Any, y: Any, method: str, **changes: Any) -> Record:
     options = {"s": None, "agent": None, "level": 0.95, **_prediction_options(method, {})}
-    return of_scores(there.score(X, y, method, **_options(options, changes)))
+    return of_scores(fleet.score(X, y, method, **_options(options, changes)))
 
 
-def of_scores(found: fg.Scores) -> Record:
+def of_scores(result: fg.Scores) -> Record:
     return {
-        **found.numbers,
-        "answers": [one.numbers for one in found.answers],
-        "rows of": [None if one is None else one.numbers for one in found.rows_of],
+        **result.numbers,
+        "answers": [one.numbers for one in result.answers],
+        "rows of": [None if one is None else one.numbers for one in result.rows_of],
     }
 
 
-def cross_validate(there: fg.Fleet, by: Any, method: str, training: Any, **changes: Any) -> Record:
+def cross_validate(fleet: fg.Fleet, by: Any, method: str, training: Any, **changes: Any) -> Record:
     """training: False, or the options of training, with its method."""
     options: dict[str, Any] = {"folds": 3, "cells": 20 if by == "block" else None, "level": 0.95, "seed": 0}
     options["progress"] = False
@@ -417,7 +417,7 @@ def cross_validate(there: fg.Fleet, by: Any, method: str, training: Any, **chang
         others = {name: value for name, value in training.items() if name != "method"}
         training = {"method": named, **_training_options(named, others)}
     options = _options(options, changes)
-    found = there.cross_validate(options.pop("folds"), by, method, train=training, kept=None, **options)
+    result = fleet.cross_validate(options.pop("folds"), by, method, train=training, kept=None, **options)
     return {
         "folds": [
             {
@@ -431,22 +431,22 @@ def cross_validate(there: fg.Fleet, by: Any, method: str, training: Any, **chang
                 "rounds": fold.rounds,
                 "bytes": fold.bytes,
             }
-            for fold in found.folds
+            for fold in result.folds
         ],
-        "fold of": list(found.fold_of),
-        "scores": of_scores(found.scores),
-        "fold scores": [of_scores(one) for one in found.fold_scores],
+        "fold of": list(result.fold_of),
+        "scores": of_scores(result.scores),
+        "fold scores": [of_scores(one) for one in result.fold_scores],
     }
 
 
-def observe(there: fg.Fleet, agent: Any, X: Any, y: Any, s: Any = None) -> None:
-    there.observe(agent, X, y, s)
+def observe(fleet: fg.Fleet, agent: Any, X: Any, y: Any, s: Any = None) -> None:
+    fleet.observe(agent, X, y, s)
 
 
-def map_of(there: fg.Fleet, grid: tuple[int, int], method: str, **changes: Any) -> Record:
+def map_of(fleet: fg.Fleet, grid: tuple[int, int], method: str, **changes: Any) -> Record:
     options: dict[str, Any] = {"box": None, "at": None, "within": 0.5, "mask": None, "noisy": False, "agent": None}
     options |= _prediction_options(method, {})
-    return of_dataset(there.map(grid, method=method, **_options(options, changes)))
+    return of_dataset(fleet.map(grid, method=method, **_options(options, changes)))
 
 
 def of_dataset(data: Any) -> Record:
@@ -456,21 +456,21 @@ def of_dataset(data: Any) -> Record:
 # ---- models, estimators, advice ----------------------------------------------------------------------------------
 
 
-def save(there: fg.Fleet, folder: Path, agents: Sequence[str], inputs: Sequence[str], target: str) -> None:
-    fg.save_model(fg.Model(there, tuple(agents), tuple(inputs), target, ""), folder, overwrite=False)
+def save(fleet: fg.Fleet, folder: Path, agents: Sequence[str], inputs: Sequence[str], target: str) -> None:
+    fg.save_model(fg.Model(fleet, tuple(agents), tuple(inputs), target, ""), folder, overwrite=False)
 
 
 def load(folder: Path) -> fg.Fleet:
     return fg.load_model(folder, backend="in-process", workers=None, address=None).fleet
 
 
-def of_model(there: fg.Fleet) -> Record:
+def of_model(fleet: fg.Fleet) -> Record:
     """What a fleet knows that was trained, or that was read from a folder."""
-    fit = there.fit
+    fit = fleet.fit
     return {
-        "theta": there.theta,
-        "names": list(there.names),
-        "labels": list(there.labels),
+        "theta": fleet.theta,
+        "names": list(fleet.names),
+        "labels": list(fleet.labels),
         "status": None if fit is None else fit.status,
         "nll": None if fit is None else fit.nll,
         "ledger": None if fit is None else of_ledger(fit.ledger),
@@ -532,9 +532,9 @@ def recommend(data: Any, **changes: Any) -> Record:
     return dict(facts)
 
 
-def verify(there: fg.Fleet, methods: Sequence[str]) -> Record:
-    found = fg.verify(there, hold=0.1, seed=0, methods=methods)
-    return {one.name: {"verdict": one.verdict, "measured": one.measured, "limit": one.limit} for one in found.checks}
+def verify(fleet: fg.Fleet, methods: Sequence[str]) -> Record:
+    result = fg.verify(fleet, hold=0.1, seed=0, methods=methods)
+    return {one.name: {"verdict": one.verdict, "measured": one.measured, "limit": one.limit} for one in result.checks}
 
 
 def synthetic_field(rows: int, theta: Sequence[float], seed: int) -> Record:
@@ -560,6 +560,6 @@ def command(*arguments: object, folder: Path) -> str:
     return done.stdout
 
 
-def warning_names(heard: Iterable[Any]) -> list[str]:
+def warning_names(caught: Iterable[Any]) -> list[str]:
     """The kinds of warnings of FleetGP that were given."""
-    return sorted({one.category.__name__ for one in heard if issubclass(one.category, fg.FleetGPWarning)})
+    return sorted({one.category.__name__ for one in caught if issubclass(one.category, fg.FleetGPWarning)})

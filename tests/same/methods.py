@@ -28,9 +28,9 @@ FIXED_ROUNDS: dict[str, dict[str, Any]] = {
 
 def trained(shards: list[Any], method: str, how: dict[str, Any], predictor: str = "dec-rbcm", **model: Any) -> Record:
     """A training, and a prediction with its theta."""
-    there = calls.fleet(shards, **model)
-    fit = calls.train(there, method, **how)
-    return {"fit": fit, "answer": calls.predict(there, QUERIES, predictor)}
+    fleet = calls.new_fleet(shards, **model)
+    fit = calls.train(fleet, method, **how)
+    return {"fit": fit, "answer": calls.predict(fleet, QUERIES, predictor)}
 
 
 for method in TRAINERS:
@@ -82,7 +82,7 @@ add("trainer without noise in the data", trained, data.field(60, 3, noise=0.0), 
 
 
 def stepwise(method: str, count: int) -> Record:
-    return {"steps": calls.steps(calls.fleet(data.field()), method, count, theta0=START)}
+    return {"steps": calls.steps(calls.new_fleet(data.field()), method, count, theta0=START)}
 
 
 for method in ("dec-fact-gp", "dec-apx-gp", "gapx-gp"):
@@ -107,15 +107,15 @@ GRAPHS: dict[str, Any] = {
 
 def on_graph(graph: Any) -> Record:
     """What depends on the graph: rounds over edges, sums along the tree, averages, and a flood."""
-    there = calls.fleet(data.field(90, 6), graph=graph, normalize=True)
+    fleet = calls.new_fleet(data.field(90, 6), graph=graph, normalize=True)
     record = {
-        "edges": calls.train(there, "dec-apx-gp", theta0=START, rounds=12, tol=0.0),
-        "tree": calls.train(there, "dec-fact-gp", theta0=START, rounds=4, tol=0.0),
+        "edges": calls.train(fleet, "dec-apx-gp", theta0=START, rounds=12, tol=0.0),
+        "tree": calls.train(fleet, "dec-fact-gp", theta0=START, rounds=4, tol=0.0),
     }
     for method in ("dec-nn-grbcm", "dec-nearest"):
-        record[method] = calls.predict(there, QUERIES, method)
-    record["asked"] = calls.predict(there, QUERIES, "dec-nn-rbcm", agent=4)
-    record["average"] = calls.predict(there, QUERIES, "dec-rbcm", consensus="average", rounds=60, tol=1e-4)
+        record[method] = calls.predict(fleet, QUERIES, method)
+    record["asked"] = calls.predict(fleet, QUERIES, "dec-nn-rbcm", agent=4)
+    record["average"] = calls.predict(fleet, QUERIES, "dec-rbcm", consensus="average", rounds=60, tol=1e-4)
     return record
 
 
@@ -128,11 +128,11 @@ for name, graph in GRAPHS.items():
 
 def answers(method: str, **changes: Any) -> Record:
     """An answer to all, the same once more, and one to an agent that asks about observations."""
-    there = calls.fleet(data.uneven(), graph="cycle", theta=THETA, kernel="se")
+    fleet = calls.new_fleet(data.uneven(), graph="cycle", theta=THETA, kernel="se")
     return {
-        "first": calls.predict(there, QUERIES, method, **changes),
-        "again": calls.predict(there, QUERIES[:3], method, **changes),
-        "asked": calls.predict(there, QUERIES, method, noisy=True, agent=2, **changes),
+        "first": calls.predict(fleet, QUERIES, method, **changes),
+        "again": calls.predict(fleet, QUERIES[:3], method, **changes),
+        "asked": calls.predict(fleet, QUERIES, method, noisy=True, agent=2, **changes),
     }
 
 
@@ -160,9 +160,9 @@ for name, method, changes in (
 @configuration
 def a_conditioned_fleet(folder: Path) -> Record:
     """Query after query by several methods, which share posteriors."""
-    there = calls.condition(calls.fleet(data.uneven(), theta=THETA, kernel="matern52"))
+    fleet = calls.condition(calls.new_fleet(data.uneven(), theta=THETA, kernel="matern52"))
     return {
-        method: calls.predict_conditioned(there, QUERIES, method)
+        method: calls.predict_conditioned(fleet, QUERIES, method)
         for method in ("dec-poe", "dec-nn-grbcm", "dec-npae", "grbcm", "dec-nn-npae", "dec-rbcm")
     }
 
@@ -170,11 +170,11 @@ def a_conditioned_fleet(folder: Path) -> Record:
 @configuration
 def one_agent_alone(folder: Path) -> Record:
     """Every method is then the posterior of its data."""
-    there = calls.fleet(data.field(40, 1), normalize=True, kernel="matern52")
-    record: Record = {"fit": calls.train(there, "dec-fact-gp", theta0=START)}
+    fleet = calls.new_fleet(data.field(40, 1), normalize=True, kernel="matern52")
+    record: Record = {"fit": calls.train(fleet, "dec-fact-gp", theta0=START)}
     for method in ("dec-nn-grbcm", "dec-rbcm", "dec-npae", "dec-nearest"):
-        record[method] = calls.predict(there, QUERIES, method)
-    return {**record, "joint": calls.joint(there, QUERIES, "dec-rbcm"), "slope": calls.gradient(there, QUERIES, "poe")}
+        record[method] = calls.predict(fleet, QUERIES, method)
+    return {**record, "joint": calls.joint(fleet, QUERIES, "dec-rbcm"), "slope": calls.gradient(fleet, QUERIES, "poe")}
 
 
 # ---- all that can be asked ---------------------------------------------------------------------------------------
@@ -186,14 +186,14 @@ CANDIDATES = np.stack(np.meshgrid(np.linspace(0.05, 1.95, 5), np.linspace(0.1, 1
 
 def together(method: str, kernel: str) -> Record:
     """Joint posteriors, draws, gradients and places to measure at."""
-    there = calls.fleet(data.uneven(), graph="cycle", theta=THETA, kernel=kernel, normalize=True)
+    fleet = calls.new_fleet(data.uneven(), graph="cycle", theta=THETA, kernel=kernel, normalize=True)
     return {
-        "joint": calls.joint(there, QUERIES, method),
-        "asked": calls.joint(there, QUERIES[:4], method, noisy=True, agent=3),
-        "sample": calls.sample(there, QUERIES[:4], 3, method, seed=11),
-        "gradient": calls.gradient(there, QUERIES, method),
-        "suggestion": calls.suggest(there, 1, CANDIDATES, 3, "mutual-information", method),
-        "suggestions": calls.suggest(there, None, CANDIDATES, 2, "variance", method),
+        "joint": calls.joint(fleet, QUERIES, method),
+        "asked": calls.joint(fleet, QUERIES[:4], method, noisy=True, agent=3),
+        "sample": calls.sample(fleet, QUERIES[:4], 3, method, seed=11),
+        "gradient": calls.gradient(fleet, QUERIES, method),
+        "suggestion": calls.suggest(fleet, 1, CANDIDATES, 3, "mutual-information", method),
+        "suggestions": calls.suggest(fleet, None, CANDIDATES, 2, "variance", method),
     }
 
 
@@ -206,21 +206,21 @@ for method in ("full-gp", "dec-nearest", "dec-nn-grbcm"):
 @configuration
 def places_of_agents_own(folder: Path) -> Record:
     """Candidates of each agent, some of them twice, after a calibration."""
-    there = calls.fleet(data.field(120, 3), theta=THETA, kernel="matern32")
-    calibration = calls.calibrate(there, "dec-rbcm", hold="rows", most=20)
+    fleet = calls.new_fleet(data.field(120, 3), theta=THETA, kernel="matern32")
+    calibration = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
     own = [CANDIDATES[:8], np.concatenate([CANDIDATES[5:14], CANDIDATES[5:7]]), CANDIDATES[10:]]
     return {
         "calibration": calibration,
-        "suggestions": calls.suggest(there, None, own, 2, "mutual-information", "dec-rbcm"),
-        "joint": calls.joint(there, QUERIES, "dec-rbcm"),
+        "suggestions": calls.suggest(fleet, None, own, 2, "mutual-information", "dec-rbcm"),
+        "joint": calls.joint(fleet, QUERIES, "dec-rbcm"),
     }
 
 
 def calibrated(method: str, hold: str, **changes: Any) -> Record:
-    there = calls.fleet(data.field(160, 4), normalize=True, kernel="matern32", theta=THETA)
-    record = {"calibration": calls.calibrate(there, method, hold=hold, most=40, **changes)}
-    record["answer"] = calls.predict(there, QUERIES, method)
-    return {**record, "score": calls.score(there, *data.rows_of(30, seed=9), method)}
+    fleet = calls.new_fleet(data.field(160, 4), normalize=True, kernel="matern32", theta=THETA)
+    record = {"calibration": calls.calibrate(fleet, method, hold=hold, most=40, **changes)}
+    record["answer"] = calls.predict(fleet, QUERIES, method)
+    return {**record, "score": calls.score(fleet, *data.rows_of(30, seed=9), method)}
 
 
 for method, hold in (("dec-rbcm", "both"), ("dec-nn-grbcm", "rows"), ("dec-nearest", "blocks"), ("gpoe", "both")):
@@ -229,13 +229,13 @@ add("calibration of dec-rbcm by averages", calibrated, "dec-rbcm", "rows", conse
 
 
 def scored(method: str) -> Record:
-    there = calls.fleet(data.field(90, 3), normalize=True, theta=THETA, kernel="matern52")
+    fleet = calls.new_fleet(data.field(90, 3), normalize=True, theta=THETA, kernel="matern52")
     x, y = data.rows_of(24, seed=9)
     own = [tuple(shard) for shard in data.stripes(x, y, agents=3)]
     return {
-        "table": calls.score(there, x, y, method, s=np.full(len(y), 0.1)),
-        "asked": calls.score(there, x, y, method, agent=1, level=0.8),
-        "own rows": calls.score(there, own, None, method),
+        "table": calls.score(fleet, x, y, method, s=np.full(len(y), 0.1)),
+        "asked": calls.score(fleet, x, y, method, agent=1, level=0.8),
+        "own rows": calls.score(fleet, own, None, method),
     }
 
 
@@ -245,8 +245,8 @@ for method in ("dec-nn-grbcm", "dec-rbcm", "npae"):
 
 def validated(by: str, method: str, training: Any, **model: Any) -> Record:
     theta = THETA if training is False else None
-    there = calls.fleet(data.field(75, 3), theta=theta, **{"kernel": "matern32", "normalize": True, **model})
-    return calls.cross_validate(there, by, method, training, **({"folds": None} if by == "agent" else {}))
+    fleet = calls.new_fleet(data.field(75, 3), theta=theta, **{"kernel": "matern32", "normalize": True, **model})
+    return calls.cross_validate(fleet, by, method, training, **({"folds": None} if by == "agent" else {}))
 
 
 add("cross-validation at random", validated, "random", "dec-rbcm", False)
@@ -258,11 +258,11 @@ add("cross-validation with trainings", validated, "random", "dec-nn-rbcm", _TRAI
 
 @configuration
 def maps(folder: Path) -> Record:
-    there = calls.fleet(data.field(90, 3), theta=THETA, inputs=["lon", "lat"], kernel="matern32")
-    three = calls.fleet(data.field(90, 3, dimension=3), theta=[0.9, 0.7, 3.0, 1.2, 0.2], inputs=["a", "b", "day"])
+    fleet = calls.new_fleet(data.field(90, 3), theta=THETA, inputs=["lon", "lat"], kernel="matern32")
+    three = calls.new_fleet(data.field(90, 3, dimension=3), theta=[0.9, 0.7, 3.0, 1.2, 0.2], inputs=["a", "b", "day"])
     masked: dict[str, Any] = {"box": [0.0, 0.0, 3.0, 2.0], "mask": lambda places: places[:, 0] > 0.6}
     return {
-        "map": calls.map_of(there, (6, 5), "dec-nn-grbcm"),
-        "masked": calls.map_of(there, (7, 4), "dec-rbcm", within=0.8, **masked),
+        "map": calls.map_of(fleet, (6, 5), "dec-nn-grbcm"),
+        "masked": calls.map_of(fleet, (7, 4), "dec-rbcm", within=0.8, **masked),
         "of a day": calls.map_of(three, (5, 4), "dec-nearest", at={"day": 3.0}, within=np.inf),
     }

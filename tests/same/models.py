@@ -34,14 +34,16 @@ KERNELS: tuple[tuple[str, int], ...] = (
 
 def with_kernel(kernel: str, dimension: int) -> Record:
     """A few rounds of training, and what is asked of kernels: covariances, and derivatives."""
-    there = calls.fleet(data.field(75, 3, dimension=dimension), kernel=kernel, normalize=True, inputs=_DAYS[:dimension])
+    fleet = calls.new_fleet(
+        data.field(75, 3, dimension=dimension), kernel=kernel, normalize=True, inputs=_DAYS[:dimension]
+    )
     queries = np.column_stack([QUERIES, np.arange(len(QUERIES)) + 0.5])[:, :dimension]
-    record = {"fit": calls.train(there, "dec-fact-gp", rounds=8, tol=0.0)}
+    record = {"fit": calls.train(fleet, "dec-fact-gp", rounds=8, tol=0.0)}
     for method in ("dec-nn-grbcm", "dec-npae", "dec-nearest"):
-        record[method] = calls.predict(there, queries, method)
-    record["joint"] = calls.joint(there, queries, "dec-rbcm")
+        record[method] = calls.predict(fleet, queries, method)
+    record["joint"] = calls.joint(fleet, queries, "dec-rbcm")
     if kernel != "matern12":
-        record["gradient"] = calls.gradient(there, queries, "full-gp")
+        record["gradient"] = calls.gradient(fleet, queries, "full-gp")
     return record
 
 
@@ -78,28 +80,28 @@ for mean in ("constant", "linear"):
 
 @configuration
 def mean_linear_by_few_rounds(folder: Path) -> Record:
-    there = calls.fleet(data.TILTED, mean="linear", normalize=True, kernel="matern32", graph="cycle")
-    fit = calls.train(there, "dec-apx-gp", theta0=START, rounds=15, tol=0.0)
-    return {"fit": fit, "gradient": calls.gradient(there, QUERIES, "dec-rbcm")}
+    fleet = calls.new_fleet(data.TILTED, mean="linear", normalize=True, kernel="matern32", graph="cycle")
+    fit = calls.train(fleet, "dec-apx-gp", theta0=START, rounds=15, tol=0.0)
+    return {"fit": fit, "gradient": calls.gradient(fleet, QUERIES, "dec-rbcm")}
 
 
 @configuration
 def mean_constant_by_moments(folder: Path) -> Record:
-    there = calls.fleet(data.TILTED, mean="constant", normalize=True, kernel="se")
-    fit = calls.train(there, "dec-full-gp", theta0=START, engine="auto")
-    return {"fit": fit, "answer": calls.predict(there, QUERIES, "dec-full-gp")}
+    fleet = calls.new_fleet(data.TILTED, mean="constant", normalize=True, kernel="se")
+    fit = calls.train(fleet, "dec-full-gp", theta0=START, engine="auto")
+    return {"fit": fit, "answer": calls.predict(fleet, QUERIES, "dec-full-gp")}
 
 
 _PLACES = np.array([[10.1, 54.05], [10.3, 54.3], [10.55, 54.2], [11.5, 55.0]])
 
 
 def on_coordinates(shards: list[Any], places: Any, method: str, how: dict[str, Any], **model: Any) -> Record:
-    there = calls.fleet(shards, inputs=["lon", "lat"], **model)
-    record = {"fit": calls.train(there, method, **how)}
+    fleet = calls.new_fleet(shards, inputs=["lon", "lat"], **model)
+    record = {"fit": calls.train(fleet, method, **how)}
     for predictor in ("dec-nn-grbcm", "dec-nearest"):
-        record[predictor] = calls.predict(there, places, predictor)
-    record["gradient"] = calls.gradient(there, places, "dec-rbcm")
-    record["map"] = calls.map_of(there, (4, 3), "dec-rbcm")
+        record[predictor] = calls.predict(fleet, places, predictor)
+    record["gradient"] = calls.gradient(fleet, places, "dec-rbcm")
+    record["map"] = calls.map_of(fleet, (4, 3), "dec-rbcm")
     return record
 
 
@@ -133,16 +135,16 @@ add(
 
 
 def noisy(shards: list[Any], method: str, how: dict[str, Any], **model: Any) -> Record:
-    there = calls.fleet(shards, **{"kernel": "matern32", "normalize": True, "graph": "cycle", **model})
-    record = {"fit": calls.train(there, method, **how)}
+    fleet = calls.new_fleet(shards, **{"kernel": "matern32", "normalize": True, "graph": "cycle", **model})
+    record = {"fit": calls.train(fleet, method, **how)}
     for predictor in ("dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp"):
-        record[predictor] = calls.predict(there, QUERIES, predictor, noisy=True)
-    record["joint"] = calls.joint(there, QUERIES, "dec-rbcm", noisy=True, agent=1)
-    record["gradient"] = calls.gradient(there, QUERIES, "dec-nearest")
-    record["calibration"] = calls.calibrate(there, "dec-rbcm", hold="rows", most=20)
-    record["validation"] = calls.cross_validate(there, "random", "dec-rbcm", False)
-    calls.observe(there, 0, [[0.5, 0.5]], [0.7], [0.3] if len(shards[0]) > 2 else None)
-    return {**record, "later": calls.predict(there, QUERIES, "dec-nn-grbcm")}
+        record[predictor] = calls.predict(fleet, QUERIES, predictor, noisy=True)
+    record["joint"] = calls.joint(fleet, QUERIES, "dec-rbcm", noisy=True, agent=1)
+    record["gradient"] = calls.gradient(fleet, QUERIES, "dec-nearest")
+    record["calibration"] = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    record["validation"] = calls.cross_validate(fleet, "random", "dec-rbcm", False)
+    calls.observe(fleet, 0, [[0.5, 0.5]], [0.7], [0.3] if len(shards[0]) > 2 else None)
+    return {**record, "later": calls.predict(fleet, QUERIES, "dec-nn-grbcm")}
 
 
 for name, shards, model in (
@@ -165,17 +167,17 @@ add("noise with outliers by fact-gp", noisy, data.STUCK, "fact-gp", {"tol": 1e-3
 
 
 def by_engine(engine: str, kernel: str, rows: int, agents: int, how: dict[str, Any], neighbours: int = 30) -> Record:
-    there = calls.fleet(
+    fleet = calls.new_fleet(
         data.field(rows, agents), kernel=kernel, normalize=True, graph="cycle" if agents > 2 else "path"
     )
     given: dict[str, Any] = {"engine": engine, "neighbours": neighbours}
-    record = {"fit": calls.train(there, "dec-fact-gp", **given, **how)}
+    record = {"fit": calls.train(fleet, "dec-fact-gp", **given, **how)}
     for method in ("dec-nn-grbcm", "dec-rbcm", "dec-npae"):
-        record[method] = calls.predict(there, QUERIES, method, **given)
-    record["joint"] = calls.joint(there, QUERIES, "dec-rbcm", **given)
-    record["gradient"] = calls.gradient(there, QUERIES, "dec-rbcm", **given)
-    calls.observe(there, 0, [[0.5, 0.5], [0.4, 1.5]], [0.7, 0.1])
-    return {**record, "later": calls.predict(there, QUERIES, "dec-rbcm", **given)}
+        record[method] = calls.predict(fleet, QUERIES, method, **given)
+    record["joint"] = calls.joint(fleet, QUERIES, "dec-rbcm", **given)
+    record["gradient"] = calls.gradient(fleet, QUERIES, "dec-rbcm", **given)
+    calls.observe(fleet, 0, [[0.5, 0.5], [0.4, 1.5]], [0.7, 0.1])
+    return {**record, "later": calls.predict(fleet, QUERIES, "dec-rbcm", **given)}
 
 
 _BRIEF: dict[str, Any] = {"theta0": START, "rounds": 6, "tol": 0.0}
@@ -192,29 +194,31 @@ add("engine vecchia of a sum", by_engine, "vecchia", _SUM, 180, 3, _SUM_START, 8
 
 @configuration
 def engine_vecchia_with_noise_that_differs(folder: Path) -> Record:
-    there = calls.fleet(data.with_known_noise(data.field(180, 3)), kernel="matern32", noise="agents", normalize=True)
+    fleet = calls.new_fleet(
+        data.with_known_noise(data.field(180, 3)), kernel="matern32", noise="agents", normalize=True
+    )
     given: dict[str, Any] = {"engine": "vecchia", "neighbours": 10}
-    record = {"fit": calls.train(there, "dec-fact-gp", rounds=5, tol=0.0, **given)}
-    return {**record, "answer": calls.predict(there, QUERIES, "dec-rbcm", **given)}
+    record = {"fit": calls.train(fleet, "dec-fact-gp", rounds=5, tol=0.0, **given)}
+    return {**record, "answer": calls.predict(fleet, QUERIES, "dec-rbcm", **given)}
 
 
 @configuration
 def engine_auto_of_rows_that_are_sampled_first(folder: Path) -> Record:
     """Beyond 1,500 rows an agent trains on a sample first."""
-    there = calls.fleet(data.field(1700, 1), kernel="matern32", normalize=True)
-    record = {"fit": calls.train(there, "dec-fact-gp", engine="auto", rounds=12, tol=1e-3)}
-    return {**record, "answer": calls.predict(there, QUERIES, "dec-rbcm", engine="auto")}
+    fleet = calls.new_fleet(data.field(1700, 1), kernel="matern32", normalize=True)
+    record = {"fit": calls.train(fleet, "dec-fact-gp", engine="auto", rounds=12, tol=1e-3)}
+    return {**record, "answer": calls.predict(fleet, QUERIES, "dec-rbcm", engine="auto")}
 
 
 @configuration
 def moments_of_the_whole_fleet(folder: Path) -> Record:
-    """dec-full-gp, more rows, and a training that goes on from the moments that there are."""
-    there = calls.fleet(data.field(400, 4), graph="star", normalize=True)
-    record: Record = {"fit": calls.train(there, "dec-full-gp", theta0=START, engine="auto")}
-    record["answer"] = calls.predict(there, QUERIES, "dec-full-gp")
-    record["joint"] = calls.joint(there, QUERIES[:5], "dec-full-gp")
-    record["fine"] = calls.predict(there, QUERIES, "dec-full-gp", theta=[0.3, 0.2, 1.0, 0.1])
-    calls.observe(there, 2, [[0.6, 0.6], [2.3, 0.2]], [0.4, 0.5])
-    record["later"] = calls.predict(there, QUERIES, "dec-full-gp")
-    record["again"] = calls.train(there, "dec-full-gp", theta0=THETA, engine="auto")
-    return {**record, "last": calls.predict(there, QUERIES, "dec-full-gp", agent=1, noisy=True)}
+    """dec-full-gp, more rows, and a training that continues from its moments."""
+    fleet = calls.new_fleet(data.field(400, 4), graph="star", normalize=True)
+    record: Record = {"fit": calls.train(fleet, "dec-full-gp", theta0=START, engine="auto")}
+    record["answer"] = calls.predict(fleet, QUERIES, "dec-full-gp")
+    record["joint"] = calls.joint(fleet, QUERIES[:5], "dec-full-gp")
+    record["fine"] = calls.predict(fleet, QUERIES, "dec-full-gp", theta=[0.3, 0.2, 1.0, 0.1])
+    calls.observe(fleet, 2, [[0.6, 0.6], [2.3, 0.2]], [0.4, 0.5])
+    record["later"] = calls.predict(fleet, QUERIES, "dec-full-gp")
+    record["again"] = calls.train(fleet, "dec-full-gp", theta0=THETA, engine="auto")
+    return {**record, "last": calls.predict(fleet, QUERIES, "dec-full-gp", agent=1, noisy=True)}

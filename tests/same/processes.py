@@ -49,8 +49,8 @@ def _run(folder: Path, name: str, *arguments: str, **options: Any) -> Record:
     for option, value in options.items():
         values = value if isinstance(value, list) else [] if value is True else [value]
         typed += [f"--{option.replace('_', '-')}", *map(str, values)]
-    told = json.loads(command(name, *arguments, *typed, "--json", folder=folder))
-    return {name: value for name, value in told.items() if name not in PLACES}
+    printed = json.loads(command(name, *arguments, *typed, "--json", folder=folder))
+    return {name: value for name, value in printed.items() if name not in PLACES}
 
 
 def _table(file: Path) -> Record:
@@ -208,14 +208,14 @@ def _states(folder: Path) -> Record:
 
 
 def _ask(folder: Path, agent: str, **options: Any) -> Record:
-    told = _run(folder, "ask", "fleet.toml", "points.csv", agent=agent, out="answer.csv", quiet=True, **options)
-    told["trained"].pop("id", None)  # another one in every run
-    return {"told": told, "answer": _table(folder / "answer.csv")}
+    printed = _run(folder, "ask", "fleet.toml", "points.csv", agent=agent, out="answer.csv", quiet=True, **options)
+    printed["trained"].pop("id", None)  # another one in every run
+    return {"printed": printed, "answer": _table(folder / "answer.csv")}
 
 
 @configuration
 def processes_of_five_agents(folder: Path) -> Record:
-    """Trained, asked twice, told new rows, and asked again."""
+    """Train, ask twice, add rows, and ask again."""
     import pandas as pd
 
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
@@ -261,24 +261,24 @@ def processes_of_three_agents(folder: Path) -> Record:
 def on_cluster(backend: str, folder: Path) -> Record:
     """Three workers of a Ray cluster, each with two agents; then files that two workers read."""
     where: dict[str, Any] = {"backend": backend, "workers": 3 if backend == "ray" else None}
-    with calls.fleet(data.field(90, 6), graph="cycle", kernel="matern32", normalize=True, **where) as there:
+    with calls.new_fleet(data.field(90, 6), graph="cycle", kernel="matern32", normalize=True, **where) as fleet:
         record: Record = {
-            "tree": calls.train(there, "dec-fact-gp", tol=1e-3),
-            "edges": calls.train(there, "dec-apx-gp", theta0=START, rounds=15, tol=0.0),
-            "server": calls.train(there, "apx-gp", theta0=START, rounds=10, tol=0.0),
+            "tree": calls.train(fleet, "dec-fact-gp", tol=1e-3),
+            "edges": calls.train(fleet, "dec-apx-gp", theta0=START, rounds=15, tol=0.0),
+            "server": calls.train(fleet, "apx-gp", theta0=START, rounds=10, tol=0.0),
         }
         for method in ("dec-nn-grbcm", "dec-npae", "dec-nearest", "rbcm"):
-            record[method] = calls.predict(there, QUERIES, method)
-        record["asked"] = calls.predict(there, QUERIES, "dec-nn-rbcm", agent=4)
-        calls.observe(there, 3, [[0.5, 0.5], [0.4, 1.5]], [0.7, 0.1])
-        record["later"] = calls.predict(there, QUERIES, "dec-nn-grbcm")
-        record["average"] = calls.predict(there, QUERIES, "dec-rbcm", consensus="average", rounds=40, tol=1e-4)
+            record[method] = calls.predict(fleet, QUERIES, method)
+        record["asked"] = calls.predict(fleet, QUERIES, "dec-nn-rbcm", agent=4)
+        calls.observe(fleet, 3, [[0.5, 0.5], [0.4, 1.5]], [0.7, 0.1])
+        record["later"] = calls.predict(fleet, QUERIES, "dec-nn-grbcm")
+        record["average"] = calls.predict(fleet, QUERIES, "dec-rbcm", consensus="average", rounds=40, tol=1e-4)
     for number, own in enumerate(data.field(240, 3)):
         data.frame([own]).to_csv(folder / f"boat{number}.csv", index=False)
     where["workers"] = 2 if backend == "ray" else None
-    with calls.fleet_of_files(str(folder / "*.csv"), kernel="se", normalize=True, rows=37, **where) as there:
-        record["files"] = calls.train(there, "dec-full-gp", theta0=START, engine="auto")
-        record["of files"] = calls.predict(there, QUERIES, "dec-full-gp")
+    with calls.fleet_of_files(str(folder / "*.csv"), kernel="se", normalize=True, rows=37, **where) as fleet:
+        record["files"] = calls.train(fleet, "dec-full-gp", theta0=START, engine="auto")
+        record["of files"] = calls.predict(fleet, QUERIES, "dec-full-gp")
     return record
 
 

@@ -22,21 +22,21 @@ def environment() -> dict[str, str]:
 
 def recorded(only: list[str]) -> dict[str, Any]:
     """The records of all configurations, or of those whose names have one of these texts in them."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     chosen = [name for name in CONFIGURATIONS if not only or any(part in name for part in only)]
     for number, name in enumerate(chosen, 1):
         began = time.perf_counter()
         try:
-            found[name] = encoded(run(name))
+            result[name] = encoded(run(name))
         except Exception as error:  # of a configuration: the others go on, and it is in the record
-            found[name] = {"error": f"{type(error).__name__}: {error}"}
-        failed = f"  {found[name]['error']}" if "error" in found[name] else ""
+            result[name] = {"error": f"{type(error).__name__}: {error}"}
+        failed = f"  {result[name]['error']}" if "error" in result[name] else ""
         print(f"{number:4}/{len(chosen)}  {time.perf_counter() - began:6.2f} s  {name}{failed}", flush=True)
-    return {"environment": environment(), "records": found}
+    return {"environment": environment(), "records": result}
 
 
 def compared(old: dict[str, Any], new: dict[str, Any], all_of_old: bool) -> bool:
-    """Print a line for each configuration that differs, and a summary; whether there was none."""
+    """Print a line for each configuration that differs, and a summary; return whether there was none."""
     for name in sorted(old["environment"].keys() | new["environment"].keys()):
         before, after = (each["environment"].get(name) for each in (old, new))
         if before != after:

@@ -82,8 +82,8 @@ class Difference:
     @property
     def verdict(self) -> str:
         parts = [] if self.apart == 0.0 else [f"{closeness(self.apart)} ({self.worst})"]
-        for word, found in (("rounds differ", self.rounds), ("bytes differ", self.traffic), ("others", self.others)):
-            parts += [f"{word}: {_first(found)}"] if found else []
+        for word, result in (("rounds differ", self.rounds), ("bytes differ", self.traffic), ("others", self.others)):
+            parts += [f"{word}: {_first(result)}"] if result else []
         parts += [f"missing: {_first(self.missing)}"] if self.missing else []
         parts += [f"new: {_first(self.added)}"] if self.added else []
         return "; ".join(parts) or "same bits"
@@ -119,8 +119,8 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
             of_rounds = (place.startswith(("rounds", "phases"))) if ledger else path.endswith("rounds")
             (rounds if of_rounds else traffic if ledger else others).append(change)
     missing, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    told = [tuple(sorted(each)) for each in (rounds, traffic, others)]
-    return Difference(tuple(missing), tuple(added), told[0], told[1], told[2], apart, worst)
+    changes = [tuple(sorted(each)) for each in (rounds, traffic, others)]
+    return Difference(tuple(missing), tuple(added), changes[0], changes[1], changes[2], apart, worst)
 
 
 def distance(before: Any, after: Any) -> float:
@@ -151,6 +151,6 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _first(found: tuple[str, ...], most: int = 3) -> str:
-    more = f", and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
+def _first(result: tuple[str, ...], most: int = 3) -> str:
+    more = f", and {len(result) - most} more" if len(result) > most else ""
+    return ", ".join(result[:most]) + more

@@ -16,10 +16,10 @@ CONFIGURATIONS: dict[str, Callable[[Path], Record]] = {}
 
 def run(name: str) -> Record:
     """The record of one configuration, with the kinds of warnings that were given."""
-    with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as heard:
+    with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         record = CONFIGURATIONS[name](Path(folder))
-    return {**record, "warnings": warning_names(heard)}
+    return {**record, "warnings": warning_names(caught)}
 
 
 def add(name: str, function: Callable[..., Record], *given: Any, **options: Any) -> None:

@@ -20,21 +20,21 @@ from tests.same.registry import add, add_in_folder, configuration
 
 def streamed(method: str, kernel: str, engine: str, **model: Any) -> Record:
     """Rows come one by one and in blocks, to several agents, between questions; then the fleet trains again."""
-    there = calls.fleet(data.field(80, 4), kernel=kernel, **model)
+    fleet = calls.new_fleet(data.field(80, 4), kernel=kernel, **model)
     given: dict[str, Any] = {} if method == "dec-nearest" else {"engine": engine, "neighbours": 15}
     record: Record = {}
     if model.get("theta") is None:
-        record["fit"] = calls.train(there, "dec-fact-gp", theta0=START, tol=1e-3, engine=engine, neighbours=15)
-    record["0"] = calls.predict(there, QUERIES, method, **given)
+        record["fit"] = calls.train(fleet, "dec-fact-gp", theta0=START, tol=1e-3, engine=engine, neighbours=15)
+    record["0"] = calls.predict(fleet, QUERIES, method, **given)
     x, y = data.rows_of(24, seed=8)
     ends = np.cumsum([1, 6, 1, 11, 5])
     for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        calls.observe(there, (3 * number) % 4, x[start:end], y[start:end])
-        record[str(number + 1)] = calls.predict(there, QUERIES, method, **given)
-    calls.observe(there, 2, [[2.6, 2.4]], [0.3])  # beyond the box of all others
-    record["outside"] = calls.predict(there, QUERIES, method, **given)
+        calls.observe(fleet, (3 * number) % 4, x[start:end], y[start:end])
+        record[str(number + 1)] = calls.predict(fleet, QUERIES, method, **given)
+    calls.observe(fleet, 2, [[2.6, 2.4]], [0.3])  # beyond the box of all others
+    record["outside"] = calls.predict(fleet, QUERIES, method, **given)
     how = {"theta0": THETA, "rounds": 5, "tol": 0.0, "engine": engine, "neighbours": 15}
-    return {**record, "again": calls.train(there, "dec-fact-gp", **how)}
+    return {**record, "again": calls.train(fleet, "dec-fact-gp", **how)}
 
 
 model: dict[str, Any]
@@ -71,11 +71,11 @@ def write_files(folder: Path, shards: list[Any], kind: str) -> str:
 
 def of_files(kind: str, method: str, options: dict[str, Any], folder: Path) -> Record:
     pattern = write_files(folder, data.field(240, 3), kind)
-    there = calls.fleet_of_files(pattern, kernel="se", normalize=True, graph="cycle", rows=37, **options)
+    fleet = calls.fleet_of_files(pattern, kernel="se", normalize=True, graph="cycle", rows=37, **options)
     how: dict[str, Any] = {"theta0": START, "engine": "auto" if "full" in method else "dense"}
-    record = {"fit": calls.train(there, method, **how)}
+    record = {"fit": calls.train(fleet, method, **how)}
     for predictor in ("dec-full-gp", "dec-nn-grbcm"):
-        record[predictor] = calls.predict(there, QUERIES, predictor)
+        record[predictor] = calls.predict(fleet, QUERIES, predictor)
     return record
 
 
@@ -116,10 +116,10 @@ def files_with_a_column_of_agents(folder: Path) -> Record:
     for number, rows in enumerate(np.array_split(np.arange(len(whole)), 2)):
         whole.iloc[rows].to_csv(folder / f"part{number}.csv", index=False, sep=";")
     files = [folder / "part0.csv", folder / "part1.csv"]
-    there = calls.fleet_of_files(files, {"sep": ";"}, agent="who", rows=23, normalize=True, kernel="se")
-    record: Record = {"labels": list(there.labels)}
-    record["fit"] = calls.train(there, "dec-full-gp", theta0=START, engine="auto")
-    return {**record, "answer": calls.predict(there, QUERIES, "dec-full-gp", agent="agent 1")}
+    fleet = calls.fleet_of_files(files, {"sep": ";"}, agent="who", rows=23, normalize=True, kernel="se")
+    record: Record = {"labels": list(fleet.labels)}
+    record["fit"] = calls.train(fleet, "dec-full-gp", theta0=START, engine="auto")
+    return {**record, "answer": calls.predict(fleet, QUERIES, "dec-full-gp", agent="agent 1")}
 
 
 @configuration
@@ -132,12 +132,12 @@ def a_table(folder: Path) -> Record:
     table["error"] = 0.1 + 0.05 * (np.arange(60) % 3)
     table.loc[[3, 17], "y"] = np.nan
     what: dict[str, Any] = {"inputs": ["a", "b", "day"], "missing": "drop", "kernel": "matern32(a, b) * matern12(day)"}
-    there = calls.fleet_of_frame(
+    fleet = calls.fleet_of_frame(
         table, agent="who", deviation="error", noise="agents", time_unit="hours", normalize=True, **what
     )
     queries = table[["day", "b", "a"]].iloc[:4]
-    record: Record = {"data": calls.of_data(there), "fit": calls.train(there, "dec-fact-gp", rounds=5, tol=0.0)}
-    record["answer"] = calls.predict(there, queries, "dec-nn-rbcm", agent="agent 2")
+    record: Record = {"data": calls.of_data(fleet), "fit": calls.train(fleet, "dec-fact-gp", rounds=5, tol=0.0)}
+    record["answer"] = calls.predict(fleet, queries, "dec-nn-rbcm", agent="agent 2")
     for by in ("stripes", "grid", "random", "kmeans"):
         axis = {"axis": "b"} if by == "stripes" else {}
         split = calls.fleet_of_frame(table, agents=4, by=by, missing="drop", seed=3, **axis)
@@ -164,10 +164,10 @@ def a_dataset(folder: Path) -> Record:
 
 
 def several(method: str, how: dict[str, Any], **model: Any) -> Record:
-    there = calls.outputs(data.two_targets(), ["t", "s"], normalize=True, kernel="matern32", graph="cycle", **model)
-    record = {"fits": calls.train_outputs(there, method, **how)}
+    fleet = calls.outputs(data.two_targets(), ["t", "s"], normalize=True, kernel="matern32", graph="cycle", **model)
+    record = {"fits": calls.train_outputs(fleet, method, **how)}
     for predictor in ("dec-nn-grbcm", "dec-rbcm"):
-        record[predictor] = calls.predict_outputs(there, QUERIES, predictor)
+        record[predictor] = calls.predict_outputs(fleet, QUERIES, predictor)
     return record
 
 
@@ -203,13 +203,13 @@ add("estimator with a kernel of scikit-learn", estimated_with_their_kernel)
 
 def kept(method: str, predictor: str, shards: list[Any], model: dict[str, Any], folder: Path) -> Record:
     """A model that is saved and read; then it goes on."""
-    there = calls.fleet(shards, normalize=True, graph="cycle", **model)
-    calls.train(there, method, **_SAVED)
-    calibration = calls.calibrate(there, "dec-rbcm", hold="rows", most=20)
-    calls.save(there, folder / "model", ["Ada", "Bo", "Cy"], ["lon", "lat"], "sst")
+    fleet = calls.new_fleet(shards, normalize=True, graph="cycle", **model)
+    calls.train(fleet, method, **_SAVED)
+    calibration = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    calls.save(fleet, folder / "model", ["Ada", "Bo", "Cy"], ["lon", "lat"], "sst")
     again = calls.load(folder / "model")
     record = {"calibration": calibration, "model": calls.of_model(again)}
-    for name, one in (("written", there), ("read", again)):
+    for name, one in (("written", fleet), ("read", again)):
         answers = {"answer": calls.predict(one, QUERIES, predictor), "rbcm": calls.predict(one, QUERIES, "dec-rbcm")}
         calls.observe(one, 1, [[0.5, 0.5]], [0.7], [0.1] if len(shards[0]) > 2 else None)
         record[name] = {**answers, "later": calls.predict(one, QUERIES, predictor)}
@@ -234,17 +234,17 @@ for name, method, predictor, shards, model in (
 
 @configuration
 def advice_of_a_fleet_with_private_rows(folder: Path) -> Record:
-    there = calls.fleet(data.field(240, 3), kernel="matern32", normalize=True, private="rows", graph="places")
-    return {"advice": calls.recommend(there)}
+    fleet = calls.new_fleet(data.field(240, 3), kernel="matern32", normalize=True, private="rows", graph="places")
+    return {"advice": calls.recommend(fleet)}
 
 
 @configuration
 def private_rows(folder: Path) -> Record:
     """Nothing that would send a row; calibrated by means over groups of rows."""
-    there = calls.fleet(data.field(150, 3), kernel="matern32", normalize=True, private="rows", graph="places")
-    record = {"fit": calls.train(there, "dec-fact-gp", tol=1e-3)}
-    record["calibration"] = calls.calibrate(there, "dec-nn-rbcm", hold="both", most=40)
-    return {**record, "answer": calls.predict_by_default(there, QUERIES)}
+    fleet = calls.new_fleet(data.field(150, 3), kernel="matern32", normalize=True, private="rows", graph="places")
+    record = {"fit": calls.train(fleet, "dec-fact-gp", tol=1e-3)}
+    record["calibration"] = calls.calibrate(fleet, "dec-nn-rbcm", hold="both", most=40)
+    return {**record, "answer": calls.predict_by_default(fleet, QUERIES)}
 
 
 def advised(sizes: list[int], **options: Any) -> Record:
@@ -270,15 +270,17 @@ for name, sizes, given in (
 
 @configuration
 def advice_of_a_fleet_with_all(folder: Path) -> Record:
-    there = calls.fleet(data.on_map(), inputs=["lon", "lat"], mean="linear", coordinates="kilometres", normalize=True)
-    return {"advice": calls.recommend(there, link="1 kB/s, 100 ms")}
+    fleet = calls.new_fleet(
+        data.on_map(), inputs=["lon", "lat"], mean="linear", coordinates="kilometres", normalize=True
+    )
+    return {"advice": calls.recommend(fleet, link="1 kB/s, 100 ms")}
 
 
 @configuration
 def verification(folder: Path) -> Record:
-    there = calls.fleet(data.field(90, 3), normalize=True, kernel="matern32")
-    calls.train(there, "dec-fact-gp", engine="auto", tol=1e-5)
-    return {"checks": calls.verify(there, ["dec-rbcm", "dec-nn-grbcm", "dec-nearest"])}
+    fleet = calls.new_fleet(data.field(90, 3), normalize=True, kernel="matern32")
+    calls.train(fleet, "dec-fact-gp", engine="auto", tol=1e-5)
+    return {"checks": calls.verify(fleet, ["dec-rbcm", "dec-nn-grbcm", "dec-nearest"])}
 
 
 @configuration

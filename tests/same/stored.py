@@ -70,21 +70,21 @@ AS_NUMBERS = (*FIELDS, "rmse", "nlpd", "coverage", "y", "y_std", "constant", "sl
 
 def kept(record: Record) -> dict[str, Any]:
     """What of a record is kept. Of a ledger these are rounds, messages and bytes, and the bytes of each kind."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for path, value in flat(record):
         names = [part.split("[")[0] for part in path.split(".")]
         if LEDGER in names:
             of = names.index(LEDGER)
             ledger, kind = ".".join(path.split(".")[: of + 1]), names[of + 1 :]
             if kind[0] == "kinds":
-                found.setdefault(ledger, {})[kind[1]] = value[2]
+                result.setdefault(ledger, {})[kind[1]] = value[2]
             elif len(kind) == 1:
-                found.setdefault(ledger, {})[kind[0]] = value
+                result.setdefault(ledger, {})[kind[0]] = value
         elif isinstance(value, np.ndarray) and names[-1] in AS_NUMBERS and names[-2:-1] != ["starts"]:
-            found[path] = rounded(value)
+            result[path] = rounded(value)
         elif not isinstance(value, np.ndarray) and names[-1] in EXACTLY and "starts" not in names:
-            found[path] = value
-    return found
+            result[path] = value
+    return result
 
 
 def rounded(array: Any) -> list[float | None]:
@@ -97,13 +97,13 @@ def rounded(array: Any) -> list[float | None]:
 
 def different(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What is not the same in what is kept of two records; empty if all is."""
-    found = [f"{path}: only in one of them" for path in sorted(old.keys() ^ new.keys())]
+    result = [f"{path}: only in one of them" for path in sorted(old.keys() ^ new.keys())]
     for path in old.keys() & new.keys():
         before, after = old[path], new[path]
         as_numbers = path.rpartition(".")[2].split("[")[0] in AS_NUMBERS
         if not (as_numbers and close(before, after) if as_numbers else before == after):
-            found.append(f"{path}: expected {before}, got {after}")
-    return sorted(found)
+            result.append(f"{path}: expected {before}, got {after}")
+    return sorted(result)
 
 
 def close(before: list[float | None], after: list[float | None]) -> bool:
@@ -119,8 +119,8 @@ def close(before: list[float | None], after: list[float | None]) -> bool:
 
 
 def read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return result
 
 
 def write() -> None:
