@@ -166,7 +166,7 @@ def of_data(fleet: fg.Fleet) -> Record:
         "labels": list(fleet.labels),
         "inputs": None if fleet.inputs is None else list(fleet.inputs),
         "names": list(fleet.names),
-        "agents": [{"inputs": x, "observations": y} for x, y in (read[number] for number in range(len(read)))],
+        "agents": [{"inputs": x, "observations": y} for x, y, *_ in (read[number] for number in range(len(read)))],
     }
 
 

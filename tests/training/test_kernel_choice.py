@@ -18,6 +18,7 @@ from fleetgp.network import Network
 from fleetgp.training import Fit, TrainingOptions, train_best, training_method
 from fleetgp.training.kernel_choice import CELLS
 from tests.conftest import mostly_long
+from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -85,7 +86,7 @@ def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -
     options = TrainingOptions(rounds=4, normalize=True)
 
     def work(network: Network) -> Fit:
-        mine = [shards[i] for i in network.hosted]
+        mine = observed(shards[i] for i in network.hosted)
         return train_best(training_method(method), mine, network, as_kernels(["se", "matern12"]), options)
 
     whole = work(fg.InProcess(graph))
