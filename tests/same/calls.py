@@ -161,12 +161,14 @@ def changing_graph(agents: int, rounds: Sequence[Sequence[tuple[int, int]]]) -> 
 
 def of_data(fleet: fg.Fleet) -> Record:
     """What a fleet has read."""
-    read = fleet.shards
+    read, inputs = fleet.shards, fleet.dimension  # noise may stand behind the inputs
     return {
         "labels": list(fleet.labels),
         "inputs": None if fleet.inputs is None else list(fleet.inputs),
         "names": list(fleet.names),
-        "agents": [{"inputs": x, "observations": y} for x, y, *_ in (read[number] for number in range(len(read)))],
+        "agents": [
+            {"inputs": x[:, :inputs], "observations": y} for x, y, *_ in (read[number] for number in range(len(read)))
+        ],
     }
 
 
