@@ -35,46 +35,12 @@ def small_cluster(cores: int) -> Iterator[None]:
         log_to_driver=False,
         logging_level="error",
         object_store_memory=store,
-        _system_config={
-            "health_check_failure_threshold": 100,  # a busy machine is slow, not dead
-            "prestart_worker_first_driver": False,  # no process that nobody may need
-        },
+        _system_config={"health_check_failure_threshold": 100},  # a busy machine is slow, not dead
     )
     try:
         yield
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def lasting_workers() -> Iterator[None]:
-    """The workers that a fleet leaves are those of the next one: to start one takes seconds."""
-    import ray
-    from ray.exceptions import RayError
-
-    from fleetgp.network.ray import crew as module
-    from fleetgp.network.ray.host import started
-
-    idle: list[Any] = []
-
-    def taken() -> Any:
-        while idle:
-            host = idle.pop()
-            try:
-                ray.get(host.forget.remote(None), timeout=LONG)
-                return host
-            except RayError:  # its process was killed
-                ray.kill(host)
-        return started()
-
-    def leave(self: module.Crew) -> None:
-        idle.extend(self.hosts)
-        self.hosts = []
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "started", taken)
-        patch.setattr(module.Crew, "close", leave)
-        yield
 
 
 def call(network: Network, _: object, __: object, function: Callable[[Network], Any]) -> Any:

@@ -27,7 +27,7 @@ from fleetgp.data import Shard
 from fleetgp.gp import expert
 from fleetgp.graph import Topology
 from fleetgp.linalg.compiling import compiled_module
-from tests.cluster import lasting_workers, small_cluster
+from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -200,7 +200,6 @@ def cluster() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETGP_COMPILE", "0")
             stack.enter_context(small_cluster(6))
-        stack.enter_context(lasting_workers())
         yield
 
 

@@ -18,6 +18,7 @@ from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.scaling import Scaling
 from fleetgp.errors import InputError
 from tests.agent.fleets import ask, describe, running, settled, until
+from tests.shared import observed
 
 START = [60.0, 20.0, 1.0, 0.3]
 CHANGE = Change.of(
@@ -57,7 +58,7 @@ def test_it_answers_as_a_fleet_in_this_process(tmp_path: Path) -> None:
         totals = agents[0].memory.totals
         assert totals is not None
         assert totals.contents.view.scaling == fit.scaling
-        row = totals.contents.beyond(0, shards[0])
+        row = totals.contents.beyond(0, *observed(shards[:1]))
         assert row is not None
         assert not row.any()  # all of its rows are in
 

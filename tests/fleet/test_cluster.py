@@ -54,11 +54,16 @@ def shards() -> list[Any]:
     return list(paper_shards(120, AGENTS))
 
 
+def forget(fleet: fg.Fleet) -> None:
+    """As if it had never been trained."""
+    fleet.theta = fleet.fit = fleet.unfinished = None
+
+
 def in_process(**options: Any) -> fg.Fleet:
     return fg.Fleet(shards(), GRAPH, **{"kernel": "se", "normalize": False, **options})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fleet(cluster: None) -> Iterator[fg.Fleet]:
     with fg.Fleet(shards(), GRAPH, backend="ray", workers=WORKERS, kernel="se", normalize=False) as found:
         yield found
@@ -174,6 +179,7 @@ def test_ctrl_c_leaves_what_it_leaves_in_process(fleet: fg.Fleet) -> None:
 
     here = in_process()
     for each in (here, fleet):
+        forget(each)
         with pytest.raises(KeyboardInterrupt) as stopped:
             each.train("dec-apx-gp", theta0=fg.PAPER_THETA0, rounds=500, tol=0, progress=interrupt)
         assert stopped.value.__notes__[0].startswith("the training was interrupted after 7 rounds of dec-apx-gp")
@@ -275,6 +281,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reduction_is_replaced(
 def test_too_many_losses_end_with_a_state_to_resume_from(
     fleet: fg.Fleet, sabotage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    forget(fleet)
     heard = tmp_path / "heard"
     sabotage("train_group", fragile, 0, tmp_path / "killed", partial(once_there, heard))
 
@@ -345,18 +352,18 @@ if __name__ == "__main__":
     else:
         raise AssertionError("nobody was joined")
     assert not ray.is_initialized()
-    joined = session.Session(sys.argv[1], 1)
-    assert ray.get_runtime_context().gcs_address == sys.argv[1]
-    joined.close()
-    assert not ray.is_initialized()
-    with warnings.catch_warnings(record=True) as told, fg.Fleet(shards, backend="ray", workers=1) as fleet:
-        fleet.train("dec-fact-gp", theta0=[1, 1, 1, 1], rounds=3)
-        mine = ray.get_runtime_context().gcs_address
-        assert mine != sys.argv[1]
-    said = [str(one.message) for one in told if one.category is fg.FleetGPWarning]
-    assert [text[:29] for text in said] == ["1 workers share the 0 process"], said
-    assert not ray.is_initialized()
+    thetas = []
+    for address in (sys.argv[1], None):
+        started = fg.Fleet(shards, backend="ray", workers=1, address=address)
+        with warnings.catch_warnings(record=True) as told, started as fleet:
+            thetas.append(fleet.train("dec-fact-gp", theta0=[1, 1, 1, 1], rounds=3).thetas.tolist())
+            mine = ray.get_runtime_context().gcs_address
+            assert (mine == sys.argv[1]) == (address is not None), mine
+        said = [str(one.message) for one in told if one.category is fg.FleetGPWarning]
+        assert [text[:29] for text in said] == ([] if address else ["1 workers share the 0 process"]), said
+        assert not ray.is_initialized()
     print(mine)
+    assert thetas[0] == thetas[1]
 """
 
 
@@ -375,8 +382,13 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
 @pytest.mark.long
 def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.Fleet) -> None:
     here = in_process(kernel=["se", "matern12"])
+    forget(fleet)
     fleet.choose_from(["se", "matern12"], 2, None)
-    assert_same(fleet.train("dec-fact-gp", rounds=4), here.train("dec-fact-gp", rounds=4))
-    assert fleet.kernel is here.kernel
-    assert_same(fleet.calibrate("dec-nn-rbcm"), here.calibrate("dec-nn-rbcm"))
-    assert_same(fleet.predict(QUERIES, "dec-nn-rbcm"), here.predict(QUERIES, "dec-nn-rbcm"))
+    try:
+        assert_same(fleet.train("dec-fact-gp", rounds=4), here.train("dec-fact-gp", rounds=4))
+        assert fleet.kernel is here.kernel
+        assert_same(fleet.calibrate("dec-nn-rbcm"), here.calibrate("dec-nn-rbcm"))
+        assert_same(fleet.predict(QUERIES, "dec-nn-rbcm"), here.predict(QUERIES, "dec-nn-rbcm"))
+    finally:
+        forget(fleet)
+        fleet.choose_from("se", 2, None)
