@@ -38,7 +38,7 @@ def test_whoever_reads_while_rows_come_sees_whole_batches(tmp_path: Path) -> Non
 
     reader = threading.Thread(target=read)
     reader.start()
-    batches = [[[float(number), float(k), 0.0] for k in range(3)] for number in range(40)]
+    batches = [[[float(number), float(k), 0.0] for k in range(3)] for number in range(12)]
     for number, rows in enumerate(batches):
         data.append(rows, f"r{number}")
     done.set()
