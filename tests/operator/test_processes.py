@@ -24,8 +24,9 @@ from tests.processes import Processes
 pytest.importorskip("zenoh")
 
 START = [2.0, 0.5, 1.0, 1.0]
+#: Few rounds, for what becomes of a fleet in trouble; iterative trainers are tested for equality, and in `tests.chaos`.
 SMALL: dict[str, Any] = {
-    "training": "dec-apx-gp",
+    "training": "dec-fact-gp",
     "training_options": f"theta0 = {START}\ntol = 3e-8\n",
     "prediction": "dec-rbcm",
     "connect": 10,
@@ -43,7 +44,7 @@ def in_process(rows: int, agents: int, members: tuple[int, ...], edges: tuple[tu
     position = {agent: k for k, agent in enumerate(members)}
     kept = [(position[a], position[b]) for a, b in edges if a in position and b in position]
     fleet = fg.Fleet([shards[agent] for agent in members], Graph(len(members), kept), normalize=True, kernel="se")
-    assert fleet.train("dec-apx-gp", theta0=START, tol=3e-8).status == "converged"
+    assert fleet.train(SMALL["training"], theta0=START, tol=3e-8).status == "converged"
     return fleet
 
 
@@ -75,7 +76,7 @@ def test_processes_equal_the_simulator(
 ) -> None:
     """Trainers of every kind, in long runs all of them, and every predictor, to 1e-9, at every agent that is asked."""
     shards = paper_shards(20 * agents, agents)
-    options = {**SMALL, "training_options": f"theta0 = {START}", "round": 30}
+    options = {**SMALL, "training": "dec-apx-gp", "training_options": f"theta0 = {START}", "round": 30}
     simulated = fg.Fleet(shards, Graph(agents, edges), normalize=True, kernel="se")
     with Processes(tmp_path, shards, edges, **options) as fleet:
         fleet.start()
@@ -99,7 +100,13 @@ def test_processes_equal_the_simulator(
 def test_processes_equal_the_simulator_by_the_papers_recursions(tmp_path: Path) -> None:
     shards, edges = paper_shards(100, 5), [*CYCLE, (0, 2)]
     cut = 'consensus = "average"\nrounds = 25\ntol = 1e-2\n'
-    options = {**SMALL, "training_options": f"theta0 = {START}", "prediction_options": cut, "round": 30}
+    options = {
+        **SMALL,
+        "training": "dec-apx-gp",
+        "training_options": f"theta0 = {START}",
+        "prediction_options": cut,
+        "round": 30,
+    }
     simulated = fg.Fleet(shards, Graph(5, edges), normalize=True, kernel="se")
     simulated.train("dec-apx-gp", theta0=START)
     with Processes(tmp_path, shards, edges, **options) as fleet:
@@ -133,7 +140,7 @@ def check_predictions(fleet: Processes, simulated: fg.Fleet, agreed: set[str], *
 
 def test_kill_restart_freeze_and_thaw(tmp_path: Path) -> None:
     """On a path: without its middle a fleet is two, which go on, and become one again."""
-    rows = 300  # with fewer the two at the ends need many rounds
+    rows = 150
     path = [(k, k + 1) for k in range(4)]
     with Processes(tmp_path, paper_shards(rows, 5), path, **SMALL) as fleet:
         fleet.start()
