@@ -52,7 +52,7 @@ def two_ends(zero: Security | None, one: Security | None, *, scheme: str = "tls"
 
     patience: seconds. Whoever must be believed gets many, so that a busy machine is not taken for a refusal.
     """
-    places = free_ports(2)
+    places, done = free_ports(2), threading.Barrier(2)
 
     def work(agent: int) -> Any:
         security = (zero, one)[agent]
@@ -65,9 +65,12 @@ def two_ends(zero: Security | None, one: Security | None, *, scheme: str = "tls"
                 endpoints={1 - agent: f"{kind}/127.0.0.1:{places[1 - agent]}"},
                 security=security,
             ) as links:
-                links.wait(patience)
-                network = ZenohNetwork(links, Graph.path(2), [agent], timeout=patience)
-                return float(network.neighbour_sum(np.full(1, 1.0 + agent), "statistics")[0])
+                try:
+                    links.wait(patience)
+                    network = ZenohNetwork(links, Graph.path(2), [agent], timeout=patience)
+                    return float(network.neighbour_sum(np.full(1, 1.0 + agent), "statistics")[0])
+                finally:
+                    done.wait(2.0 * patience + 60.0)  # who leaves first may take its last frame along
         except NetworkError as error:
             return str(error)
 
