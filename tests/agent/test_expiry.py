@@ -25,7 +25,7 @@ from tests.agent.fleets import describe, until
 
 REFUSED = "refused: its certificate has expired"
 #: Seconds for which the certificate of a1 is valid.
-SHORT = 6.0
+SHORT = 3.0
 #: More than anything here takes, on any machine: only a hang is longer.
 LONG = 60.0
 

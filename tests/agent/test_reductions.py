@@ -147,6 +147,7 @@ def test_lost_frames_of_a_reduction_are_sent_again(tmp_path: Path, monkeypatch: 
         real(network, frame)
 
     description, _ = describe(tmp_path, 3, training_options=WARM)
+    monkeypatch.setattr("fleetgp.network.zenoh.network.AGAIN", 0.2)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
         expected = ask(description, "a2", QUERIES)["mean"]

@@ -112,6 +112,7 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
         assert served.wait(60.0)
         return status_of(agent, after)
 
+    monkeypatch.setattr("fleetgp.agent.heart.HEARTBEAT", 0.1)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
         until(lambda: serving(agents))

@@ -69,6 +69,7 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         real(self, own, neighbour, frame)
 
     monkeypatch.setattr(Links, "send", send)
+    monkeypatch.setattr("fleetgp.network.zenoh.network.AGAIN", 0.2)
     description, _ = describe(tmp_path, 3, round=20)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))

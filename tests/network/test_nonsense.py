@@ -179,7 +179,9 @@ def many(item: Item) -> Item:
     return replace(item, question=Question(np.zeros((300_000, 2)), "dec-rbcm"))
 
 
-@pytest.mark.parametrize("absurd", [wide, huge, many])
+@pytest.mark.parametrize(
+    "absurd", [wide, pytest.param(huge, marks=pytest.mark.long), pytest.param(many, marks=pytest.mark.long)]
+)
 def test_an_absurd_agenda_stops_nobody_but_its_sender(
     absurd: Callable[[Item], Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

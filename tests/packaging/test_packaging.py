@@ -66,7 +66,7 @@ def test_what_an_extra_is_for_is_that_of_an_extra() -> None:
     assert {file.stem for file in USES.glob("[!_]*.py")} - {"core", *EXTRAS} == set()
 
 
-@pytest.mark.parametrize("extra", mostly_long(["", *EXTRAS], "", "cli", "fleet", "cluster"))
+@pytest.mark.parametrize("extra", mostly_long(["", *EXTRAS], "", "cli", "fleet"))
 def test_an_extra_works_alone(extra: str, built: Distributions, tmp_path: Path) -> None:
     """Each is tried by its file in `uses`; one that has none by importing what it brings."""
     environment = clean_environment(tmp_path / "environment", built.wheel, extra)
