@@ -21,7 +21,10 @@ NUMERICAL = ("gp", "linalg", "graph", "consensus", "training", "prediction", "fl
              "reproduction/test_training.py", "data/test_synthetic.py", "storage", "same")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
 TELLING = ("gp/dense", "gp/moments", "gp/test_conformance.py", "gp/test_engines.py", "linalg", "fleet/test_hosting.py")
-SLOW = "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp"
+SLOW = (
+    "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp or long_series or "
+    "papers_field or too_much_for_dense"
+)
 PROBE = """
 import json, os
 import numpy, scipy.linalg

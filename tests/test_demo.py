@@ -10,11 +10,14 @@ from PIL import Image
 from rich.console import Console
 
 import fleetgp as fg
-from fleetgp.demo import run
+from fleetgp import demo
 
 
-def test_demo_prints_every_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(200, 1, 12, tmp_path / "new", Console())
+def test_demo_prints_every_method_and_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "AGENTS", 4)
+    demo.run(100, 1, 12, tmp_path / "new", Console())
     printed = capsys.readouterr().out
     for method in (*fg.TRAINING_METHODS, *fg.PREDICTION_METHODS):
         assert re.search(rf"^ *{method} ", printed, re.MULTILINE), method

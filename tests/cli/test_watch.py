@@ -25,7 +25,7 @@ def served(*arguments: str, ending: signal.Signals = signal.SIGINT) -> tuple[int
     """(exit code, stdout, what the page's address gave) of a command that is ended as soon as it serves."""
     command = [sys.executable, "-m", "fleetgp", *arguments, "--no-open", "--port", "0"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200", "FLEETGP_COMPILE": "0"}
     )
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -41,7 +41,7 @@ def served(*arguments: str, ending: signal.Signals = signal.SIGINT) -> tuple[int
     return process.returncode, line + rest, told
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_a_page_is_served_until_ctrl_c_and_saved(tmp_path: Path, ending: signal.Signals) -> None:
     """Also where no agent is there yet."""
     write_example(tmp_path / "fleet.toml", boats=2)
