@@ -21,6 +21,8 @@ NUMERICAL = ("gp", "linalg", "graph", "consensus", "training", "prediction", "fl
              "reproduction/test_training.py", "data/test_synthetic.py", "storage", "same")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
 TELLING = ("gp/dense", "gp/moments", "gp/test_conformance.py", "gp/test_engines.py", "linalg", "fleet/test_hosting.py")
+#: Of these, what depends on how many threads share a product or a factorization.
+SHARED = ("gp/dense", "gp/moments", "linalg", "fleet/test_hosting.py")
 SLOW = (
     "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp or long_series or "
     "papers_field or too_much_for_dense"
@@ -121,13 +123,14 @@ def main() -> None:
     if not flags():
         print("only an x86 under Linux can stand in for other processors: nothing was tried")
         return
-    files = [f"tests/{name}" for name in (TELLING if short else NUMERICAL)]
     failed, count = [], 0
     for processor, threads in choices(short):
         label = f"{processor.name}, BLAS threads: {threads}"
         print(f"== {label}", flush=True)
         # Two processes with two threads each would only fight over the cores.
         workers = ["-n", "2"] if threads == 1 else ["-n", "0"]
+        names = NUMERICAL if not short else TELLING if threads == 1 else SHARED
+        files = [f"tests/{name}" for name in names]
         chosen = ["-k", f"not ({SLOW})"] if short else []
         command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *workers, *chosen, *files]
         count += 1

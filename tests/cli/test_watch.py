@@ -25,7 +25,11 @@ def served(*arguments: str, ending: signal.Signals = signal.SIGINT) -> tuple[int
     """(exit code, stdout, what the page's address gave) of a command that is ended as soon as it serves."""
     command = [sys.executable, "-m", "fleetgp", *arguments, "--no-open", "--port", "0"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200", "FLEETGP_COMPILE": "0"}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", "FLEETGP_COMPILE": "0"},
     )
     assert process.stdout is not None
     line = process.stdout.readline()
