@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cpus import NUMERICAL, PROCESSORS, TELLING, check
+from tests.cpus import NUMERICAL, PROCESSORS, SHARED, TELLING, check
 
 NEHALEM, HASWELL, ZEN, SKYLAKE = PROCESSORS
 
@@ -44,4 +44,4 @@ def test_a_choice_without_effect_is_a_failure(found: dict[str, Any], message: st
 def test_the_chosen_tests_are_there() -> None:
     """pytest says so too, but only where somebody runs them."""
     here = Path(__file__).parent
-    assert [name for name in (*NUMERICAL, *TELLING) if not (here / name).exists()] == []
+    assert [name for name in (*NUMERICAL, *TELLING, *SHARED) if not (here / name).exists()] == []
