@@ -32,13 +32,19 @@ from tests.cluster import small_cluster
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
 hypothesis_settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.register_profile(
-    "steady", hypothesis_settings.get_profile("explore"), derandomize=True, max_examples=50
+    "steady", hypothesis_settings.get_profile("explore"), derandomize=True, max_examples=25
 )
 hypothesis_settings.load_profile("steady")
 
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def examples(count: int, **more: Any) -> Any:
+    """So many random examples where new ones are looked for, and a third of them in every run."""
+    every_run = hypothesis_settings.get_current_profile_name() == "steady"
+    return hypothesis_settings(max_examples=count // 3 if every_run else count, **more)
 
 
 @cache

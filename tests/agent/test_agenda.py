@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, Widths, agree_on_agenda, item_of, parts_of
@@ -17,6 +17,7 @@ from fleetgp.agent.questions import MOST_POINTS, Question, Wish
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
 from tests.agent.fleets import MODEL
+from tests.conftest import examples
 
 
 @st.composite
@@ -69,7 +70,7 @@ def told(items: list[Item], before: list[Agenda | None]) -> tuple[list[Agenda], 
 
 
 @given(st.lists(an_item(), min_size=3, max_size=3), st.lists(an_item(), min_size=3, max_size=3))
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_every_member_has_the_whole_agenda(items: list[Item], later: list[Item]) -> None:
     """The first of a view, and one that adds to it."""
     first, _ = told(items, [None] * 3)
@@ -230,7 +231,7 @@ def test_arrays_that_no_item_has_are_refused() -> None:
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)
     | st.dictionaries(st.sampled_from([*json.loads(_CODEC.encode(Item())), "x"]), st.integers()).map(json.dumps)
 )
-@settings(max_examples=100, deadline=None)
+@examples(100, deadline=None)
 def test_whatever_is_told_is_an_item_or_an_error(told: bytes | str) -> None:
     record = as_bytes(told if isinstance(told, bytes) else told.encode())
     try:

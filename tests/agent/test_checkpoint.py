@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import Trained
@@ -24,6 +24,7 @@ from fleetgp.errors import InputError, StorageError
 from fleetgp.files import check_folder, own_folder
 from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.operator.example import fleet_text, free_ports
+from tests.conftest import examples
 
 MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)
 KEPT = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)
@@ -138,7 +139,7 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 def test_spoilt_bytes_raise_nothing_and_serve_nothing_absurd(
     tmp_path_factory: pytest.TempPathFactory, draw: st.DataObject
 ) -> None:

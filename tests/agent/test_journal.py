@@ -10,12 +10,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.agent.disk.observations import ObservationStore
 from fleetgp.errors import InputError, StorageError
 from tests.agent.stores import failing, journal, store, told
+from tests.conftest import examples
 from tests.disks import tiny_disk
 
 
@@ -90,7 +91,7 @@ FAULTS = st.one_of(
 
 
 @given(st.lists(st.tuples(FAULTS, st.integers(1, 3), st.booleans(), st.booleans()), max_size=8))
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 def test_after_any_sequence_of_failures_there_is_exactly_what_was_acknowledged(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[dict[str, Any], int, bool, bool]]
 ) -> None:
@@ -153,7 +154,7 @@ def test_what_an_older_version_left_of_a_full_disk_is_mended(tmp_path: Path) -> 
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 def test_one_spoilt_byte_costs_one_batch_at_most(tmp_path_factory: pytest.TempPathFactory, draw: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("told")
     batches = [[[number + 0.5, 1.0, 2.0], [number + 0.25, 3.0, 4.0]] for number in range(4)]

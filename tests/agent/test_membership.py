@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.agent.membership.gossip import Gossip
@@ -15,6 +15,7 @@ from fleetgp.agent.membership.membership import INCARNATION_LEAP, Membership, Re
 from fleetgp.agent.membership.neighbourhood import HEARTBEAT
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
+from tests.conftest import examples
 
 EVENTS = ["deliver", "lose", "cut", "heal", "ready", "crash", "restart"]
 GRAPHS = [Graph.path(4), Graph.cycle(5), Graph.star(5), Graph.complete(4), Graph.path(2)]
@@ -124,7 +125,7 @@ class World:
     ),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 def test_parts_that_are_left_alone_agree_on_exactly_themselves(
     graph: Graph, events: list[tuple[str, int]], seed: int
 ) -> None:

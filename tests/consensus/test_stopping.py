@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus import Maximin, Settled, Verdict, Watch, average
 from fleetgp.network import Network
-from tests.conftest import every_graph
+from tests.conftest import every_graph, examples
 
 AGENTS = 6
 ALL = list(every_graph(AGENTS))
@@ -78,7 +78,7 @@ def test_nothing_converges_to_a_tolerance_of_zero() -> None:
     assert verdict.status == "round limit"
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 10**6), st.sampled_from(ALL), st.sampled_from([1e-2, 1e-5]))
 def test_maximin_never_stops_early_and_stops_everyone_at_once(seed: int, name: str, tol: float) -> None:
     x = np.random.default_rng(seed).standard_normal((AGENTS, 2))

@@ -81,7 +81,7 @@ def relative(found: Array, expected: Array) -> float:
 # ---- the same as in memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "nc"])
+@pytest.mark.parametrize("kind", mostly_long(["csv", "parquet", "nc"], "parquet"))
 def test_training_and_prediction_are_those_of_the_same_rows_in_memory(kind: str, folder: Path) -> None:
     expected = fg.Fleet(SHARDS, normalize=True, kernel="se")
     found = of_files(folder, f"s*.{kind}", normalize=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh, logm, sqrtm
 
@@ -19,7 +19,7 @@ from fleetgp.gp.kernels import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, Joint, PredictionOptions, agree_on, jointly, prediction_method
-from tests.conftest import every_graph
+from tests.conftest import every_graph, examples
 from tests.shared import observed
 
 THETA = (0.6, 0.5, 1.3, 0.2)
@@ -199,7 +199,7 @@ def test_along_the_tree_it_is_the_central_twin(rule: str, name: str) -> None:
     np.testing.assert_allclose(found.covariance, twin.covariance, atol=1e-9)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.sampled_from([m for m in ALL if m not in ("full-gp", "dec-full-gp")]),
     st.sampled_from(["se", "matern12", "matern52", "se(1) * periodic(2) + linear(1)"]),
