@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.chebyshev import coefficients, degree_for, expansion_error, fejer_weights, interpolation, nodes
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.engines.basis import (
+    Basis,
+    Box,
+    coefficients,
+    degree_for,
+    expansion_error,
+    fejer_weights,
+    interpolation,
+    nodes,
+)
+from fleetgp.model.hyperparameters import Hyperparameters
 from tests.gp.moments.problems import SE, THETA
 
 

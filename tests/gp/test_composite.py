@@ -12,17 +12,15 @@ import sklearn.gaussian_process.kernels as sk
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetgp.engines.dense import reference
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.vecchia.engine import VecchiaEngine
+from fleetgp.engines.vecchia.general import General, layout
 from fleetgp.errors import InputError
-from fleetgp.gp.composite import Composite
-from fleetgp.gp.dense import reference
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.leaves import LEAVES
-from fleetgp.gp.vecchia.engine import VecchiaEngine
-from fleetgp.gp.vecchia.general import General
-from fleetgp.gp.vecchia.layout import layout
+from fleetgp.kernels.composite import LEAVES, Composite
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 
@@ -95,7 +93,7 @@ class TestEveryComposite:
         assert np.allclose(told, reference.posterior(Observations(x, y), kernel, np.exp(log_theta), queries), atol=1e-8)
 
     def test_compiled_loops_are_the_formulas(self, expression: str) -> None:
-        loops = pytest.importorskip("fleetgp.gp.vecchia.compiled_general")
+        loops = pytest.importorskip("fleetgp.engines.vecchia.compiled_general")
         kernel, x, y, log_theta = problem(expression, 40)
         data = General.of(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
         rows, near = np.arange(6, 40), np.stack([np.arange(row - 6, row) for row in range(6, 40)]).astype(np.int32)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fleetgp.engines.base import Engine, Trend
+from fleetgp.engines.dense import reference
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import ENGINES, tolerance
+from fleetgp.engines.moments.engine import MomentsEngine
+from fleetgp.engines.vecchia.engine import VecchiaEngine
 from fleetgp.errors import NumericalError
-from fleetgp.gp.dense import reference
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.engine import Engine
-from fleetgp.gp.expert import ENGINES, tolerance
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsEngine
-from fleetgp.gp.trend import Trend
-from fleetgp.gp.vecchia.engine import VecchiaEngine
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 

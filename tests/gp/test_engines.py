@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import MOST_DENSE, Expert, condition, tolerance
+from fleetgp.engines.moments.engine import MomentsEngine
 from fleetgp.errors import InputError
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import MOST_DENSE, Expert, condition, tolerance
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.training.fit import about_approximation
 from tests.conftest import mostly_long, paper_shards
@@ -234,7 +234,7 @@ def test_threads_inside_blas_are_for_the_dense_engine(
         for item in items:
             work(item)
 
-    monkeypatch.setattr("fleetgp.gp.expert.share", share)
+    monkeypatch.setattr("fleetgp.engines.expert.share", share)
     one = Expert(Observations(rng.uniform(0, 2, (300, 2)), rng.standard_normal(300)), SE, 0, engine)
     (posterior,) = condition([one], THETA[None], lambda found: found)
     assert told == [largest]

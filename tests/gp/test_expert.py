@@ -13,11 +13,10 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
+from fleetgp.engines.dense.engine import DenseEngine, cross_covariance
 from fleetgp.errors import NumericalError
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.dense.posterior import cross_covariance
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 THETA = np.array([1.2, 0.4, 1.3, 0.2])

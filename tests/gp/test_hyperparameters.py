@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.errors import InputError
-from fleetgp.gp.hyperparameters import LOG_RANGE, Hyperparameters, check_theta, names, sound_log_theta
+from fleetgp.model.hyperparameters import LOG_RANGE, Hyperparameters, check_theta, names, sound_log_theta
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=3, max_size=8))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sk
 
 from fleetgp.errors import InputError
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, scaled_squared_distance
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.kernels.stationary import KERNELS, scaled_squared_distance
+from fleetgp.model.hyperparameters import Hyperparameters
 
 SKLEARN = {
     "se": lambda scales: sk.RBF(np.asarray(scales) / math.sqrt(2.0)),  # the paper's kernel has no factor 1/2

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.dense import reference
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Kernel
-from fleetgp.gp.outliers import excess, outliers, reweighed
-from fleetgp.gp.vecchia.engine import VecchiaEngine
-from fleetgp.gp.vecchia.posterior import LEFT_OUT
+from fleetgp.engines.dense import reference
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import Expert, excess, outliers, reweighed
+from fleetgp.engines.vecchia.engine import VecchiaEngine
+from fleetgp.engines.vecchia.posterior import LEFT_OUT
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Kernel
-from fleetgp.gp.moments.engine import MomentsEngine
-from fleetgp.gp.vecchia.engine import VecchiaEngine
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.moments.engine import MomentsEngine
+from fleetgp.engines.vecchia.engine import VecchiaEngine
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 STEP = 1e-5

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service

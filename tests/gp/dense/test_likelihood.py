@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from fleetgp.arrays import Array
+from fleetgp.engines.base import Evaluation
+from fleetgp.engines.dense import compiled, likelihood, reference
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import Expert, evaluate
 from fleetgp.errors import NumericalError
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.dense import compiled, likelihood, reference
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.evaluation import Evaluation
-from fleetgp.gp.expert import Expert, evaluate
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Stationary
-from fleetgp.linalg.lapack import LEAF
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.stationary import KERNELS, Stationary
+from fleetgp.linalg.cholesky import LEAF
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards

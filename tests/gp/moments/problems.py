@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments import transform
+from fleetgp.engines.moments import sums
+from fleetgp.kernels.stationary import KERNELS
 from tests.conftest import paper_shards
 
 SE = KERNELS["se"]
@@ -22,7 +22,7 @@ SLOW = 2e6
 #: The ways to read the data.
 WAYS = [
     "tiles",
-    pytest.param("transform", marks=pytest.mark.skipif(transform.library() is None, reason="needs finufft")),
+    pytest.param("transform", marks=pytest.mark.skipif(sums.library() is None, reason="needs finufft")),
 ]
 
 
@@ -34,7 +34,7 @@ def summed_by(way: str) -> Iterator[pytest.MonkeyPatch]:
         return way == "transform" and len(sizes) < 4 and prod(4 * size for size in sizes) < SLOW
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transform, "worthwhile", chosen)
+        patch.setattr(sums, "worthwhile", chosen)
         yield patch
 
 

@@ -7,14 +7,13 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.consensus.fleet_moments import agree_on_moments, outer_corners, reduce_moments
-from fleetgp.gp.basis import Box
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.fleet_expert import FleetExpert
-from fleetgp.gp.moments.engine import SumsEngine
-from fleetgp.gp.moments.fleet import FleetMoments, response_sizes
-from fleetgp.gp.moments.sizes import finest_reach, sizes_for_all
-from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.consensus.agreements import agree_on_moments, outer_corners, reduce_moments
+from fleetgp.engines.basis import Box
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import FleetExpert
+from fleetgp.engines.moments.engine import SumsEngine
+from fleetgp.engines.moments.fleet import FleetMoments, finest_reach, response_sizes, sizes_for_all
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA, places

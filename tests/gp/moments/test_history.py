@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.arrays import Array
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.evaluation import Evaluation
-from fleetgp.gp.expert import tolerance
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.moments import tiles, transform
-from fleetgp.gp.moments.engine import MomentsEngine
-from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.engines.base import Evaluation
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import tolerance
+from fleetgp.engines.moments import sums as tiles
+from fleetgp.engines.moments import sums as transform
+from fleetgp.engines.moments.engine import MomentsEngine
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA, WAYS, summed_by

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import tolerance
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.moments.engine import MomentsEngine
-from fleetgp.gp.moments.likelihood import evaluation
-from fleetgp.gp.moments.reference import likelihood
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import tolerance
+from fleetgp.engines.moments.engine import MomentsEngine, evaluation
+from fleetgp.engines.moments.reference import likelihood
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA, WAYS, exact_nll, places, summed_by

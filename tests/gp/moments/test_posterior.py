@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.basis import Box
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.fleet_expert import FleetExpert
-from fleetgp.gp.moments.certificate import EPS
-from fleetgp.gp.moments.engine import MEAN_ULPS, MomentsEngine
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.engines.basis import Box
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.expert import Expert, FleetExpert
+from fleetgp.engines.moments.engine import EPS, MEAN_ULPS, MomentsEngine
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.model.observations import Observations
 from tests.gp.moments.problems import SE, exact_mean, places
 

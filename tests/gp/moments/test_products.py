@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.moments import products
-from fleetgp.gp.moments.engine import MomentsEngine
-from fleetgp.gp.moments.products import Blocks, OneAxis, Pairs
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.moments import grid
+from fleetgp.engines.moments.engine import MomentsEngine
+from fleetgp.engines.moments.grid import Blocks, OneAxis, Pairs
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.gp.moments.problems import SE, THETA
@@ -38,7 +38,7 @@ def test_sums_and_quadratic_forms_are_those_of_the_functions(seed: int, dimensio
 
 
 def test_a_basis_in_blocks_has_the_likelihood_of_the_dense_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "LONGEST_IN_PAIRS", 0)
+    monkeypatch.setattr(grid, "LONGEST_IN_PAIRS", 0)
     x, y = paper_shards(900, 1)[0]
     found, dense = (
         MomentsEngine(Observations(x, y), 0).evaluate(np.log(THETA)),
@@ -50,6 +50,6 @@ def test_a_basis_in_blocks_has_the_likelihood_of_the_dense_engine(monkeypatch: p
 
 
 def test_long_bases_and_large_tables_go_by_blocks() -> None:
-    assert products.by_pairs(np.array([30.0, 30.0]), 800)
-    assert not products.by_pairs(np.array([60.0, 60.0]), 3000)
-    assert not products.by_pairs(np.array([20.0, 20.0, 20.0]), 1500)
+    assert grid.by_pairs(np.array([30.0, 30.0]), 800)
+    assert not grid.by_pairs(np.array([60.0, 60.0]), 3000)
+    assert not grid.by_pairs(np.array([20.0, 20.0, 20.0]), 1500)

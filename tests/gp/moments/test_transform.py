@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.gp.moments import tiles, transform
-from fleetgp.gp.moments.certificate import EPS, ULPS
-from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.engines.moments import sums as tiles
+from fleetgp.engines.moments import sums as transform
+from fleetgp.engines.moments.engine import EPS, ULPS
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.linalg import threads
 from tests.gp.moments.problems import places, summed_by
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
+from fleetgp.engines.dense import reference
+from fleetgp.engines.vecchia import compiled, likelihood
+from fleetgp.engines.vecchia.engine import VecchiaEngine
+from fleetgp.engines.vecchia.likelihood import Ordered
 from fleetgp.errors import NumericalError
-from fleetgp.gp.dense import reference
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Kernel, Matern32
-from fleetgp.gp.vecchia import compiled, likelihood
-from fleetgp.gp.vecchia.engine import VecchiaEngine
-from fleetgp.gp.vecchia.likelihood import Ordered
+from fleetgp.kernels.stationary import KERNELS, Kernel, Matern32
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 SCALES = [0.7, 0.4, 1.1]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.gp.vecchia.neighbours import nearest_earlier
-from fleetgp.gp.vecchia.ordering import coarse_to_fine
-from fleetgp.gp.vecchia.shapes import shapes
+from fleetgp.engines.vecchia.engine import shapes
+from fleetgp.engines.vecchia.ordering import coarse_to_fine, nearest_earlier
 
 
 def places(kind: str, rng: np.random.Generator) -> Array:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
+from fleetgp.engines.basis import Basis, Box
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.vecchia import compiled, likelihood, posterior
+from fleetgp.engines.vecchia.engine import AROUND, VecchiaEngine
 from fleetgp.errors import InputError
-from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.vecchia import compiled, likelihood, posterior
-from fleetgp.gp.vecchia.engine import AROUND, VecchiaEngine
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 THETA = np.array([0.7, 0.4, 1.3, 0.2])
