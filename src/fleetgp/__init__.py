@@ -102,7 +102,7 @@ _HOMES = {
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
     "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
-    "gp.hyperparameters": ("Hyperparameters",),
+    "model.hyperparameters": ("Hyperparameters",),
     "metrics": ("Scores", "score"),
     "storage.loading": ("load_model",),
     "storage.model": ("Model",),

@@ -1,4 +1,6 @@
-"""The scale of the observations and their mean function, agreed by the fleet before anything is modelled.
+"""What a fleet agrees on before it trains: scale and mean, coordinates, box and moments.
+
+The scale of the observations and their mean function, agreed by the fleet before anything is modelled.
 
 The moments of all data of a fleet, at every agent or at a central node: a box, and sums over the data on it, each
 in one reduction.

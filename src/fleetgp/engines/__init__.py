@@ -1,1 +1,1 @@
-"""The local Gaussian process of one agent: hyperparameters, kernels, and an expert over its engines."""
+"""The local Gaussian process of one agent: an expert over its engines."""

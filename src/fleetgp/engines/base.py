@@ -1,4 +1,6 @@
-"""Derivatives of a posterior by the inputs of its queries.
+"""What an engine is, what it answers, and the errors, trends and slopes that all engines share.
+
+Derivatives of a posterior by the inputs of its queries.
 
 What every engine answers with: the value of a likelihood, and a posterior.
 
@@ -178,7 +180,7 @@ class Trend:
 class Engine(abc.ABC):
     """The GP of one agent's data, with answers that are exact or certified; None where there is none.
 
-    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/gp/test_conformance.py.
+    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/engines/test_conformance.py.
     """
 
     name: ClassVar[str]
@@ -258,9 +260,8 @@ class ThetaError(NumericalError):
 
     An engine knows neither the units of the data nor the inputs' names: `retold` puts them in on the way to the user.
 
-    >>> raise ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another")
-    Traceback (most recent call last):
-    fleetgp.engines.base.ThetaError: agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use ...
+    >>> str(ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another"))
+    'agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use another'
     """
 
     def __init__(self, what: str, theta: Array, advice: str) -> None:

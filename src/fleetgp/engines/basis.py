@@ -1,4 +1,6 @@
-"""One-dimensional Chebyshev expansions on [-1, 1], and how many terms the squared exponential needs.
+"""Chebyshev expansions in one and several dimensions, and how many terms the squared exponential needs.
+
+One-dimensional Chebyshev expansions on [-1, 1], and how many terms the squared exponential needs.
 
 On an interval the kernel exp(-h^2 (t - t')^2), h = half the interval's width over the length-scale, is to any
 accuracy a short expansion T(t) A T(t')' in Chebyshev polynomials.

@@ -1,4 +1,6 @@
-"""A local GP with several engines: at each theta the cheapest one that is certified, or the one for any size.
+"""Experts: the GP of one agent, robust to outliers if asked, and the GP of a whole fleet by its moments.
+
+A local GP with several engines: at each theta the cheapest one that is certified, or the one for any size.
 
 A rule for outliers: an observation counts as one that is 2.5 deviations off at most.
 

@@ -1,4 +1,6 @@
-"""A fleet whose data are in files: which files these are, and what is said of them.
+"""Fleets from files, data frames and datasets.
+
+A fleet whose data are in files: which files these are, and what is said of them.
 
 `Fleet.from_frame` and `Fleet.from_dataset`: data by name, split over the agents. They need the extra "data".
 """

@@ -1,4 +1,6 @@
-"""`Fleet.map`: mean and deviations on a grid, as an xarray dataset. Needs the extra "data".
+"""Grids and maps of a field, as xarray datasets.
+
+`Fleet.map`: mean and deviations on a grid, as an xarray dataset. Needs the extra "data".
 
 The cells of a map: a grid over two inputs of a fleet, the value of every other, and which cells are left out.
 """

@@ -1,4 +1,6 @@
-"""`Fleet.predict` and `Fleet.condition`.
+"""`Fleet.predict`, `condition`, `predict_joint`, `predict_gradient` and `suggest`.
+
+`Fleet.predict` and `Fleet.condition`.
 
 `Fleet.joint` and `Fleet.sample`: mean and covariance of f at several points together, and draws of it.
 

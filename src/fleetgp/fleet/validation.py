@@ -1,4 +1,6 @@
-"""The result of a cross-validation.
+"""Cross-validation: the folds, the runs and the result.
+
+The result of a cross-validation.
 
 Which rows a cross-validation hides together, and the fleet as if they were not there.
 

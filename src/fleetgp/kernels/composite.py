@@ -1,4 +1,6 @@
-"""What kernels are composed of: functions phi(x, x') of some of the inputs, with hyperparameters p of their own.
+"""Sums and products of kernels, and the leaves that they are composed of.
+
+What kernels are composed of: functions phi(x, x') of some of the inputs, with hyperparameters p of their own.
 
 Each is the rule for points (.., N, D) and (.., N', D), which may come in stacks: its value, and the derivatives of that
 by the logarithms of p. Stationary ones have phi(x, x) = 1.

@@ -1,4 +1,6 @@
-"""Arrays of different shapes as three flat ones, and back: what everyone in a group says, for another group.
+"""Rows that everyone contributes, collected at every agent, and their flat form on the wire.
+
+Arrays of different shapes as three flat ones, and back: what everyone in a group says, for another group.
 
 Everyone's values, of shapes that may differ, from all groups of a fleet.
 """

@@ -1,4 +1,6 @@
-"""An answer as a data frame or as a dataset. Needs the extra "data" (pandas, xarray).
+"""What a prediction returns: `Prediction`, `Joint` and `Gradient`, also as data frames and datasets.
+
+An answer as a data frame or as a dataset. Needs the extra "data" (pandas, xarray).
 
 The result of a prediction.
 

@@ -1,4 +1,6 @@
-"""The mean function and the coordinates of a model in its folder; older folders have none.
+"""The sections of a model folder: mean function, coordinates, calibration and moments.
+
+The mean function and the coordinates of a model in its folder; older folders have none.
 
 A calibration, and the kernels that were compared, in a model's description.
 

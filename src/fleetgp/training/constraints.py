@@ -1,4 +1,6 @@
-"""Bounds on x = log theta, the same at every agent: a lower and an upper one for each coordinate.
+"""What is known of theta before training: bounds, priors and fixed values.
+
+Bounds on x = log theta, the same at every agent: a lower and an upper one for each coordinate.
 
 A bound may be a user's, the floor under sigma_eps (data without noise have no best sigma_eps above zero), or both ends
 of a fixed value. With them every trainer solves the same problem in a box. Means of points in a box are in it, so the

@@ -1,4 +1,6 @@
-"""Lower bounds on the length-scales: where the moments that the fleet has end.
+"""Training the exact GP of the whole fleet by its moments: plans, bounds and rounds.
+
+Lower bounds on the length-scales: where the moments that the fleet has end.
 
 With them a training on moments is one minimization with bounds. One that ends at a wall wants a finer grid.
 

@@ -1,4 +1,6 @@
-"""The mean function of a training: generalized least squares and theta in turns, down the likelihood of both.
+"""Loops around a training: the mean function and robust weights, each in turns with theta.
+
+The mean function of a training: generalized least squares and theta in turns, down the likelihood of both.
 
 It begins with ordinary least squares. At the theta that is the best for what is left, the best coefficients are
 (H'C^-1 H)^-1 H'C^-1 y, sums over the agents as their likelihoods are; theta goes on from where it is, and so on, until
@@ -7,8 +9,8 @@ each other, so that a few turns do. All is decided by numbers that are the same 
 
 A training that one stuck sensor does not spoil: theta and the weights of outliers, in turns.
 
-Theta is trained with all observations alike, then every expert weighs its own by the rule of `gp.outliers`, and theta
-is trained on from where it is. A few turns do, since the rule judges observations by their own spread.
+Theta is trained with all observations alike, then every expert weighs its own by the rule of `engines.expert`, and
+theta is trained on from where it is. A few turns do, since the rule judges observations by their own spread.
 """
 
 from __future__ import annotations

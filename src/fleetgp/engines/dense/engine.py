@@ -1,4 +1,6 @@
-"""What a dense evaluation is expected to cost, in seconds on one core.
+"""The dense engine: its expected cost, the engine and its posterior.
+
+What a dense evaluation is expected to cost, in seconds on one core.
 
 The constants, like those of the moments engine, are fits to times on an AMD EPYC (Zen 3) core, one process, one BLAS
 thread. They are not measured where the program runs: agents on different machines must choose the same engine.

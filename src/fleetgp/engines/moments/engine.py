@@ -1,4 +1,6 @@
-"""What an evaluation by moments is expected to cost, in seconds on one core, before any work is done.
+"""The moments engine: its expected cost, its certificate and its likelihood.
+
+What an evaluation by moments is expected to cost, in seconds on one core, before any work is done.
 
 The costs are those of the matrices involved. Their sizes follow from the spectra of the axes, which are tabulated
 over the length-scale, so that a guess costs a table look-up.

@@ -1,4 +1,6 @@
-"""The moments of many agents' data: sums over them all, from which every agent has the GP of them all.
+"""The moments of a whole fleet, and how many functions along each axis they need.
+
+The moments of many agents' data: sums over them all, from which every agent has the GP of them all.
 
 Sums over data of Chebyshev polynomials on one box add up over agents, and over what an agent had and what it got since.
 

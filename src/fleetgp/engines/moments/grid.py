@@ -1,4 +1,6 @@
-"""Sums over a weighted grid of products of two functions of a basis, which are products over the axes themselves.
+"""Moments on a weighted grid, and the small system that takes the place of the covariance.
+
+Sums over a weighted grid of products of two functions of a basis, which are products over the axes themselves.
 
 Three ways, by how many axes and functions there are: all sums in one matrix product, tables of pairs of the axes'
 functions, and blocks of functions that differ along the last axis alone.

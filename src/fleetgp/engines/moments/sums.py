@@ -1,4 +1,6 @@
-"""Rows of data on a box that holds them.
+"""The pass over the data: sums of Chebyshev functions of the rows on a box.
+
+Rows of data on a box that holds them.
 
 Sums over data of Chebyshev polynomials, directly: products of tables of polynomials, chunk by chunk.
 

@@ -1,4 +1,6 @@
-"""What an evaluation is expected to cost, in seconds on one core; see the dense engine's for what that means.
+"""The Vecchia engine, its expected cost, and which ratios of length-scales share neighbours.
+
+What an evaluation is expected to cost, in seconds on one core; see the dense engine's for what that means.
 
 Who is near whom depends on the ratios of the length-scales: on those in steps, with soft borders between them.
 

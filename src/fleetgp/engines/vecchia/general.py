@@ -1,4 +1,6 @@
-"""A composite kernel as arrays: for compiled loops.
+"""Composite kernels for the Vecchia engine: their layout as arrays, and batches of conditionals.
+
+A composite kernel as arrays: for compiled loops.
 
 Conditional densities and means with any kernel, in the units of the data: `plain` has the formulas.
 

@@ -1,4 +1,6 @@
-"""From coarse to fine: an order in which every beginning covers all of the data about evenly.
+"""The order of the points, from coarse to fine, and their nearest earlier neighbours.
+
+From coarse to fine: an order in which every beginning covers all of the data about evenly.
 
 The nearest earlier points of every point.
 """

@@ -18,7 +18,7 @@ from fleetgp.engines.basis import (
     nodes,
 )
 from fleetgp.model.hyperparameters import Hyperparameters
-from tests.gp.moments.problems import SE, THETA
+from tests.engines.moments.problems import SE, THETA
 
 
 @settings(max_examples=40)

@@ -19,7 +19,7 @@ from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
-from tests.gp.moments.problems import SE, THETA, WAYS, summed_by
+from tests.engines.moments.problems import SE, THETA, WAYS, summed_by
 
 ROWS = 300
 #: Length-scales at which grids in so many dimensions are small, also those of half the length.

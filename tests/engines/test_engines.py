@@ -16,7 +16,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.training.fit import about_approximation
 from tests.conftest import mostly_long, paper_shards
-from tests.gp.moments.problems import SE, THETA, spread_out
+from tests.engines.moments.problems import SE, THETA, spread_out
 
 #: The methods whose answers come from the engine that was asked for: dec-full-gp and dec-nearest have one of their own.
 BY_ENGINES = [method for method in fg.PREDICTION_METHODS if method not in ("dec-full-gp", "dec-nearest")]

@@ -14,7 +14,7 @@ from fleetgp.engines.moments.engine import EPS, MEAN_ULPS, MomentsEngine
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.model.observations import Observations
-from tests.gp.moments.problems import SE, exact_mean, places
+from tests.engines.moments.problems import SE, exact_mean, places
 
 
 @settings(max_examples=30)

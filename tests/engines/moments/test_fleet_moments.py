@@ -16,7 +16,7 @@ from fleetgp.engines.moments.fleet import FleetMoments, finest_reach, response_s
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
-from tests.gp.moments.problems import SE, THETA, places
+from tests.engines.moments.problems import SE, THETA, places
 from tests.shared import observed
 
 SHARDS = paper_shards(400, 5)

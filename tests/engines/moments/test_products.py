@@ -13,7 +13,7 @@ from fleetgp.engines.moments.engine import MomentsEngine
 from fleetgp.engines.moments.grid import Blocks, OneAxis, Pairs
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
-from tests.gp.moments.problems import SE, THETA
+from tests.engines.moments.problems import SE, THETA
 
 
 @settings(max_examples=40)

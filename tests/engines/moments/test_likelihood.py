@@ -16,7 +16,7 @@ from fleetgp.engines.moments.reference import likelihood
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
-from tests.gp.moments.problems import SE, THETA, WAYS, exact_nll, places, summed_by
+from tests.engines.moments.problems import SE, THETA, WAYS, exact_nll, places, summed_by
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,7 +13,7 @@ from fleetgp.engines.moments import sums as transform
 from fleetgp.engines.moments.engine import EPS, ULPS
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.linalg import threads
-from tests.gp.moments.problems import places, summed_by
+from tests.engines.moments.problems import places, summed_by
 
 needs_finufft = pytest.mark.skipif(transform.library() is None, reason="needs finufft")
 GRIDS = [(41,), (301,), (33, 65), (11, 15, 13)]
