@@ -32,7 +32,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     running: Any = ThreadingHTTPServer(("127.0.0.1", 0), Griddap)
     running.asked, running.trouble, running.folder = [], [], tmp_path / "served"
     running.address = f"http://127.0.0.1:{running.server_port}/erddap"
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield running
     running.shutdown()
