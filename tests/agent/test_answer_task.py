@@ -73,7 +73,7 @@ def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
 
     monkeypatch.setattr("fleetgp.agent.answer_task.answer", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
-    description, _ = describe(tmp_path, 2)
+    description, _ = describe(tmp_path, 2, round=5)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
         with pytest.raises(NetworkError, match="cannot be computed: MemoryError"):

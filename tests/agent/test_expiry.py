@@ -30,6 +30,11 @@ LONG = 60.0
 
 
 @pytest.fixture(autouse=True)
+def hellos_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetgp.agent.heart.HEARTBEAT", 0.1)
+
+
+@pytest.fixture(autouse=True)
 def zenoh_lets_everybody_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it does with whoever comes back within the second: links outlive their certificates."""
     monkeypatch.setattr(Security, "tls", property(lambda self: {**real(self), "close_link_on_expiration": False}))

@@ -84,7 +84,9 @@ def said(log: Path, event: str) -> list[Any]:
     return [line for line in lines if line["event"] == event]
 
 
-def test_whoever_is_cut_off_answers_with_the_model_of_the_whole_fleet(tmp_path: Path) -> None:
+def test_whoever_is_cut_off_answers_with_the_model_of_the_whole_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     description, shards = describe(tmp_path, 3, **EXACT)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))
@@ -100,7 +102,8 @@ def test_whoever_is_cut_off_answers_with_the_model_of_the_whole_fleet(tmp_path: 
         assert answer["data_of"] == ["a0", "a1", "a2"]
         assert answer["participants"] == [3, 3]
         assert len(said(tmp_path / "a0.log", "training")) == 1
-    with living(description, "a0", tmp_path) as alone:
+    monkeypatch.setattr(description, "timeouts", description.timeouts.model_copy(update={"connect": 0.2}))
+    with living(description, "a0", tmp_path) as alone:  # it waits no longer for neighbours that do not come
         until(lambda: together(alone))
         again = ask(description, "a0", QUERIES)
         assert again["mean"] == answer["mean"]
