@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def examples(count: int, **more: Any) -> Any:
+def examples(count: int, **more: Any) -> hypothesis_settings:
     """So many random examples where new ones are looked for, and a third of them in every run."""
     every_run = hypothesis_settings.get_current_profile_name() == "steady"
     return hypothesis_settings(max_examples=count // 3 if every_run else count, **more)
