@@ -1,15 +1,18 @@
-"""Options that take as many values as follow them, --inputs lon lat depth, or one or none: --cluster [host:port]."""
+"""How typed arguments become a command's parameters: options of several values, and options that belong together."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Any
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
 
 from typer.core import TyperCommand
 
 #: What begins with a minus and is no option.
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
-
 #: The placeholder of an option whose value may be left out, and what is its value if it follows.
 OPTIONAL = "[host:port]"
 ADDRESS = re.compile(r"(ray://)?[^\s/:]+:\d+|auto")
@@ -64,3 +67,53 @@ def completed(arguments: list[str], may: set[str]) -> list[str]:
         else:
             found.append(argument)
     return [f"{argument}=" if argument in may else argument for argument in found]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer should see it.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Size:
+    ...     width: int = 1
+    ...     height: int = 1
+    >>> @grouped
+    ... def draw(name: str, size: Size) -> None:
+    ...     print(name, size.width * size.height)
+    >>> list(inspect.signature(draw).parameters)
+    ['name', 'width', 'height']
+    >>> draw(name="box", width=2, height=3)
+    box 6
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            options = get_type_hints(hints[name], include_extras=True)
+            parameters += [
+                _typed(option.name, _default(option), options[option.name]) for option in fields(hints[name])
+            ]
+        else:
+            parameters.append(_typed(name, parameter.default, hints[name]))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        values = {
+            name: group(**{option.name: given.pop(option.name) for option in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **values)
+
+    run.__dict__["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _typed(name: str, default: object, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _default(option: Field[Any]) -> object:
+    return inspect.Parameter.empty if option.default is MISSING else option.default
