@@ -12,8 +12,8 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import KERNELS
 from fleetgp.network import Network
+from fleetgp.options import Consensus
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
-from fleetgp.prediction.options import Consensus
 from fleetgp.prediction.reach import Reach
 from tests.shared import observed
 

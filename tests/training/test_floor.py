@@ -291,7 +291,7 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
     assert facts["noise_floor"] == pytest.approx(0.01 * y.std())
     refused = CliRunner().invoke(app, [*fit, "--noise-floor", "2", "--out", str(tmp_path / "other")])
     assert refused.exit_code == 2
-    assert "noise_floor: expected a number of at least 0 and below 1, got 2.0" in " ".join(refused.stderr.split())
+    assert "noise-floor: expected a number of at least 0 and below 1, got 2.0" in " ".join(refused.stderr.split())
 
 
 def test_a_diverged_training_does_not_speak_of_the_floor() -> None:

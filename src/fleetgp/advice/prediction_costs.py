@@ -21,10 +21,10 @@ from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.moments.rows import MOST_SUMS
 from fleetgp.gp.vecchia.engine import AROUND
+from fleetgp.options import AUTO, PredictionOptions
 from fleetgp.prediction.cross import DROP, EXPANSION, FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.nearest import STEPS, numbers_for
-from fleetgp.prediction.options import AUTO, PredictionOptions
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.rules import RULES, Beliefs
 

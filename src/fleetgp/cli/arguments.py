@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import wraps
-from typing import Any, get_type_hints
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import partial, wraps
+from typing import Annotated, Any, get_type_hints
 
+import typer
 from typer.core import TyperCommand
+
+from fleetgp.options import Option, options_of
 
 #: What begins with a minus and is no option.
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
@@ -69,6 +72,27 @@ def completed(arguments: list[str], may: set[str]) -> list[str]:
     return [f"{argument}=" if argument in may else argument for argument in found]
 
 
+@dataclass(frozen=True)
+class Given:
+    """Marks a dictionary that a command gets: what was typed of a family's options, checked.
+
+    names: of those that it has, if not all.
+    """
+
+    family: type
+    names: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> list[Option]:
+        return [
+            one for one in options_of(self.family).values() if one.cli and (one.name in self.names or not self.names)
+        ]
+
+
+#: Takes from the values that Typer has read those of one parameter of a command, and makes that of them.
+Build = Callable[[dict[str, Any]], Any]
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command as Typer should see it.
 
@@ -86,32 +110,49 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     box 6
     """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
+    builds: dict[str, Build] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        if is_dataclass(hints[name]):
-            groups[name] = hints[name]
-            options = get_type_hints(hints[name], include_extras=True)
-            parameters += [
-                _typed(option.name, _default(option), options[option.name]) for option in fields(hints[name])
-            ]
-        else:
-            parameters.append(_typed(name, parameter.default, hints[name]))
+        builds[name] = _expand(name, hints[name], parameter.default, parameters)
 
     @wraps(command)
     def run(**given: Any) -> None:
-        values = {
-            name: group(**{option.name: given.pop(option.name) for option in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**given, **values)
+        command(**{name: build(given) for name, build in builds.items()})
 
     run.__dict__["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _typed(name: str, default: object, annotation: object) -> inspect.Parameter:
+def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Parameter]) -> Build:
+    """Add to the parameters what the user types for one of the command's, and say how that is made of it."""
+    typed = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Given)), None)
+    if typed is not None:
+        parameters += [_parameter(one.name, None, _annotation(one)) for one in typed.options]
+        return partial(_given, typed.options)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
+        made: Any = hint
+        return lambda given: made(**{one: build(given) for one, build in builds.items()})
+    parameters.append(_parameter(name, default, hint))
+    return lambda given: given[name]
+
+
+def _given(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
+    """What was typed of these options, as methods take it, or one clear error."""
+    typed = {one: values[one.name] for one in options if values[one.name] is not None}
+    return {one.name: one.check(one.kind.read(value), one.flag) for one, value in typed.items()}
+
+
+def _annotation(option: Option) -> Any:
+    """An option as Typer has it. What is not typed is None: a method knows its defaults itself."""
+    switch = [option.flag] if option.kind.type is bool and not option.default else []
+    default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
+    return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]
+
+
+def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

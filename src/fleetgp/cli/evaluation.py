@@ -17,6 +17,7 @@ from fleetgp.advice import verify as verified
 from fleetgp.advice.verification import told as shown
 from fleetgp.cli import options
 from fleetgp.cli.answers import known_model
+from fleetgp.cli.arguments import Given
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
@@ -33,6 +34,7 @@ from fleetgp.io.kept import Kept
 from fleetgp.io.tables import Observations
 from fleetgp.io.temperature import is_celsius
 from fleetgp.metrics import LEVEL, Scores
+from fleetgp.options import PredictionOptions
 from fleetgp.storage.layout import DESCRIPTION
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
@@ -148,8 +150,7 @@ def score(
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
-    asked = {name: value for name, value in asking.chosen.items() if value is not None}
-    asked |= {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
+    asked = asking.chosen | {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
     if truth is not None:
         facts, title, found = _score_against_table(known, truth, reading, asking.agent, asked)
         parts, whole = dict(found.parts(known.agents)), found
@@ -268,9 +269,7 @@ def calibrate(
     level: CALIBRATION_LEVEL = 0.95,
     cells: CELLS = None,
     most: MAX_HELD_OUT = 300,
-    eta: options.ETA = None,
-    engine: options.ENGINE = "auto",
-    neighbours: options.NEIGHBOURS_ASKED = None,
+    given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "neighbours"))],
     as_json: options.Json = False,
 ) -> None:
     """Find the factor on the standard deviations with which intervals cover what they promise.
@@ -284,11 +283,6 @@ def calibrate(
     [cyan]fleetgp calibrate model/ --method dec-rbcm --hold both[/cyan]
     """
     known = known_model(model, Cluster())
-    given: dict[str, Any] = {
-        "eta": None if eta is None else options.eta_of(eta),
-        "engine": engine,
-        "neighbours": neighbours,
-    }
     found = known.fleet.calibrate(method, hold=hold, level=level, cells=cells, most=most, **given)
     save_model(known, model, overwrite=True)
     told = f"The factors are in {bold(model)}."

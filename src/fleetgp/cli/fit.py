@@ -12,27 +12,24 @@ import typer
 from rich.table import Table
 
 import fleetgp as fg
-from fleetgp import defaults
 from fleetgp.arrays import Array
 from fleetgp.cli import options
+from fleetgp.cli.arguments import Given
 from fleetgp.cli.info import Report, fit_report
-from fleetgp.cli.options import Cluster, one_of
+from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
 from fleetgp.cli.reading import AgentData, ObservedReading, Streaming, check_column, forget_reading
-from fleetgp.consensus.scaling import check_mean
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.data.partition import BY
 from fleetgp.data.sphere import seen_by
 from fleetgp.data.streamed import Streamed
-from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
-from fleetgp.fleet.noises import AGENTS
-from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
+from fleetgp.options import ModelOptions, TrainerOptions, default_kernel, flag_of
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.loading import load_model
@@ -51,25 +48,6 @@ TARGETS = Annotated[
 CALIBRATE = Annotated[
     str | None, typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks.")
 ]
-KERNEL = Annotated[
-    str | None,
-    typer.Option(
-        help="se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
-        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best. '
-        "(default: matern32; se with --training dec-full-gp)"
-    ),
-]
-MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]
-COORDINATES = Annotated[
-    str,
-    typer.Option(
-        help="as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere."
-    ),
-]
-NOISE = Annotated[str | None, typer.Option(help="agents: a sigma_eps of its own for each agent. (default: one)")]
-ROBUST = Annotated[
-    bool, typer.Option("--robust", help="Weigh outliers down: a row counts as 2.5 deviations off at most.")
-]
 
 
 def fit(
@@ -84,15 +62,14 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
-    kernel: KERNEL = None,
+    model: Annotated[dict[str, Any], Given(ModelOptions)],
+    deviation: options.DEVIATION = None,
     reading: ObservedReading,
     streaming: Streaming,
-    seen: Preprocessing,
-    noisy: NoiseOptions,
     start: options.START = None,
     calibrate: CALIBRATE = None,
-    private: options.PRIVATE_ROWS = None,
-    how: options.Training,
+    constraints: options.Constraints,
+    how: Annotated[dict[str, Any], Given(TrainerOptions)],
     where: Cluster,
     seed: options.SEED = 0,
     overwrite: options.OVERWRITE = False,
@@ -112,13 +89,14 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    kernel = default_kernel(training) if kernel is None else kernel
-    chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
-    made |= {"private": check_private_rows(private)}
+    kernel, chosen = model.get("kernel", default_kernel(training)), dict(how)
+    made = where.backend | _view(model, inputs, kernel) | {"kernel": kernel, "seed": seed}
+    made |= {"private": model.get("private")}
+    noisy = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
     _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
     outputs = Targets.of(target, kernel, inputs)
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
-        chosen |= _begun(how, start, outputs, outputs.names)
+        chosen |= _begun(constraints, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
     what = reading.what | {"inputs": inputs, "target": outputs.column, "agent": agent}
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
@@ -129,7 +107,7 @@ def fit(
         data = split.read(files[0], what | {"deviation": noisy.deviation})
     fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
     if noisy.noise is not None:
-        chosen |= _begun(how, start, outputs, fleet.names)
+        chosen |= _begun(constraints, start, outputs, fleet.names)
     _train(fleet, models, training, chosen, out, output.quiet)
     _save(fleet, models, out, overwrite, calibrate)
     emit_by_target({one.target: fit_report(one, data, place_of(one, models, out)) for one in models}, output.as_json)
@@ -145,7 +123,7 @@ def _check(
     training: str,
 ) -> None:
     """One clear error for what can be known before anything is read."""
-    chosen.refuse_foreign(training_method(training), options.as_typed)
+    chosen.refuse_foreign(training_method(training), flag_of)
     if hold is not None:
         options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
@@ -235,9 +213,11 @@ def _keep(models: list[Model], out: Path) -> str:
     return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
 
 
-def _begun(how: options.Training, start: Path | None, outputs: Targets, names: Sequence[str]) -> dict[str, Any]:
+def _begun(
+    constraints: options.Constraints, start: Path | None, outputs: Targets, names: Sequence[str]
+) -> dict[str, Any]:
     """What is said of the hyperparameters by their names, and where they start."""
-    return {**how.known(names), "theta0": None if start is None else outputs.start(start, names)}
+    return {**constraints.known(names), "theta0": None if start is None else outputs.start(start, names)}
 
 
 def _graph(graph: str, data: AgentData) -> str | Graph:
@@ -362,28 +342,21 @@ def emit_by_target(results: Mapping[str, Report], as_json: bool) -> None:
     emit({"targets": {target: facts for target, (facts, _) in results.items()}}, *every, as_json=as_json)
 
 
-@dataclass(frozen=True)
-class Preprocessing:
-    """How the model sees the data."""
-
-    normalize: options.NORMALIZE = defaults.NORMALIZE
-    mean: MEAN = defaults.MEAN
-    coordinates: COORDINATES = defaults.COORDINATES
-
-    def checked(self, inputs: Sequence[str], kernel: str) -> dict[str, Any]:
-        """As a fleet takes them, or one clear error, before anything is read."""
-        rule = coordinate_rule(self.coordinates, inputs)
-        seen_by(rule, as_kernels(kernel, inputs), inputs, self.mean)
-        return {"normalize": self.normalize, "mean": check_mean(self.mean), "coordinates": rule.name}
+def _view(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
+    """How a fleet sees the data, or one clear error before anything is read. model: what was typed."""
+    options_ = ModelOptions(**model)
+    rule = coordinate_rule(options_.coordinates, inputs)
+    seen_by(rule, as_kernels(kernel, inputs), inputs, options_.mean)
+    return {"normalize": options_.normalize, "mean": options_.mean, "coordinates": rule.name}
 
 
 @dataclass(frozen=True)
 class NoiseOptions:
     """What is said of the noise."""
 
-    deviation: options.DEVIATION = None
-    noise: NOISE = None
-    robust: ROBUST = False
+    deviation: str | None
+    noise: str | None
+    robust: bool
 
     @property
     def given(self) -> bool:
@@ -393,8 +366,6 @@ class NoiseOptions:
         """One clear error before anything is read. columns: all others.  several: targets."""
         if several and self.given:
             raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
-        if self.noise is not None:
-            one_of("--noise", self.noise, (AGENTS,))
         if self.deviation in columns:
             raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleetgp.cli.arguments import OPTIONAL
+from fleetgp.cli.arguments import OPTIONAL, Given
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.graph import GRAPH_NAMES
-from fleetgp.prediction.options import CONSENSUS as CONSENSUS_KINDS
-from fleetgp.prediction.options import Eta, checked_eta, refuse_foreign
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.training.known import Known, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
@@ -50,24 +50,7 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-NORMALIZE = Annotated[
-    bool, typer.Option(help="Centre and scale the observations by the fleet's own mean and deviation.")
-]
 START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
-TRAINING_ROUNDS = Annotated[int, typer.Option(help="Stop after this many rounds.")]
-TRAINING_TOL = Annotated[float, typer.Option(help="Stop when the agents agree and stand still to this.")]
-TRAINING_SECONDS = Annotated[
-    float | None, typer.Option(help="Stop after so many seconds of training, with the best so far.")
-]
-RHO = Annotated[float | None, typer.Option(help="The ADMM penalty. (default: from measured curvature)")]
-KAPPA = Annotated[float | None, typer.Option(help="Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")]
-LIPSCHITZ = Annotated[float | None, typer.Option(help="Stiffness of the steps of apx-gp and gapx-gp.")]
-NESTED = Annotated[str | None, typer.Option(help="Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.")]
-STEP = Annotated[float | None, typer.Option(help="Step size of --nested gradient-descent.")]
-NESTED_ITERATIONS = Annotated[int | None, typer.Option(help="Inner iterations of c-gp and dec-c-gp.")]
-NOISE_FLOOR = Annotated[
-    float, typer.Option(help="The smallest sigma_eps, in units of the observations' deviation; 0 for none.")
-]
 SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")]
 # ---- predict, map and others ---------------------------------------------------------------------------------------
@@ -86,39 +69,10 @@ METHOD = Annotated[
         "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
     ),
 ]
-PRIVATE_ROWS = Annotated[
-    str | None,
-    typer.Option("--private", help="rows: refuse whatever sends a row or its inputs, here and in later commands."),
-]
-CONSENSUS = Annotated[
-    str | None,
-    typer.Option(help="With dec-: tree (exact sums along the spanning tree) or average (the paper's). (default: tree)"),
-]
-ROUNDS = Annotated[
-    int | None, typer.Option(help="With --consensus average: stop after this many rounds. (default: 20000)")
-]
-TOL = Annotated[
-    float | None,
-    typer.Option(help="With --consensus average: until the agents differ by less, relatively. (default: 1e-6)"),
-]
-ETA = Annotated[
-    str | None,
-    typer.Option(
-        help="With dec-nn-: the share of the variance an agent must explain to take part, "
-        "or auto: half of what the best agent knows. (default: 0.001)"
-    ),
-]
 HOLD = Annotated[
     str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
-ENGINE = Annotated[str, typer.Option(help="auto, dense, moments or vecchia.")]
-NEIGHBOURS_HELP = "Engine vecchia: how many of its nearest earlier observations each one is given."
-NEIGHBOURS = Annotated[int, typer.Option(help=NEIGHBOURS_HELP, min=1)]
-NEIGHBOURS_ASKED = Annotated[
-    int | None,
-    typer.Option(help="Engine vecchia: as in fit. dec-nearest: how many observations answer. (default: 30)"),
-]
 # ---- a running fleet ---------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
@@ -248,28 +202,11 @@ def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[st
     return found
 
 
-@dataclass(frozen=True)
-class Training(Constraints):
-    """What `TrainingOptions` has, and may be typed."""
-
-    rounds: TRAINING_ROUNDS = 2000
-    tol: TRAINING_TOL = 1e-5
-    seconds: TRAINING_SECONDS = None
-    rho: RHO = None
-    kappa: KAPPA = None
-    lipschitz: LIPSCHITZ = None
-    nested: NESTED = None
-    step: STEP = None
-    nested_iterations: NESTED_ITERATIONS = None
-    noise_floor: NOISE_FLOOR = 1e-3
-    engine: ENGINE = "auto"
-    neighbours: NEIGHBOURS = 30
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """But for what is known of the hyperparameters, which needs the names of the inputs."""
-        known = [field.name for field in fields(Constraints)]
-        return {name: value for name, value in asdict(self).items() if name not in known}
+def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The options that were typed; one clear error, with their names as typed, for those of other methods."""
+    chosen = {name: value for name, value in given.items() if (name, value) != ("engine", "auto")}
+    refuse_foreign(predictor_of(None, method), chosen, prefix="--")
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -278,26 +215,12 @@ class Asking:
 
     method: METHOD = None
     agent: ASKED = None
-    eta: ETA = None
-    consensus: CONSENSUS = None
-    rounds: ROUNDS = None
-    tol: TOL = None
-    engine: ENGINE = "auto"
-    neighbours: NEIGHBOURS_ASKED = None
+    given: Annotated[dict[str, Any], Given(PredictionOptions)] = field(default_factory=dict)
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The options as `ask` takes them; one clear error, with their names as typed, for those of other methods."""
-        given = {
-            "eta": None if self.eta is None else eta_of(self.eta),
-            "neighbours": self.neighbours,
-            "consensus": None if self.consensus is None else one_of("--consensus", self.consensus, CONSENSUS_KINDS),
-            "rounds": self.rounds,
-            "tol": self.tol,
-            "engine": None if self.engine == "auto" else self.engine,
-        }
-        refuse_foreign(predictor_of(None, self.method), given, prefix="--")
-        return given
+        """The options as `ask` takes them."""
+        return for_predictor(self.method, self.given)
 
 
 @dataclass(frozen=True)
@@ -306,24 +229,6 @@ class Output:
 
     as_json: Json = False
     quiet: Quiet = False
-
-
-def eta_of(text: str) -> Eta:
-    """--eta as a number, or auto."""
-    try:
-        number = float(text)
-    except ValueError:
-        return checked_eta(text)
-    return checked_eta(number)
-
-
-def as_typed(name: str) -> str:
-    """An option as it is typed.
-
-    >>> as_typed("nested_iterations")
-    '--nested-iterations'
-    """
-    return "--" + name.replace("_", "-")
 
 
 def one_of(option: str, given: str, choices: Sequence[Choice]) -> Choice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,16 +23,16 @@ from fleetgp.cli.answers import (
     warn_of_outside,
     write_answer,
 )
+from fleetgp.cli.arguments import Given
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.cli.reading import FileReading, four_sides, values_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_writable, whole
-from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.masks import read_mask
 from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
-from fleetgp.prediction.options import refuse_foreign
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.storage.model import Model
 
@@ -69,6 +69,8 @@ CRITERION = Annotated[
 ]
 FOR_AGENT = Annotated[str | None, typer.Option(help="Who shall go there: an agent's name. (default: the first)")]
 ALL_AGENTS = Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")]
+#: The options of a joint posterior.
+JOINT = ("eta", "engine", "neighbours")
 #: What stands beside the columns of the candidates.
 SUGGESTION_COLUMNS = ("agent", "gain")
 
@@ -116,10 +118,10 @@ def predict(
 
 def _slopes(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
     """Columns with the derivatives of the mean by each input."""
-    if asking.consensus == "average":
+    if asking.given.get("consensus") == "average":
         raise InputError("--gradient is exact, and averages over neighbours are not: leave out --consensus average")
-    how = Together(asking.method, asking.eta, asking.engine, asking.neighbours)
-    found = model.fleet.gradient(queries, **how.chosen)
+    given = {name: value for name, value in asking.given.items() if name in JOINT}
+    found = model.fleet.gradient(queries, **Together(asking.method, given).chosen)
     if found.kinks.any():
         where = int(found.kinks.any(axis=1).sum())
         warn(f"at {where:,} points the mean has a kink, where data are: slopes there are the mean of both sides")
@@ -335,17 +337,12 @@ class Together:
     """Of the joint posterior."""
 
     method: options.METHOD = None
-    eta: options.ETA = None
-    engine: options.ENGINE = "auto"
-    neighbours: options.NEIGHBOURS_ASKED = None
+    given: Annotated[dict[str, Any], Given(PredictionOptions, JOINT)] = field(default_factory=dict)
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """As `Fleet.joint` takes them; one clear error, with their names as typed, for those of other methods."""
-        given = {"eta": None if self.eta is None else options.eta_of(self.eta), "neighbours": self.neighbours}
-        engine = None if self.engine == "auto" else self.engine
-        refuse_foreign(predictor_of(None, self.method), {**given, "engine": engine}, prefix="--")
-        return {"method": self.method, "engine": self.engine, **given}
+        """As `Fleet.joint` takes them."""
+        return {"method": self.method, **options.for_predictor(self.method, self.given)}
 
 
 def agent_number(model: Model, agent: str) -> int:

@@ -15,13 +15,14 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
-from fleetgp.cli.options import AGENT, FILE, LEVEL, Json, Output, Quiet, as_typed, check_seconds
+from fleetgp.cli.options import AGENT, FILE, LEVEL, Json, Output, Quiet, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.reading import MISSING, TableReading, missing_of
 from fleetgp.cli.running import description_of, request
 from fleetgp.data.times import units_of_times
 from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
+from fleetgp.options import flag_of
 from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
@@ -224,7 +225,7 @@ def observe(
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
     values = found.rows
-    said = {"--missing": missing, **{as_typed(name): value for name, value in asdict(table).items()}}
+    said = {"--missing": missing, **{flag_of(name): value for name, value in asdict(table).items()}}
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
         f" {option} {shlex.quote(value)}" for option, value in said.items() if value not in (None, "refuse")
     )

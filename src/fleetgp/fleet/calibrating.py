@@ -16,10 +16,11 @@ from fleetgp.fleet.source import Source, source_of
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.failure import retold
 from fleetgp.network import Network
+from fleetgp.options import Consensus, Eta
 from fleetgp.prediction import Calibration, Holding, PredictionMethod, PredictionOptions
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

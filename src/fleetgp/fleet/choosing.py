@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.sphere import seen_by
-from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.composite import with_noise
 from fleetgp.gp.kernels import Kernel
 from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.options import default_kernel
 
 AS_THEY_ARE = CoordinateRule()
 

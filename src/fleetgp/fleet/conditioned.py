@@ -22,6 +22,7 @@ from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.gp.failure import retold
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import (
     Calibration,
     Conditioner,
@@ -32,7 +33,7 @@ from fleetgp.prediction import (
 )
 from fleetgp.prediction.gradients import check_gradient
 from fleetgp.prediction.jointly import check_joint
-from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.prediction import joined
 
 

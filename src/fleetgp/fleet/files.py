@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
-from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
@@ -26,6 +25,7 @@ from fleetgp.io.formats import Reading, checked_reading
 from fleetgp.io.passes import passes_told_to
 from fleetgp.io.survey import Scan
 from fleetgp.io.tables import Missing
+from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def from_files(
     rows: int = ROWS,
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
-    normalize: bool = NORMALIZE,
-    mean: MeanName = MEAN,
-    coordinates: CoordinatesName = COORDINATES,
+    normalize: bool = ModelOptions.normalize,
+    mean: MeanName = ModelOptions.mean,
+    coordinates: CoordinatesName = ModelOptions.coordinates,
     kernel: str | Kernel | Sequence[str | Kernel] | None = None,
     private: PrivateRows | None = None,
     seed: int = 0,

@@ -13,7 +13,6 @@ from fleetgp.consensus.scaling import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.data.watched import Watched
-from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import InputError
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.calibrating import calibrate
@@ -39,6 +38,7 @@ from fleetgp.gp.kernels import OBSERVED, Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
 from fleetgp.model.observations import Observations
+from fleetgp.options import ModelOptions
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
@@ -115,9 +115,9 @@ class Fleet(Closing, Choosing, Named):
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
-        normalize: bool = NORMALIZE,
-        mean: MeanName = MEAN,
-        coordinates: CoordinatesName = COORDINATES,
+        normalize: bool = ModelOptions.normalize,
+        mean: MeanName = ModelOptions.mean,
+        coordinates: CoordinatesName = ModelOptions.coordinates,
         kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         noise: NoiseName = None,
         robust: bool = False,

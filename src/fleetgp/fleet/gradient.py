@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fleetgp.arrays import Array
 from fleetgp.fleet.joint import conditioned_for
 from fleetgp.fleet.named import AgentName
+from fleetgp.options import Eta
 from fleetgp.prediction import Gradient
-from fleetgp.prediction.options import Eta
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

@@ -11,8 +11,9 @@ from fleetgp.fleet.named import AgentName
 from fleetgp.fleet.predicting import conditioned_now
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.gp.expert import check_engine_name
+from fleetgp.options import Eta
 from fleetgp.prediction import Joint
-from fleetgp.prediction.options import Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import counts_of
-from fleetgp.defaults import default_kernel
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
 from fleetgp.fleet.privacy import refuse_private
 from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
 from fleetgp.gp.failure import retold
 from fleetgp.io.passes import passes_told_to
 from fleetgp.network import InProcess
+from fleetgp.options import default_kernel
 from fleetgp.progress import Listener, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.endings import warn_of_end

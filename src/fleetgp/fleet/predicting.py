@@ -14,8 +14,9 @@ from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.gp.expert import check_engine_name
 from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Prediction
-from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

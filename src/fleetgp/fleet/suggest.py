@@ -14,8 +14,8 @@ from fleetgp.fleet.joint import conditioned_for
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.given import check_whole
+from fleetgp.options import Eta
 from fleetgp.prediction import Suggestion
-from fleetgp.prediction.options import Eta
 from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.options import PredictionOptions
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from fleetgp.gp.kernels import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -51,7 +52,6 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import answer
 from fleetgp.prediction.prediction import Prediction
 

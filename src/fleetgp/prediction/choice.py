@@ -9,8 +9,8 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import maximum
 from fleetgp.network import Network
+from fleetgp.options import AUTO, Eta
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.options import AUTO, Eta
 from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Task

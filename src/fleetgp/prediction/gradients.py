@@ -22,6 +22,7 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.slopes import Slopes, joined, slopes_of_each
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.beliefs import beliefs_of, first_of
 from fleetgp.prediction.conditioned import Conditioned
@@ -29,7 +30,6 @@ from fleetgp.prediction.gradient import Gradient
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, chunks, first_used
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.rules import SMALLEST, Beliefs

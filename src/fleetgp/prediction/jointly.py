@@ -16,6 +16,7 @@ from fleetgp.gp.failure import retold
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.network.reduction import Finish
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.committee import Frame, Role, Vector, evidence, normalizer, settled, squared_information
@@ -24,7 +25,6 @@ from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED
 from fleetgp.prediction.prediction import INFORMED, explained_share
 from fleetgp.prediction.task import Task

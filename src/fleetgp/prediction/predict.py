@@ -16,6 +16,7 @@ from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.agreed import Agreed, Earlier, agree
 from fleetgp.prediction.calibration import Calibration
@@ -24,7 +25,6 @@ from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae_methods import aggregate_nested
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.prediction import Prediction, explained_share, joined, kept_once, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Answer, Task

@@ -10,9 +10,9 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.agreed import Agreed
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.rules import PAPER_GRBCM, RULES, Rule
 
 
