@@ -28,17 +28,17 @@ Beta = Literal["relative", "paper"]
 
 #: The paper's "se" is infinitely smooth, and most measured fields are not.
 KERNEL: Final = "matern32"
-#: dec-full-gp works with the moments of the data, and only the squared exponential has them.
+#: dec-full-gp works with the moments of the data, and only the squared exponential has them. It is also the paper's.
 KERNEL_OF_MOMENTS: Final = "se"
 
 
-def default_kernel(*methods: object) -> str:
+def default_kernel(*methods: object, preset: str | None = None) -> str:
     """The kernel of a model for which none was chosen. methods: of its training and prediction, where they are known.
 
-    >>> default_kernel(), default_kernel("dec-full-gp")
-    ('matern32', 'se')
+    >>> default_kernel(), default_kernel("dec-full-gp"), default_kernel(preset="paper")
+    ('matern32', 'se', 'se')
     """
-    return KERNEL_OF_MOMENTS if "dec-full-gp" in methods else KERNEL
+    return KERNEL_OF_MOMENTS if "dec-full-gp" in methods or preset == "paper" else KERNEL
 
 
 # ---- what an option is ---------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Option:
     def default_in_words(self) -> str:
         """What is taken if the option is not given.
 
-        >>> [options_of(TrainerOptions)[name].default_in_words for name in ("rounds", "tol", "rho")]
+        >>> [options_in(TrainerOptions)[name].default_in_words for name in ("rounds", "tol", "rho")]
         ['2000', '1e-5', 'from measured curvature']
         """
         if self.otherwise or self.default is None:
@@ -170,7 +170,7 @@ def declared(kind: Kind, text: str, **more: Any) -> dict[str, Any]:
 
 
 @cache
-def options_of(family: type) -> dict[str, Option]:
+def options_in(family: type) -> dict[str, Option]:
     """The options of a family of them, by name."""
     return {
         one.name: Option(one.name, one.default, **one.metadata["option"])
@@ -181,7 +181,7 @@ def options_of(family: type) -> dict[str, Option]:
 
 def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given of a family's options, as methods take it, or one clear error."""
-    known = options_of(family)
+    known = options_in(family)
     return {name: known[name].check(value) for name, value in given.items()}
 
 
@@ -280,7 +280,7 @@ class TrainerOptions:
     )
 
     def __post_init__(self) -> None:
-        checked(TrainerOptions, {name: getattr(self, name) for name in options_of(TrainerOptions)})
+        checked(TrainerOptions, {name: getattr(self, name) for name in options_in(TrainerOptions)})
 
 
 @dataclass(frozen=True, kw_only=True)

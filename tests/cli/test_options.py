@@ -13,7 +13,7 @@ import fleetgp as fg
 from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.options import ModelOptions, PredictionOptions, TrainerOptions, options_of
+from fleetgp.options import ModelOptions, PredictionOptions, TrainerOptions, options_in
 
 
 def defaults(thing: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def defaults(thing: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("place", "family", "shared"),
-    [(fg.Fleet.train, TrainerOptions, 12), (fg.Fleet, ModelOptions, 7), (FleetGPRegressor, ModelOptions, 3)],
+    [(fg.Fleet, ModelOptions, 7), (FleetGPRegressor, ModelOptions, 3), (FleetGPRegressor, TrainerOptions, 2)],
 )
 def test_signatures_have_the_declared_defaults(place: Any, family: type, shared: int) -> None:
     known = defaults(family)
@@ -41,11 +41,17 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
 def test_a_command_has_every_option_that_can_be_typed(command: str, family: type) -> None:
     (parameters,) = (one.params for name, one in get_command(app).commands.items() if name == command)  # type: ignore[attr-defined]
     typed = {option: one for one in parameters for option in one.opts}
-    for one in options_of(family).values():
+    for one in options_in(family).values():
         assert (one.flag in typed) == one.cli
         if one.cli:
             assert typed[one.flag].default is None
             assert typed[one.flag].help.startswith(one.help)
+
+
+def test_training_leaves_its_defaults_to_one_place() -> None:
+    shared = {name: value for name, value in defaults(fg.Fleet.train).items() if name in defaults(TrainerOptions)}
+    assert list(shared) == list(defaults(TrainerOptions))
+    assert set(shared.values()) == {None}
 
 
 @pytest.mark.parametrize("place", [fg.Fleet.predict, fg.ConditionedFleet.predict])

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from fleetgp.options import Option, options_of
+from fleetgp.options import Option, options_in
 
 #: What begins with a minus and is no option.
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
@@ -85,7 +85,7 @@ class Given:
     @property
     def options(self) -> list[Option]:
         return [
-            one for one in options_of(self.family).values() if one.cli and (one.name in self.names or not self.names)
+            one for one in options_in(self.family).values() if one.cli and (one.name in self.names or not self.names)
         ]
 
 

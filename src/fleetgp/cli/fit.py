@@ -36,6 +36,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
 from fleetgp.training import TrainingOptions, training_method
+from fleetgp.training.options import PRESETS, preset_options
 from fleetgp.training.sharing import Sharing
 
 TARGETS = Annotated[
@@ -62,6 +63,7 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
+    preset: options.PRESET = None,
     model: Annotated[dict[str, Any], Given(ModelOptions)],
     deviation: options.DEVIATION = None,
     reading: ObservedReading,
@@ -89,7 +91,10 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    kernel, chosen = model.get("kernel", default_kernel(training)), dict(how)
+    if preset is not None:
+        how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
+        model = {"normalize": False, **model}
+    kernel, chosen = model.get("kernel", default_kernel(training, preset=preset)), dict(how)
     made = where.backend | _view(model, inputs, kernel) | {"kernel": kernel, "seed": seed}
     made |= {"private": model.get("private")}
     noisy = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))

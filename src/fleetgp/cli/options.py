@@ -50,6 +50,10 @@ PARTITION = Annotated[
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
 GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
+PRESET = Annotated[
+    str | None,
+    typer.Option(help="paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given."),
+]
 START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
 SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")]

@@ -17,6 +17,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.progress import Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.known import Known
+from fleetgp.training.options import preset_options
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -35,9 +36,13 @@ def options_of(
     bounds: ByName = None,
     priors: ByName = None,
     fixed: ByName = None,
+    preset: str | None = None,
     **given: Any,
 ) -> TrainingOptions:
-    """What was given, checked, with what the fleet knows itself."""
+    """What was given (what is not None), checked, with what the fleet knows itself."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if preset is not None:
+        given = preset_options(preset, method) | given
     for target, shards in fleet.observed():
         refuse_constant(target, shards)
     starts = None if theta0 is None else check_starts(fleet.data, theta0, fleet.names)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, check_name
 from fleetgp.given import check_whole
 from fleetgp.options import ModelOptions, TrainerOptions, checked
 from fleetgp.training.known import Known
@@ -19,6 +20,11 @@ DESCENT_ITERATIONS = 10
 LBFGS_ITERATIONS = 200
 #: The paper's step size of nested gradient descent.
 DESCENT_STEP = 1e-5
+#: Settings by one word.
+PRESETS = ("paper",)
+#: The paper's penalty, the stiffness of its linearized steps, the rounds of its decentralized methods, and the
+#: tolerance of the others.
+PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL = 500.0, 5000.0, 100, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +115,20 @@ class TrainingOptions(TrainerOptions):
 PARTICULAR = tuple(
     option.name for option in fields(TrainingOptions) if any(option.name in row.options for row in METHODS.values())
 )
+
+
+def preset_options(preset: str, method: TrainingMethod) -> dict[str, Any]:
+    """What a word stands for with a method: options, of which any may be given beside it.
+
+    >>> preset_options("paper", METHODS["dec-apx-gp"])
+    {'noise_floor': 0.0, 'rho': 500.0, 'kappa': 5000.0, 'rounds': 100, 'tol': 0.0}
+    >>> preset_options("paper", METHODS["full-gp"])
+    {'noise_floor': 0.0}
+    """
+    check_name("preset", preset, PRESETS)
+    if not method.options:
+        return {"noise_floor": 0.0}
+    constants = {"rho": PAPER_RHO, "kappa": PAPER_STIFFNESS, "lipschitz": PAPER_STIFFNESS, "nested": "gradient-descent"}
+    ends = {"rounds": PAPER_ROUNDS, "tol": 0.0} if method.decentralized else {"tol": PAPER_TOL}
+    own = {name: value for name, value in constants.items() if name in method.options}
+    return {"noise_floor": 0.0, **own, **ends}

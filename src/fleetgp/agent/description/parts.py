@@ -16,7 +16,7 @@ from fleetgp.given import check_whole
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.composite import with_noise
 from fleetgp.model.noise import NoiseModel
-from fleetgp.options import ModelOptions, Option, PredictionOptions, TrainerOptions, default_kernel, options_of
+from fleetgp.options import ModelOptions, Option, PredictionOptions, TrainerOptions, default_kernel, options_in
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.training import TRAINING_METHODS
 
@@ -74,7 +74,7 @@ def _options(family: type) -> dict[str, Any]:
     """The fields of a table that are the options of a family."""
     return {
         name: (Annotated[Any, PlainValidator(partial(_checked, one))], one.default)
-        for name, one in options_of(family).items()
+        for name, one in options_in(family).items()
         if one.toml
     }
 
