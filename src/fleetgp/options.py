@@ -247,22 +247,38 @@ class TrainerOptions:
         default=None, metadata=declared(number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
     )
     kappa: float | None = field(
-        default=None, metadata=declared(number(above=0.0), "Stiffness of the steps of dec-apx-gp and dec-gapx-gp.")
+        default=None,
+        metadata=declared(
+            number(above=0.0),
+            "Stiffness of the steps of dec-apx-gp and dec-gapx-gp.",
+            otherwise="from measured curvature",
+        ),
     )
     lipschitz: float | None = field(
-        default=None, metadata=declared(number(above=0.0), "Stiffness of the steps of apx-gp and gapx-gp.", toml=False)
+        default=None,
+        metadata=declared(
+            number(above=0.0),
+            "Stiffness of the steps of apx-gp and gapx-gp.",
+            otherwise="from measured curvature",
+            toml=False,
+        ),
     )
     nested: NestedSolver | None = field(
         default=None,
         metadata=declared(
-            one_of(*get_args(NestedSolver)), "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent."
+            one_of(*get_args(NestedSolver)),
+            "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.",
+            otherwise="l-bfgs",
         ),
     )
     step: float | None = field(
-        default=None, metadata=declared(number(above=0.0), "Step size of nested gradient descent.")
+        default=None, metadata=declared(number(above=0.0), "Step size of nested gradient descent.", otherwise="1e-5")
     )
     nested_iterations: int | None = field(
-        default=None, metadata=declared(whole(least=1), "Inner iterations of c-gp and dec-c-gp.")
+        default=None,
+        metadata=declared(
+            whole(least=1), "Inner iterations of c-gp and dec-c-gp.", otherwise="200; 10 of gradient descent"
+        ),
     )
     noise_floor: float = field(
         default=1e-3,
