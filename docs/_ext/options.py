@@ -10,7 +10,8 @@ from house_docstrings import escaped
 from sphinx.util.docutils import SphinxDirective
 
 from fleetgp import options
-from fleetgp.options import Option
+from fleetgp.declarations import Option, options_in
+from fleetgp.io import Reading
 
 HEADER = ("Python", "command line", "fleet.toml", "default", "values", "what it does")
 
@@ -29,7 +30,7 @@ def _cells(option: Option) -> tuple[str, ...]:
 def table(family: type) -> Iterator[str]:
     """The lines of a table in reStructuredText."""
     yield from (".. list-table::", "   :header-rows: 1", "")
-    for cells in (HEADER, *map(_cells, options.options_in(family).values())):
+    for cells in (HEADER, *map(_cells, options_in(family).values())):
         for number, cell in enumerate(cells):
             yield f"   {'* -' if number == 0 else '  -'} {cell}".rstrip()
     yield ""
@@ -41,7 +42,7 @@ class Options(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        lines = table(getattr(options, self.arguments[0]))
+        lines = table({**vars(options), "Reading": Reading}[self.arguments[0]])
         return self.parse_text_to_nodes("\n".join(lines))
 
 

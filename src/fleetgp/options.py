@@ -6,19 +6,31 @@ Python, the command line, fleet.toml and the estimator take what they need from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName
-from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.given import as_flag, check_number, check_whole
+from fleetgp.declarations import (
+    FLAG,
+    Kind,
+    checked,
+    declared,
+    number,
+    number_or_text,
+    numbers_or_none,
+    one_of,
+    unchecked,
+    whole,
+)
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import check_number
 from fleetgp.gp.expert import ENGINES
 from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.io.tables import Missing
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
 Consensus = Literal["tree", "average"]
@@ -41,97 +53,6 @@ def default_kernel(*methods: object, preset: str | None = None) -> str:
     return KERNEL_OF_MOMENTS if "dec-full-gp" in methods or preset == "paper" else KERNEL
 
 
-# ---- what an option is ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The values that an option takes.
-
-    type: of a value as it is typed in a terminal.  check: the value as a method takes it, or an InputError.
-    values: in words.  read: what was typed, as Python has it.
-    """
-
-    type: type
-    check: Callable[[str, Any], Any]
-    values: str
-    read: Callable[[Any], Any] = lambda typed: typed
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of a family.
-
-    default: None where the method or the data decide; then `otherwise` says how, in words.
-    cli, toml: whether it can be typed, and whether a fleet.toml has it.
-    """
-
-    name: str
-    default: Any
-    kind: Kind
-    help: str
-    otherwise: str = ""
-    cli: bool = True
-    toml: bool = True
-
-    @property
-    def flag(self) -> str:
-        """The option as it is typed in a terminal."""
-        return flag_of(self.name)
-
-    @property
-    def default_in_words(self) -> str:
-        """What is taken if the option is not given.
-
-        >>> [options_in(TrainerOptions)[name].default_in_words for name in ("rounds", "tol", "rho")]
-        ['2000', '1e-5', 'from measured curvature']
-        """
-        if self.otherwise or self.default is None:
-            return self.otherwise
-        if isinstance(self.default, bool):
-            return "yes" if self.default else "no"
-        return f"{self.default:g}".replace("e-0", "e-") if isinstance(self.default, float) else str(self.default)
-
-    def check(self, value: object, name: str | None = None) -> Any:
-        """The value as a method takes it, or one clear error. name: what the user calls the option."""
-        if value is None and self.default is None:
-            return None
-        return self.kind.check(name or self.name, value)
-
-
-def flag_of(name: str) -> str:
-    """A name as it is typed in a terminal.
-
-    >>> flag_of("nested_iterations")
-    '--nested-iterations'
-    """
-    return "--" + name.replace("_", "-")
-
-
-def whole(*, least: int) -> Kind:
-    def check(name: str, value: Any) -> int:
-        check_whole(name, value, least=least)
-        return int(value)
-
-    return Kind(int, check, f"a whole number of at least {least}")
-
-
-def number(*, above: float = -np.inf, least: float = -np.inf) -> Kind:
-    def check(name: str, value: Any) -> float:
-        check_number(name, value, above=above, least=least)
-        return float(value)
-
-    return Kind(float, check, f"a number above {above:g}" if above > -np.inf else f"a number of at least {least:g}")
-
-
-def one_of(*names: str) -> Kind:
-    def check(name: str, value: Any) -> str:
-        check_name(name, value, names)
-        return cast(str, value)
-
-    return Kind(str, check, ", ".join(names))
-
-
 def check_noise_floor(name: str, value: Any) -> float:
     """The option noise_floor, or one clear error."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
@@ -152,40 +73,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-def number_or_text(text: str) -> float | str:
-    """What was typed, as a number where it is one."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-FLAG = Kind(bool, lambda name, value: as_flag(value, name), "true or false")
 ENGINE = one_of(*ENGINES)
-
-
-def declared(kind: Kind, text: str, **more: Any) -> dict[str, Any]:
-    """The metadata of a field that is an option. text: its help.  more: other fields of `Option`."""
-    return {"option": {"kind": kind, "help": text, **more}}
-
-
-@cache
-def options_in(family: type) -> dict[str, Option]:
-    """The options of a family of them, by name."""
-    return {
-        one.name: Option(one.name, one.default, **one.metadata["option"])
-        for one in fields(family)
-        if "option" in one.metadata
-    }
-
-
-def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given of a family's options, as methods take it, or one clear error."""
-    known = options_in(family)
-    return {name: known[name].check(value) for name, value in given.items()}
-
-
-# ---- the families --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +115,22 @@ class ModelOptions:
         default=None,
         metadata=declared(
             one_of("rows"), "rows: refuse whatever sends a row or its inputs, here and in later commands."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Which rows of a file count. How the file is read is `fleetgp.io.Reading`."""
+
+    missing: Missing = field(
+        default="refuse", metadata=declared(one_of(*get_args(Missing)), "Rows with missing values: refuse or drop.")
+    )
+    fill: Sequence[float] | None = field(
+        default=None,
+        metadata=declared(
+            Kind(list[str], unchecked, "numbers", numbers_or_none),
+            "Values that stand for nothing: -9999, say; none if all values are real.",
         ),
     )
 
@@ -296,7 +200,7 @@ class TrainerOptions:
     )
 
     def __post_init__(self) -> None:
-        checked(TrainerOptions, {name: getattr(self, name) for name in options_in(TrainerOptions)})
+        checked(TrainerOptions, {one.name: getattr(self, one.name) for one in fields(TrainerOptions)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,9 @@ from typer.main import get_command
 import fleetgp as fg
 from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
+from fleetgp.declarations import options_in
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.options import ModelOptions, PredictionOptions, TrainerOptions, options_in
+from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, TrainerOptions
 
 
 def defaults(thing: Any) -> dict[str, Any]:
@@ -36,7 +37,15 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
 
 @pytest.mark.parametrize(
     ("command", "family"),
-    [("fit", ModelOptions), ("fit", TrainerOptions), ("predict", PredictionOptions), ("score", PredictionOptions)],
+    [
+        ("fit", ModelOptions),
+        ("fit", TrainerOptions),
+        ("predict", PredictionOptions),
+        ("score", PredictionOptions),
+        ("fit", RowOptions),
+        ("fit", fg.io.Reading),
+        ("score", RowOptions),
+    ],
 )
 def test_a_command_has_every_option_that_can_be_typed(command: str, family: type) -> None:
     (parameters,) = (one.params for name, one in get_command(app).commands.items() if name == command)  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from fleetgp.options import Option, options_in
+from fleetgp.declarations import Option, options_in
 
 #: What begins with a minus and is no option.
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
@@ -141,8 +141,8 @@ def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Paramet
 
 def _given(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
     """What was typed of these options, as methods take it, or one clear error."""
-    typed = {one: values[one.name] for one in options if values[one.name] is not None}
-    return {one.name: one.check(one.kind.read(value), one.flag) for one, value in typed.items()}
+    typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
+    return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
 
 
 def _annotation(option: Option) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -21,7 +21,7 @@ from fleetgp.cli.arguments import Given
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
+from fleetgp.cli.reading import FILE_READING, ROWS
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
@@ -29,7 +29,7 @@ from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.folds import By
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io import read_observations
-from fleetgp.io.formats import FIELDS
+from fleetgp.io.formats import FIELDS, Reading
 from fleetgp.io.kept import Kept
 from fleetgp.io.tables import Observations
 from fleetgp.io.temperature import is_celsius
@@ -94,13 +94,13 @@ class Hiding:
 
 
 @dataclass(frozen=True)
-class TruthReading(FileReading):
+class TruthReading:
     """How a table of observations is read, and what it says beside them."""
 
+    reading: FILE_READING = field(default_factory=dict)
     agent_column: ROW_AGENT = None
     deviation: DEVIATION = None
-    missing: MISSING = "refuse"
-    fill: FILL = None
+    rows: ROWS = field(default_factory=dict)
 
     def observations(self, path: Path, model: Model) -> Observations:
         """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
@@ -112,9 +112,8 @@ class TruthReading(FileReading):
             target=model.target,
             agent=self.agent_column,
             deviation=self.deviation,
-            missing=missing_of(self.missing),
-            fill=fills_of(self.fill),
-            reading=replace(self.reading, time_unit=time_unit_among(units), celsius=celsius),
+            reading=Reading(**self.reading, time_unit=time_unit_among(units), celsius=celsius),
+            **self.rows,
         )
         for name in model.inputs:
             if time_unit_of(found.units.get(name)) and not time_unit_of(units.get(name)):

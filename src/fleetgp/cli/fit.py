@@ -18,18 +18,20 @@ from fleetgp.cli.arguments import Given
 from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
-from fleetgp.cli.reading import AgentData, ObservedReading, Streaming, check_column, forget_reading
+from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
 from fleetgp.data.coordinates import coordinate_rule
 from fleetgp.data.partition import BY
 from fleetgp.data.sphere import seen_by
 from fleetgp.data.streamed import Streamed
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.frames import Splitting
 from fleetgp.gp.choices import as_kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
-from fleetgp.options import ModelOptions, TrainerOptions, default_kernel, flag_of
+from fleetgp.io.formats import Reading
+from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.loading import load_model
@@ -66,7 +68,8 @@ def fit(
     preset: options.PRESET = None,
     model: Annotated[dict[str, Any], Given(ModelOptions)],
     deviation: options.DEVIATION = None,
-    reading: ObservedReading,
+    reading: READING,
+    rows: ROWS,
     streaming: Streaming,
     start: options.START = None,
     calibrate: CALIBRATE = None,
@@ -103,7 +106,11 @@ def fit(
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
         chosen |= _begun(constraints, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
-    what = reading.what | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    what = (
+        vars(RowOptions(**rows))
+        | {"reading": Reading(**reading)}
+        | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    )
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
     if outputs.allowed(streaming.chunked(files, agents)):
         noisy.refuse_chunks()

@@ -26,9 +26,11 @@ from fleetgp.cli.answers import (
 from fleetgp.cli.arguments import Given
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
-from fleetgp.cli.reading import FileReading, four_sides, values_of
+from fleetgp.cli.reading import FILE_READING
+from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_writable, whole
+from fleetgp.io.formats import Reading
 from fleetgp.io.masks import read_mask
 from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
@@ -79,7 +81,7 @@ def predict(
     model: options.MODEL,
     points: options.POINTS,
     out: options.ANSWER_OUT,
-    reading: FileReading,
+    reading: FILE_READING,
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
@@ -104,7 +106,7 @@ def predict(
     """
     known = known_model(model, where)
     check_answer_file(out, points)
-    queries, others = read_points(points, known.inputs, out, reading.reading, known.fleet.units)
+    queries, others = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     check_level(level, points, others)
     slopes = _slopes(known, queries, asking) if gradient else {}
     refuse_clash(points, others, slopes)
@@ -159,7 +161,11 @@ def map_(
     from fleetgp.fleet.maps import MASKED, PRIOR, check_names, chosen_cells, on_all_cells
     from fleetgp.storage.maps import save_map
 
-    counts, sides, values = _grid_counts(grid), four_sides(box), values_of(at)
+    counts, sides, values = (
+        _grid_counts(grid),
+        four_sides("--box", box) if box else None,
+        values_by_name("--at", at or ()) or None,
+    )
     check_within(within, "--within")
     known = known_model(model, where)
     _check_map_file(out)
@@ -210,7 +216,7 @@ def sample(
     model: options.MODEL,
     points: options.POINTS,
     out: DRAWS_OUT,
-    reading: FileReading,
+    reading: FILE_READING,
     together: Together,
     n: DRAWS = 10,
     seed: DRAW_SEED = 0,
@@ -237,7 +243,7 @@ def sample(
         xarray()  # or one error that says what is missing
         if out.exists() and points.exists() and out.samefile(points):
             raise InputError(f"{out}: the draws would replace the points: choose another name")
-    queries, columns = read_points(points, known.inputs, out, reading.reading, known.fleet.units)
+    queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     names = [f"draw_{k + 1}" for k in range(n)]
     refuse_clash(points, columns, names)
     found = known.fleet.joint(queries, noisy=observed, **together.chosen)
@@ -281,7 +287,7 @@ def suggest(
     model: options.MODEL,
     candidates: options.POINTS,
     out: options.ANSWER_OUT,
-    reading: FileReading,
+    reading: FILE_READING,
     together: Together,
     n: PLACES = 1,
     by: CRITERION = "variance",
@@ -306,7 +312,7 @@ def suggest(
     options.one_of("--by", by, CRITERIA)
     known = known_model(model, Cluster())
     check_answer_file(out, candidates)
-    places, columns = read_points(candidates, known.inputs, out, reading.reading, known.fleet.units)
+    places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
     refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
     whose = None if everyone else agent_number(known, agent or known.agents[0])
     found = known.fleet.suggest(whose, places, n, by=by, **together.chosen)

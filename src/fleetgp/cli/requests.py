@@ -6,7 +6,6 @@ import re
 import shlex
 import time
 import uuid
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +14,17 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
+from fleetgp.cli.arguments import Given
 from fleetgp.cli.options import AGENT, FILE, LEVEL, Json, Output, Quiet, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.cli.reading import MISSING, TableReading, missing_of
+from fleetgp.cli.reading import TABLE_READING
 from fleetgp.cli.running import description_of, request
 from fleetgp.data.times import units_of_times
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
-from fleetgp.options import flag_of
+from fleetgp.io.formats import Reading
+from fleetgp.options import RowOptions
 from fleetgp.prediction.predict import BLOCK
 from fleetgp.prediction.prediction import worst
 from fleetgp.progress import Progress, listening
@@ -58,7 +60,7 @@ def ask(
         float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
     ] = None,
     level: LEVEL = None,
-    table: TableReading,
+    table: TABLE_READING,
     output: Output,
 ) -> None:
     """Ask one agent: the fleet computes the answer together.
@@ -75,7 +77,7 @@ def ask(
     description = description_of(file)
     check_answer_file(out, points)
     times = dict.fromkeys(description.inputs, units_of_times("days"))  # as agents read dates
-    queries, others = read_points(points, description.inputs, out, table.reading, times)
+    queries, others = read_points(points, description.inputs, out, Reading(**table), times)
     check_level(level, points, others)
     if MISSING_AGENTS in others:
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
@@ -189,13 +191,13 @@ def observe(
     file: FILE,
     rows: Annotated[Path, typer.Argument(help="New rows, with the columns of the agents' files.", readable=False)],
     agent: AGENT,
-    missing: MISSING = "refuse",
+    missing: Annotated[dict[str, Any], Given(RowOptions, ("missing",))],
     name: Annotated[
         str | None,
         typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
-    table: TableReading,
+    table: TABLE_READING,
     as_json: Json = False,
 ) -> None:
     """Give an agent new observations. They count at once in predictions, and in the next training.
@@ -217,17 +219,16 @@ def observe(
         inputs=description.inputs,
         target=description.target,
         deviation=description.deviation,
-        missing=missing_of(missing),
+        **missing,
         fill=description.agents[description.id_of(agent)].fill,
-        reading=table.reading,
+        reading=Reading(**table),
         of_agent=True,
     )
     if found.dropped:
         warn(f"{rows}: {found.dropped} rows with missing values were dropped")
     values = found.rows
-    said = {"--missing": missing, **{flag_of(name): value for name, value in asdict(table).items()}}
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
-        f" {option} {shlex.quote(value)}" for option, value in said.items() if value not in (None, "refuse")
+        f" {flag_of(option)} {shlex.quote(value)}" for option, value in {**missing, **table}.items()
     )
     told = _send_rows(RowSender(description, agent, name, time.monotonic() + seconds), values, again)
     text = f"{agent} has {told['rows']} new {'row' if told['rows'] == 1 else 'rows'}, {told['in_all']} in all."

@@ -11,12 +11,14 @@ from fleetgp.agent.description.certificates import NAME
 from fleetgp.consensus.scaling import MeanName
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.sphere import seen_by
+from fleetgp.declarations import Option, options_in
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of
 from fleetgp.given import check_whole
 from fleetgp.gp.choices import Kernels, as_kernels
 from fleetgp.gp.composite import with_noise
+from fleetgp.io.tables import Missing
 from fleetgp.model.noise import NoiseModel
-from fleetgp.options import ModelOptions, Option, PredictionOptions, TrainerOptions, default_kernel, options_in
+from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction import PREDICTION_METHODS
 from fleetgp.training import TRAINING_METHODS
 
@@ -63,7 +65,7 @@ class AgentPart(_Part):
     endpoint: str
     data: Place
     neighbours: list[str] = []
-    missing: Literal["refuse", "drop"] = "refuse"
+    missing: Missing = RowOptions.missing
     fill: list[float] | None = None
     watch: bool = False
     metrics: Port | None = None
