@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from fleetgp.consensus.scaling import MeanName
+from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
@@ -26,10 +26,10 @@ from fleetgp.declarations import (
     unchecked,
     whole,
 )
+from fleetgp.engines.expert import ENGINES
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, shortened
 from fleetgp.given import check_number
-from fleetgp.gp.expert import ENGINES
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.io.tables import Missing
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]

@@ -18,8 +18,8 @@ from fleetgp.advice.training_costs import training_cost
 from fleetgp.arrays import IntArray
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger
 from fleetgp.options import PredictionOptions

@@ -14,10 +14,9 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
-from fleetgp.gp.choices import AUTO, CANDIDATES
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.kernels import KERNELS, Kernel
 from fleetgp.graph import Topology, as_topology
+from fleetgp.kernels.expression import AUTO, CANDIDATES, as_kernel
+from fleetgp.kernels.stationary import KERNELS, Kernel
 from fleetgp.model.noise import NoiseModel
 from fleetgp.options import KERNEL, ModelOptions
 

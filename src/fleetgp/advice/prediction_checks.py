@@ -11,7 +11,7 @@ from fleetgp.advice.subject import Subject
 from fleetgp.advice.verification import Check
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.fleet.privacy import kinds_of_prediction
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network.ledger import Ledger
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.methods import PredictionMethod

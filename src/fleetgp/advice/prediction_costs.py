@@ -14,13 +14,12 @@ from fleetgp.advice.facts import Facts
 from fleetgp.advice.sketch import Shape, Sketch
 from fleetgp.advice.training_costs import moments, rows_sent, samples
 from fleetgp.arrays import BoolArray
+from fleetgp.engines.basis import Basis, Box, degree_for
+from fleetgp.engines.expert import MOST_DENSE
+from fleetgp.engines.moments.sums import MOST_SUMS
+from fleetgp.engines.vecchia.engine import AROUND
 from fleetgp.errors import InputError
-from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.chebyshev import degree_for
-from fleetgp.gp.expert import MOST_DENSE
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.moments.rows import MOST_SUMS
-from fleetgp.gp.vecchia.engine import AROUND
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.options import AUTO, PredictionOptions
 from fleetgp.prediction.cross import DROP, EXPANSION, FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS, PredictionMethod, prediction_method

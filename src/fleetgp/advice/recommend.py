@@ -11,13 +11,13 @@ from fleetgp.advice.facts import Facts, facts_of
 from fleetgp.advice.link import Link, as_link
 from fleetgp.advice.prediction_costs import Asking, prediction_cost
 from fleetgp.advice.training_costs import training_cost
+from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.given import check_whole
-from fleetgp.gp.expert import MOST_DENSE
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.units import readable_seconds

@@ -11,21 +11,20 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.data.holdout import drawn
+from fleetgp.data.scaling import View
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
-from fleetgp.data.view import View
+from fleetgp.engines.expert import Expert
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import ConditionedFleet, Fleet
-from fleetgp.fleet.answering import agree_on_model
-from fleetgp.fleet.calibrating import current_calibration
+from fleetgp.fleet.answering import agree_on_model, current_calibration
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
-from fleetgp.gp.expert import Expert
 from fleetgp.graph import Graph
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.prediction import PredictionOptions, prediction_method
 from fleetgp.training import training_method
-from fleetgp.training.robust import reweighed_experts
+from fleetgp.training.outer_loops import reweighed_experts
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20

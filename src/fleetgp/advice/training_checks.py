@@ -10,13 +10,12 @@ from fleetgp.advice.subject import MOST_LIKELY, MOST_ROWS, Subject
 from fleetgp.advice.verification import Check
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
+from fleetgp.engines.base import Evaluation
+from fleetgp.engines.dense import reference
+from fleetgp.engines.expert import Expert, FleetExpert
 from fleetgp.errors import NumericalError
 from fleetgp.fleet.privacy import kinds_of_training
-from fleetgp.gp.dense import reference
-from fleetgp.gp.evaluation import Evaluation
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.fleet_expert import FleetExpert
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective

@@ -10,17 +10,16 @@ import numpy as np
 from fleetgp.advice.bill import NOTHING, Bill
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.sketch import Sketch
-from fleetgp.consensus.fleet_moments import Frame
+from fleetgp.consensus.agreements import Frame
+from fleetgp.engines.basis import Box
+from fleetgp.engines.moments.fleet import response_sizes
 from fleetgp.errors import InputError
-from fleetgp.gp.basis import Box
-from fleetgp.gp.moments.fleet import response_sizes
-from fleetgp.training.edges import best_radius
+from fleetgp.training.admm import best_radius
 from fleetgp.training.methods import METHODS, TrainingMethod, training_method
+from fleetgp.training.moments import first_sizes
 from fleetgp.training.newton import Search, pack
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.samples import SMALLEST, levels
-from fleetgp.training.starts import SPANS
-from fleetgp.training.whole_plans import first_sizes
+from fleetgp.training.starts import SMALLEST, SPANS, levels
 
 
 @dataclass(frozen=True)

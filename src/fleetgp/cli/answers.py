@@ -18,12 +18,11 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.files import check_writable
-from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.conditioned import told_of_outside
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.io.formats import Reading
-from fleetgp.io.numbers import input_numbers
+from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
-from fleetgp.metrics.formulas import half_width
+from fleetgp.metrics.scores import half_width
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model

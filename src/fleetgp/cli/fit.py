@@ -19,18 +19,17 @@ from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
 from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
-from fleetgp.data.coordinates import coordinate_rule
+from fleetgp.data.coordinates import coordinate_rule, seen_by
 from fleetgp.data.partition import BY
-from fleetgp.data.sphere import seen_by
 from fleetgp.data.streamed import Streamed
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
-from fleetgp.fleet.frames import Splitting
-from fleetgp.gp.choices import as_kernels
-from fleetgp.gp.kernels import Kernel
+from fleetgp.fleet.files import Splitting
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.formats import Reading
+from fleetgp.kernels.expression import as_kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
@@ -38,8 +37,8 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
 from fleetgp.training import TrainingOptions, training_method
+from fleetgp.training.multi_output import Sharing
 from fleetgp.training.options import PRESETS, preset_options
-from fleetgp.training.sharing import Sharing
 
 TARGETS = Annotated[
     list[str],

@@ -15,19 +15,17 @@ from rich.table import Table
 from fleetgp.cli import options
 from fleetgp.cli.output import Sent, bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.cli.reading import AgentData
-from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.longitudes import summaries_along_arc
-from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.data.summary import corners
+from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
+from fleetgp.data.streamed import Streamed, corners, counts_of
 from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
 from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
-from fleetgp.gp.kernels import OBSERVED
+from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.prediction import Calibration
-from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.contents import contents, told_coordinates, without_bend
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
+from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
 from fleetgp.training.fit import about_approximation, about_sample
 from fleetgp.units import readable_bytes

@@ -16,7 +16,7 @@ from fleetgp.fleet.privacy import predictor_of
 from fleetgp.graph import GRAPH_NAMES
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.methods import refuse_foreign
-from fleetgp.training.known import Known, known_names, meant
+from fleetgp.training.constraints import Known, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
 

@@ -30,8 +30,8 @@ from fleetgp.cli.reading import FILE_READING
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_writable, whole
+from fleetgp.io.fields import read_mask
 from fleetgp.io.formats import Reading
-from fleetgp.io.masks import read_mask
 from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
 from fleetgp.options import PredictionOptions
@@ -157,9 +157,17 @@ def map_(
 
     [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
     """
-    from fleetgp.fleet.grids import cells_in_mask, check_within, grid_of
-    from fleetgp.fleet.maps import MASKED, PRIOR, check_names, chosen_cells, on_all_cells
-    from fleetgp.storage.maps import save_map
+    from fleetgp.fleet.maps import (
+        MASKED,
+        PRIOR,
+        cells_in_mask,
+        check_names,
+        check_within,
+        chosen_cells,
+        grid_of,
+        on_all_cells,
+    )
+    from fleetgp.storage.answers import save_map
 
     counts, sides, values = (
         _grid_counts(grid),
@@ -194,7 +202,7 @@ def _grid_counts(grid: str) -> tuple[int, int]:
     >>> _grid_counts("200x100")
     (200, 100)
     """
-    from fleetgp.fleet.grids import check_counts
+    from fleetgp.fleet.maps import check_counts
 
     found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
     first, second = map(int, found.groups()) if found else (0, 0)

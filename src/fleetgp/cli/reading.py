@@ -10,14 +10,13 @@ from typing import Annotated, Any
 
 from fleetgp.cli import options
 from fleetgp.cli.arguments import Given
-from fleetgp.data.streamed import Streamed
-from fleetgp.data.summary import joined
+from fleetgp.data.streamed import Streamed, joined
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
-from fleetgp.io.chunks import CHUNKED, size_of
 from fleetgp.io.fields import told_of_empty
 from fleetgp.io.formats import Reading
+from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.options import RowOptions
 from fleetgp.training import training_method
 

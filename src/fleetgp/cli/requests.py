@@ -26,7 +26,7 @@ from fleetgp.io import read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.options import RowOptions
 from fleetgp.prediction.predict import BLOCK
-from fleetgp.prediction.prediction import worst
+from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import MeanName
+from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.declarations import checked
 from fleetgp.errors import InputError, check_name
 from fleetgp.given import check_whole
 from fleetgp.options import ModelOptions, TrainerOptions
-from fleetgp.training.known import Known
+from fleetgp.training.constraints import Known
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
 #: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
