@@ -20,6 +20,7 @@ extensions = [
     "house_docstrings",
     "public_names",
     "commands",
+    "options",
     "mathml",
     "reports",
 ]

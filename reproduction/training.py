@@ -20,13 +20,14 @@ from fleetgp.errors import NumericalError
 from fleetgp.model.hyperparameters import names
 from fleetgp.progress import Listener
 from fleetgp.training import training_method
+from fleetgp.training.options import PAPER_RHO, PAPER_ROUNDS, PAPER_STIFFNESS, PAPER_TOL
 from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells
 from reproduction.paper import FLEETS, SIZES, SOURCES, TRAINERS, trained
 from reproduction.report import Finding, Report, above, below, mean_of, per_fleet
 
 #: The paper's constants: penalty, stiffness of the linearized step (L_i and kappa_i), rounds, tolerance.
-RHO, STIFFNESS, ROUNDS, TOL = 500.0, 5000.0, 100, 1e-3
+RHO, STIFFNESS, ROUNDS, TOL = PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL
 #: Steps of gradient descent in a round of c-gp and dec-c-gp. The paper does not say; its times suggest about five.
 NESTED = 3
 #: Up to this many points of an (augmented) agent the paper's constants are stable; beyond, they are scaled up with it.
@@ -176,21 +177,14 @@ def scaling(method: str, size: int, agents: int) -> float:
 def faithful(method: str, size: int, agents: int) -> dict[str, Any]:
     """The paper's settings: its constants, 100 rounds for the dec- methods, its stopping rule for the others."""
     if method in PLAIN:
-        return {"noise_floor": 0.0}
+        return {"preset": "paper"}
     scale = scaling(method, size, agents)
     row = training_method(method)
-    options = {
-        "rho": scale * RHO,
-        "kappa": scale * STIFFNESS,
-        "lipschitz": scale * STIFFNESS,
-        "nested": "gradient-descent",
-        "nested_iterations": NESTED,
-    }
+    own = {"rho": scale * RHO, "kappa": scale * STIFFNESS, "lipschitz": scale * STIFFNESS, "nested_iterations": NESTED}
     return {
-        **{name: value for name, value in options.items() if name in row.options},
+        "preset": "paper",
+        **{name: value for name, value in own.items() if name in row.options},
         "rounds": ROUNDS if row.decentralized or method == "c-gp" else MOST,
-        "tol": 0.0 if row.decentralized else TOL,
-        "noise_floor": 0.0,
     }
 
 

@@ -88,3 +88,31 @@ def test_dec_full_gp_takes_the_kernel_that_it_needs_unless_one_was_chosen() -> N
     np.testing.assert_array_equal(fit.theta, stated.theta)
     with pytest.raises(fg.InputError, match='use kernel="se"'):
         fg.Fleet(shards, kernel="matern32", normalize=True).train("dec-full-gp")
+
+
+def test_the_papers_settings_by_one_word() -> None:
+    x, y = rows()
+    shards = [(x[:25], y[:25]), (x[25:], y[25:])]
+    fleet = fg.Fleet(shards, normalize=False)
+    with pytest.warns(FleetGPWarning, match='preset="paper" needs kernel="se"'):
+        fit = fleet.train("dec-apx-gp", preset="paper", rounds=7)
+    stated = fg.Fleet(shards, kernel="se", normalize=False)
+    paper: dict[str, Any] = {"rho": 500.0, "kappa": 5000.0, "tol": 0.0, "noise_floor": 0.0}
+    np.testing.assert_array_equal(fit.theta, stated.train("dec-apx-gp", rounds=7, **paper).theta)
+    assert stated.train("dec-apx-gp", preset="paper").rounds == 100
+    with pytest.raises(fg.InputError, match="unknown preset 'ours': choose one of paper"):
+        stated.train(preset="ours")  # type: ignore[arg-type]
+
+
+def test_the_papers_settings_in_a_terminal(tmp_path: Path) -> None:
+    x, y = rows()
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([x, y]), delimiter=",", header="x,y", comments="")
+    words = ["fit", str(tmp_path / "rows.csv"), "--inputs", "x", "--target", "y", "--out", str(tmp_path / "model")]
+    words += ["--quiet", "--agents", "2", "--training", "dec-apx-gp", "--preset", "paper"]
+    assert CliRunner().invoke(app, [*words, "--rounds", "5"]).exit_code == 0
+    fleet = load_model(tmp_path / "model").fleet
+    assert of_fleet(fleet) == {**EXPECTED, "kernel": "se", "normalize": False}
+    assert fleet.fit is not None
+    assert fleet.fit.rounds == 5
+    told = CliRunner().invoke(app, [*words, "--preset", "ours", "--overwrite"]).stderr
+    assert "unknown --preset 'ours'" in " ".join(told.split())

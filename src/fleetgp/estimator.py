@@ -14,13 +14,13 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
 from fleetgp.data.scaling import Scaling
-from fleetgp.defaults import MEAN, NORMALIZE
 from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_theta_of
 from fleetgp.given import check_finite, check_whole
 from fleetgp.kernels.stationary import Kernel
+from fleetgp.options import ModelOptions, TrainerOptions
 from fleetgp.training.constraints import Ends, MedianAndFactor
 
 try:
@@ -117,12 +117,12 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         n_agents: int | None = None,
         partition: By = "kmeans",
         graph: object = "places",
-        mean: MeanName = MEAN,
-        normalize: bool = NORMALIZE,
+        mean: MeanName = ModelOptions.mean,
+        normalize: bool = ModelOptions.normalize,
         trainer: str = "dec-fact-gp",
         predictor: str = "dec-nn-grbcm",
-        engine: str = "auto",
-        noise_floor: float = 1e-3,
+        engine: str = TrainerOptions.engine,
+        noise_floor: float = TrainerOptions.noise_floor,
         bounds: Mapping[str, Ends] | None = None,
         priors: Mapping[str, MedianAndFactor] | None = None,
         fixed: Mapping[str, float] | None = None,

@@ -22,9 +22,9 @@ from fleetgp.kernels.expression import as_kernel
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction import nearest
 from fleetgp.prediction.cross import common_basis
-from fleetgp.prediction.options import PredictionOptions
 from tests.conftest import mostly_long, paper_shards
 
 #: Most trainings here are cut short on purpose.

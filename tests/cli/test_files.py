@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fleetgp.cli import files
+from fleetgp.cli import reading
 from fleetgp.io import file_shards
 from fleetgp.storage.loading import load_model
 from tests.cli.commands import SST, run, wrong
@@ -47,7 +47,7 @@ def test_several_files_are_several_agents_of_a_model_without_rows(boats: Path) -
 
 
 def test_one_large_file_is_read_in_chunks(boats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGE", 1000)
+    monkeypatch.setattr(reading, "LARGE", 1000)
     found = run("fit", "observations.csv", *WHOLE, "--agent", "boat", "--out", "m")
     assert "240 observations of 3 agents" in found.stdout
     assert "--method dec-full-gp --within inf" in " ".join(found.stdout.split())

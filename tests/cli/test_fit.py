@@ -209,7 +209,7 @@ def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) 
     assert facts["coordinates"]["name"] == "kilometres"
     run("predict", "m", "points.csv", "--out", "a.csv")
     run("map", "m", "--grid", "5x5", "--out", "m.nc")
-    assert "unknown mean 'cubic'" in wrong("fit", "observations.csv", *FIT, "--mean", "cubic", "--out", "n")
+    assert "unknown --mean 'cubic'" in wrong("fit", "observations.csv", *FIT, "--mean", "cubic", "--out", "n")
 
 
 def test_what_comes_next_is_asked_as_it_was_trained(folder: Path) -> None:

@@ -99,16 +99,16 @@ def test_the_command_tries_again_and_says_how_to_repeat_it(tmp_path: Path, monke
 def test_many_rows_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from fleetgp.cli import observe
+    from fleetgp.cli import requests
 
-    monkeypatch.setattr(observe, "NUMBERS", 30)
+    monkeypatch.setattr(requests, "MAX_NUMBERS", 30)
     with Processes(tmp_path, paper_shards(20, 1), [], **OPTIONS) as fleet:
         fleet.start()
         until_reached(fleet)
         values = np.random.default_rng(1).standard_normal((25, 3))
         for repeated in (0, 25):
-            telling = observe.Telling(fleet.description, "a0", "many", time.monotonic() + 60.0)
-            assert telling.tell(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
+            sender = requests.RowSender(fleet.description, "a0", "many", time.monotonic() + 60.0)
+            assert sender.send(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
         lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["request"] for line in lines] == ["many-0", "many-1", "many-2"]
 

@@ -55,4 +55,6 @@ def test_info_says_whose_rows_are_in_the_folder(modelled: Path) -> None:
 
 
 def test_what_else_may_be_private_is_refused(folder: Path) -> None:
-    assert 'private: expected "rows" or None' in wrong("fit", "none.csv", *FIT, "--out", "m", "--private", "sums")
+    assert "unknown --private 'sums': choose one of rows" in wrong(
+        "fit", "none.csv", *FIT, "--out", "m", "--private", "sums"
+    )

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fleetgp.agent.description import Description, read_description
-from fleetgp.cli.status import standing
-from fleetgp.cli.up import report
+from fleetgp.cli.running import report_started, status_lines
 from fleetgp.graph import Graph
 from fleetgp.operator.launch import fleet_text, write_example
 from fleetgp.operator.resilience import cut_agents, split_by, split_warning
@@ -48,7 +47,7 @@ def state(description: Description, name: str, **changes: Any) -> dict[str, Any]
 def shown(description: Description, told: dict[str, dict[str, Any]]) -> str:
     out = io.StringIO()
     console = Console(file=out, width=80, highlight=False)
-    for line in standing(description, told):
+    for line in status_lines(description, told):
         console.print(line, soft_wrap=isinstance(line, str))
     return out.getvalue()
 
@@ -139,10 +138,10 @@ def test_what_was_started_is_told_with_its_processes_and_the_points_that_are_the
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "fleet.toml"
-    report(file, {"boat1": 4711, "boat2": 4712}, tmp_path)
+    report_started(file, {"boat1": 4711, "boat2": 4712}, tmp_path)
     told = "".join(capsys.readouterr().out.split())
     assert "boat14711,boat24712." in told
     assert "--agentboat1points.csv" in told
     (tmp_path / "points.csv").touch()
-    report(file, {"boat1": 4711}, tmp_path)
+    report_started(file, {"boat1": 4711}, tmp_path)
     assert f"--agentboat1{tmp_path / 'points.csv'}" in "".join(capsys.readouterr().out.split())

@@ -16,6 +16,8 @@ import typer
 
 import fleetgp as fg
 from fleetgp.cli.app import app
+from fleetgp.declarations import options_in
+from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, TrainerOptions
 from tests.docs.pages import ROOT
 from tests.shared import made_once
 
@@ -135,6 +137,15 @@ def test_every_command_and_its_options_are_listed(site: Path, read: dict[Path, R
     assert [name for name in commands if f"fleetgp-{name}" not in page.ids] == []
     options = {opt for command in commands.values() for each in command.params if not each.hidden for opt in each.opts}
     assert [opt for opt in options if opt.startswith("--") and opt not in page.text] == []
+
+
+def test_every_option_has_a_row_with_its_default(site: Path) -> None:
+    page = (site / "options.html").read_text(encoding="utf-8")
+    rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL)]
+    for family in (ModelOptions, TrainerOptions, PredictionOptions, RowOptions, fg.io.Reading):
+        for option in options_in(family).values():
+            start = f"{option.name} {option.flag if option.cli else ''} {option.name if option.toml else ''}"
+            assert any(row.startswith(" ".join(f"{start} {option.default_in_words}".split())) for row in rows), option
 
 
 @pytest.mark.parametrize("name", ["methods", "choosing"])

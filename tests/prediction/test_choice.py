@@ -12,9 +12,9 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
+from fleetgp.options import Consensus
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.local import Reach
-from fleetgp.prediction.options import Consensus
 from tests.shared import observed
 
 THETA = (1.2, 0.3, 1.3, 0.1)

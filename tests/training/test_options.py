@@ -95,7 +95,7 @@ def test_wrong_values_are_one_clear_error(option: dict[str, Any], said: str) -> 
 
 
 def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> None:
-    """fleet.toml has none for a central node, and says how an automatic nested solver is called."""
+    """fleet.toml has none for a central node."""
     parts = pytest.importorskip("fleetgp.agent.description.description")
     described = parts.TrainingPart().model_dump(
         exclude={"method", "theta0", "calibrate", "again_with_members", "again_after"}
@@ -103,11 +103,7 @@ def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> N
     ours = {option.name: option.default for option in fields(TrainingOptions)}
     assert [described.pop(table) for table in parts.KNOWN] == [{}, {}, {}]
     assert set(ours) - set(described) == {"starts", "lipschitz", "known", "seed", "normalize", "mean", "coordinates"}
-    taken = TrainingOptions(**described)
-    assert (taken.step_size, taken.nested_limit) == (TrainingOptions().step_size, TrainingOptions().nested_limit)
-    assert {name: value for name, value in described.items() if name not in ("nested", "step")} == {
-        name: ours[name] for name in described if name not in ("nested", "step")
-    }
+    assert described == {name: ours[name] for name in described}
 
 
 def test_the_command_names_the_option_as_it_was_typed() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.data.streamed import counts_of
-from fleetgp.defaults import KERNEL, NORMALIZE
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
@@ -19,6 +18,7 @@ from fleetgp.graph import Topology, as_topology
 from fleetgp.kernels.expression import AUTO, CANDIDATES, as_kernel
 from fleetgp.kernels.stationary import KERNELS, Kernel
 from fleetgp.model.noise import NoiseModel
+from fleetgp.options import KERNEL, ModelOptions
 
 #: The kernel on paper of a fleet that has none yet: as many hyperparameters as all plain ones.
 UNKNOWN = KERNELS[KERNEL]
@@ -37,7 +37,7 @@ class Facts:
     dimension: int
     topology: Topology
     kernel: Kernel | None = None
-    normalize: bool = NORMALIZE
+    normalize: bool = ModelOptions.normalize
     columns: int = 0
     compared: int = 1
     labels: tuple[str, ...] = ()
@@ -117,4 +117,6 @@ def facts_of(
     topology = as_topology("path" if graph is None else graph, len(sizes), places=places)
     own = None if kernel is None else as_kernel(kernel, width)
     count = len(CANDIDATES) if kernel is None else 1
-    return Facts(sizes, width, topology, own, NORMALIZE if normalize is None else normalize, compared=count)
+    return Facts(
+        sizes, width, topology, own, ModelOptions.normalize if normalize is None else normalize, compared=count
+    )

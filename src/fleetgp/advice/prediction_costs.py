@@ -20,10 +20,10 @@ from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.engines.vecchia.engine import AROUND
 from fleetgp.errors import InputError
 from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.options import AUTO, PredictionOptions
 from fleetgp.prediction.cross import DROP, EXPANSION, FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.nearest import STEPS, numbers_for
-from fleetgp.prediction.options import AUTO, PredictionOptions
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.rules import RULES, Beliefs
 

@@ -1,25 +1,36 @@
-"""What `predict` and `map` share: the model that they ask, the question, and the report of an answer."""
+"""What commands that ask a model share: the model, the points to ask for, the answer and its report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli import options
-from fleetgp.cli.cluster import Cluster
-from fleetgp.cli.noises import noise_of
-from fleetgp.cli.output import count_of_agents, emit, warn
-from fleetgp.cli.sent import told_sent
+from fleetgp.cli.info import noise_of
+from fleetgp.cli.options import Cluster
+from fleetgp.cli.output import count_of_agents, emit, sent_line, warn
 from fleetgp.data.streamed import Streamed
-from fleetgp.errors import WorkerLostError
+from fleetgp.data.times import time_unit_among
+from fleetgp.errors import InputError, WorkerLostError
+from fleetgp.files import check_writable
 from fleetgp.fleet.conditioned import told_of_outside
 from fleetgp.fleet.privacy import predictor_of
+from fleetgp.io.formats import Reading, input_numbers
+from fleetgp.io.tables import check_ending, read_columns, write_columns
+from fleetgp.metrics.scores import half_width
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
+
+#: The columns of an answer, behind those of the points.
+ADDED = ("mean", "std", "std_observed", "agents", "uninformed")
+#: And the ends of intervals.
+ENDS = ("low", "high")
 
 
 def known_model(folder: Path, where: Cluster) -> Model:
@@ -92,13 +103,88 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: 
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
     if model.fleet.noise_model.known:
         deviation += " Known deviations of rows are not in it."
-    sent = [told_sent(answers.sent, answers.bytes)] if several else []
+    sent = [sent_line(answers.sent, answers.bytes)] if several else []
     drawn = [sample] if answers.held else []
-    emit(facts, said, *drawn, *sent, deviation, *told_of_factors(*answers.factors), told, as_json=as_json)
+    emit(facts, said, *drawn, *sent, deviation, *factor_lines(*answers.factors), told, as_json=as_json)
 
 
-def told_of_factors(low: float, high: float) -> list[str]:
+def factor_lines(low: float, high: float) -> list[str]:
     """What a calibration has done to the deviations of an answer; nothing without one."""
     if (low, high) == (1.0, 1.0):
         return []
     return [f"Calibrated: deviations times {low:.3f}" + ("." if low == high else f" to {high:.3f}.")]
+
+
+def check_answer_file(out: Path, points: Path) -> None:
+    """One clear error where the answer cannot go, before any work is done for it."""
+    check_ending(out)
+    check_writable(out)
+    if out.exists() and points.exists() and out.samefile(points):
+        raise InputError(f"{out}: the answer would replace the points: choose another name")
+
+
+def read_points(
+    points: Path, inputs: Sequence[str], out: Path, reading: Reading, units: Mapping[str, str]
+) -> tuple[Array, dict[str, Any]]:
+    """The queries (T, D), and all columns of the file, to go into the answer: from CSV to CSV as they are written.
+
+    units: of the model's inputs, those that are times.
+    """
+    reading = replace(reading, time_unit=time_unit_among(units))
+    as_written = out.suffix.lower() == ".csv"
+    table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
+    found = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}
+    for name, (_, unit) in found.items():
+        if unit and unit != units.get(name):
+            raise InputError(f"{points}: column {name!r} has dates, but in the model it is no time: give numbers")
+    queries = np.column_stack([values for values, _ in found.values()])
+    if not len(queries):
+        raise InputError(f"{points}: expected points, got a file without rows")
+    if not np.isfinite(queries).all():
+        bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+        raise InputError(
+            f"{points}: {bad.size} of {len(queries)} rows have missing or infinite values "
+            f"(first: row {bad[0] + 1}): remove them"
+        )
+    for note in table.notes:
+        warn(f"{points}: {note}")
+    others = {name: column for name, column in table.columns.items() if len(column) == len(queries)}
+    left_out = [name for name in table.columns if name not in others]
+    if left_out:
+        warn(f"{points}: {', '.join(left_out)} have another length than the points: left out of the answer")
+    refuse_clash(points, others, ADDED)
+    return queries, others
+
+
+def refuse_clash(points: Path, columns: Mapping[str, Any], added: Iterable[str]) -> None:
+    """One clear error where columns of the points would be lost."""
+    clash = [name for name in added if name in columns]
+    if clash:
+        raise InputError(f"{points}: the answer has a column {clash[0]!r} too: rename that of the points")
+
+
+def write_answer(
+    out: Path,
+    others: dict[str, Any],
+    mean: Array,
+    std: Array,
+    std_observed: Array,
+    agents: IntArray,
+    uninformed: BoolArray,
+    level: float | None = None,
+    more: Mapping[str, Array] | None = None,
+) -> None:
+    """The table of an answer: the columns of the points, `ADDED`, intervals of this level, more columns behind it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    answer: dict[str, Any] = dict(zip(ADDED, (mean, std, std_observed, agents, uninformed), strict=True))
+    if level is not None:
+        half = half_width(level) * std_observed
+        answer |= zip(ENDS, (mean - half, mean + half), strict=True)
+    write_columns(out, {**others, **answer, **(more or {})})
+
+
+def check_level(level: float | None, points: Path, columns: Mapping[str, Any]) -> None:
+    """One clear error for intervals that cannot be, or that would replace columns of the points."""
+    if level is not None:
+        half_width(level)
+        refuse_clash(points, columns, ENDS)

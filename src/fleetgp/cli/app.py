@@ -11,31 +11,20 @@ import typer
 from typer.core import TyperGroup
 
 from fleetgp.cli import INTERRUPTED, INTERRUPTION
-from fleetgp.cli.agent import agent
-from fleetgp.cli.ask import ask
-from fleetgp.cli.calibrate import calibrate
+from fleetgp.cli.arguments import VariadicCommand, grouped
 from fleetgp.cli.certs import certs
 from fleetgp.cli.demo import demo
-from fleetgp.cli.down import down
 from fleetgp.cli.download import download
+from fleetgp.cli.evaluation import calibrate, score, verify
 from fleetgp.cli.fit import fit
-from fleetgp.cli.groups import grouped
 from fleetgp.cli.info import info
-from fleetgp.cli.map import map_
 from fleetgp.cli.methods import methods
-from fleetgp.cli.observe import observe
 from fleetgp.cli.output import complain, warn
 from fleetgp.cli.plan import plan
-from fleetgp.cli.predict import predict
+from fleetgp.cli.predict import map_, predict, sample, suggest
 from fleetgp.cli.reproduce import reproduce
-from fleetgp.cli.retrain import retrain
-from fleetgp.cli.sample import sample
-from fleetgp.cli.score import score
-from fleetgp.cli.status import status
-from fleetgp.cli.suggest import suggest
-from fleetgp.cli.up import up
-from fleetgp.cli.variadic import VariadicCommand
-from fleetgp.cli.verify import verify
+from fleetgp.cli.requests import ask, observe, retrain
+from fleetgp.cli.running import agent, down, status, up
 from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 

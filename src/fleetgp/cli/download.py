@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from fleetgp.cli.options import Json, Quiet
 from fleetgp.cli.output import bold, emit
-from fleetgp.cli.reading import four_sides
+from fleetgp.declarations import four_sides
 from fleetgp.files import check_writable, whole
 from fleetgp.io import download_mur, load_sst
 from fleetgp.io.erddap import SERVER
@@ -36,7 +36,7 @@ def download(
 
     [cyan]fleetgp fit gulf_stream.nc --inputs lon lat --target sst --agents 10 --out model/[/cyan]
     """
-    sides = four_sides(box) or ()
+    sides = four_sides("--box", box)
     if out is not None:
         check_writable(out)
     path = download_mur(sides, date, stride=stride, server=server, progress=not quiet)

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
+from rich.table import Table
 
 import fleetgp as fg
+from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.calibrate import CALIBRATE
-from fleetgp.cli.cluster import Cluster
-from fleetgp.cli.files import InFiles, Taken, check_column, forget_reading
-from fleetgp.cli.fitted import told_of_fit
-from fleetgp.cli.kernels import KERNEL
-from fleetgp.cli.means import Seen
-from fleetgp.cli.noises import Noisy
-from fleetgp.cli.reading import ObservedReading
-from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, place_of, report, save
+from fleetgp.cli.arguments import Given
+from fleetgp.cli.info import Report, fit_report
+from fleetgp.cli.options import Cluster
+from fleetgp.cli.output import emit
+from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
+from fleetgp.data.coordinates import coordinate_rule, seen_by
 from fleetgp.data.partition import BY
-from fleetgp.defaults import default_kernel
+from fleetgp.data.streamed import Streamed
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.files import Splitting
-from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations
+from fleetgp.io.formats import Reading
+from fleetgp.kernels.expression import as_kernels
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
+from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
+from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
 from fleetgp.training import TrainingOptions, training_method
+from fleetgp.training.multi_output import Sharing
+from fleetgp.training.options import PRESETS, preset_options
+
+TARGETS = Annotated[
+    list[str],
+    typer.Option(
+        "--target",
+        help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
+    ),
+]
+CALIBRATE = Annotated[
+    str | None, typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks.")
+]
 
 
 def fit(
@@ -45,15 +64,16 @@ def fit(
     axis: options.AXIS = None,
     graph: options.GRAPH = "path",
     training: options.TRAINING = "dec-fact-gp",
-    kernel: KERNEL = None,
-    reading: ObservedReading,
-    streaming: InFiles,
-    seen: Seen,
-    noisy: Noisy,
+    preset: options.PRESET = None,
+    model: Annotated[dict[str, Any], Given(ModelOptions)],
+    deviation: options.DEVIATION = None,
+    reading: READING,
+    rows: ROWS,
+    streaming: Streaming,
     start: options.START = None,
     calibrate: CALIBRATE = None,
-    private: options.PRIVATE_ROWS = None,
-    how: options.Training,
+    constraints: options.Constraints,
+    how: Annotated[dict[str, Any], Given(TrainerOptions)],
     where: Cluster,
     seed: options.SEED = 0,
     overwrite: options.OVERWRITE = False,
@@ -73,15 +93,23 @@ def fit(
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
-    kernel = default_kernel(training) if kernel is None else kernel
-    chosen, made = how.chosen, where.backend | seen.checked(inputs, kernel) | {"kernel": kernel, "seed": seed}
-    made |= {"private": check_private_rows(private)}
+    if preset is not None:
+        how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
+        model = {"normalize": False, **model}
+    kernel, chosen = model.get("kernel", default_kernel(training, preset=preset)), dict(how)
+    made = where.backend | _view(model, inputs, kernel) | {"kernel": kernel, "seed": seed}
+    made |= {"private": model.get("private")}
+    noisy = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
     _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
-    outputs = Several.of(target, kernel, inputs)
+    outputs = Targets.of(target, kernel, inputs)
     if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
-        chosen |= _begun(how, start, outputs, outputs.names)
+        chosen |= _begun(constraints, start, outputs, outputs.names)
     (split := Split(agent, agents, by, axis, seed)).check(inputs)
-    what = reading.what | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    what = (
+        vars(RowOptions(**rows))
+        | {"reading": Reading(**reading)}
+        | {"inputs": inputs, "target": outputs.column, "agent": agent}
+    )
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
     if outputs.allowed(streaming.chunked(files, agents)):
         noisy.refuse_chunks()
@@ -90,10 +118,10 @@ def fit(
         data = split.read(files[0], what | {"deviation": noisy.deviation})
     fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
     if noisy.noise is not None:
-        chosen |= _begun(how, start, outputs, fleet.names)
+        chosen |= _begun(constraints, start, outputs, fleet.names)
     _train(fleet, models, training, chosen, out, output.quiet)
     _save(fleet, models, out, overwrite, calibrate)
-    report({one.target: told_of_fit(one, data, place_of(one, models, out)) for one in models}, output.as_json)
+    emit_by_target({one.target: fit_report(one, data, place_of(one, models, out)) for one in models}, output.as_json)
 
 
 def _check(
@@ -106,7 +134,7 @@ def _check(
     training: str,
 ) -> None:
     """One clear error for what can be known before anything is read."""
-    chosen.refuse_foreign(training_method(training), options.as_typed)
+    chosen.refuse_foreign(training_method(training), flag_of)
     if hold is not None:
         options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
@@ -138,7 +166,7 @@ class Split:
         if self.axis is not None and self.axis not in inputs:
             raise unknown_name("--axis", self.axis, inputs)
 
-    def read(self, file: Path, what: dict[str, Any]) -> Taken:
+    def read(self, file: Path, what: dict[str, Any]) -> AgentData:
         """One file as a whole. what: the options of `read_observations`."""
         data = read_observations(file, **what)
         for name, values in zip(*named_columns(what["target"], data.observations), strict=True):
@@ -148,7 +176,7 @@ class Split:
         names, shards = Splitting(self.agents, by, self.axis, self.seed).split(data, what["inputs"])
         if data.labels is not None:
             check_column(f"{file}: ", self.column, len(names), len(data.labels))
-        return Taken(names, shards, data.dropped, data.notes, data.units)
+        return AgentData(names, shards, data.dropped, data.notes, data.units)
 
 
 def _train(
@@ -196,14 +224,172 @@ def _keep(models: list[Model], out: Path) -> str:
     return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
 
 
-def _begun(how: options.Training, start: Path | None, outputs: Several, names: Sequence[str]) -> dict[str, Any]:
+def _begun(
+    constraints: options.Constraints, start: Path | None, outputs: Targets, names: Sequence[str]
+) -> dict[str, Any]:
     """What is said of the hyperparameters by their names, and where they start."""
-    return {**how.known(names), "theta0": None if start is None else outputs.start(start, names)}
+    return {**constraints.known(names), "theta0": None if start is None else outputs.start(start, names)}
 
 
-def _graph(graph: str, data: Taken) -> str | Graph:
+def _graph(graph: str, data: AgentData) -> str | Graph:
     if graph in GRAPH_NAMES:
         return graph
     if not Path(graph).exists():
         raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
     return read_edges(graph, data.names)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of a fit, and the kernel that they have; the first one of those to choose from."""
+
+    targets: tuple[str, ...]
+    kernel: Kernel
+    inputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, targets: Sequence[str], kernel: str, inputs: Sequence[str]) -> Targets:
+        return cls(tuple(targets), as_kernels(kernel, inputs)[0], tuple(inputs))
+
+    @property
+    def single(self) -> bool:
+        return len(self.targets) == 1
+
+    @property
+    def column(self) -> str | tuple[str, ...]:
+        """What to read."""
+        return self.targets[0] if self.single else self.targets
+
+    @property
+    def _sharing(self) -> Sharing:
+        return Sharing.of(self.kernel, len(self.inputs), len(self.targets))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the hyperparameters."""
+        names = self.kernel.names(self.inputs)
+        return names if self.single else self._sharing.names(names, self.targets)
+
+    def allowed(self, chunked: bool) -> bool:
+        """Whether files are read in chunks, or one clear error."""
+        if chunked and not self.single:
+            raise InputError(
+                f"several targets ({', '.join(self.targets)}) are read from one file as a whole: expected one file, or "
+                "one target"
+            )
+        return chunked
+
+    def made(self, data: AgentData, graph: object, **made: Any) -> tuple[fg.Fleet | fg.Outputs, list[Model]]:
+        """What is to be trained, and the models of it."""
+        fleet: fg.Fleet | fg.Outputs
+        if self.single:
+            fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **made)
+            fleets = {self.targets[0]: fleet}
+        else:
+            assert not isinstance(data.shards, Streamed), "it was refused"
+            fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
+            fleets = fleet.fleets
+        for own in fleets.values():
+            own.units = data.units
+        return fleet, [Model(own, tuple(data.names), self.inputs, target) for target, own in fleets.items()]
+
+    def start(self, folder: Path, names: Sequence[str]) -> Array:
+        """The hyperparameters of another model, or of the models of these targets, by their names."""
+        if self.single:
+            return self._theta(folder, names)
+        own = self.kernel.names(self.inputs)
+        return self._sharing.joined([self._theta(folder / target, own) for target in self.targets])
+
+    def _theta(self, folder: Path, names: Sequence[str]) -> Array:
+        model = load_model(folder)
+        if sorted(model.inputs) != sorted(self.inputs):
+            raise InputError(
+                f"--from {folder}: that model has the inputs {', '.join(model.inputs)}, not {', '.join(self.inputs)}"
+            )
+        theta = model.theta
+        if missing := [name for name in names if name not in theta]:
+            raise InputError(
+                f"--from {folder}: that model, with the kernel {model.fleet.kernel.name!r}, has no "
+                f"{', '.join(missing)}: give its kernel, or leave out --from"
+            )
+        return np.array([theta[name] for name in names])
+
+
+def named_columns(target: str | Sequence[str], observations: Array) -> tuple[Sequence[str], Array]:
+    """The targets' names and their observations, (K, N)."""
+    return ([target], observations[None]) if isinstance(target, str) else (target, observations.T)
+
+
+def check_places(out: Path, targets: Sequence[str], overwrite: bool) -> None:
+    """One clear error where models of these targets may not be written."""
+    if len(targets) == 1:
+        check_target(out, overwrite)
+    else:
+        check_targets(out, targets, overwrite)
+
+
+def save(models: Sequence[Model], out: Path, overwrite: bool) -> None:
+    """A model in the folder, or several in folders of their own in it."""
+    if len(models) == 1:
+        save_model(models[0], out, overwrite=overwrite)
+    else:
+        save_models(models, out, overwrite=overwrite)
+
+
+def place_of(model: Model, models: Sequence[Model], out: Path) -> Path:
+    """Where a model is."""
+    return out if len(models) == 1 else out / model.target
+
+
+def emit_by_target(results: Mapping[str, Report], as_json: bool) -> None:
+    """The result of one target as it is; of several by their names."""
+    if len(results) == 1:
+        ((facts, lines),) = results.values()
+        emit(facts, *lines, as_json=as_json)
+        return
+    every: list[str | Table] = []
+    for target, (_, lines) in results.items():
+        every += [f"[bold]{target}[/bold]", *lines, ""]
+    emit({"targets": {target: facts for target, (facts, _) in results.items()}}, *every, as_json=as_json)
+
+
+def _view(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
+    """How a fleet sees the data, or one clear error before anything is read. model: what was typed."""
+    options_ = ModelOptions(**model)
+    rule = coordinate_rule(options_.coordinates, inputs)
+    seen_by(rule, as_kernels(kernel, inputs), inputs, options_.mean)
+    return {"normalize": options_.normalize, "mean": options_.mean, "coordinates": rule.name}
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """What is said of the noise."""
+
+    deviation: str | None
+    noise: str | None
+    robust: bool
+
+    @property
+    def given(self) -> bool:
+        return self.deviation is not None or self.noise is not None or self.robust
+
+    def check(self, columns: Sequence[str], *, several: bool) -> None:
+        """One clear error before anything is read. columns: all others.  several: targets."""
+        if several and self.given:
+            raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
+        if self.deviation in columns:
+            raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
+
+    def refuse_chunks(self) -> None:
+        """One clear error for files that are read in chunks."""
+        if self.given:
+            raise InputError(
+                "--deviation, --noise and --robust are for one file that is read as a whole, got files that are read "
+                "in chunks: join them, or leave these out"
+            )
+
+    def made(self, names: Sequence[str]) -> dict[str, Any]:
+        """As a fleet takes it. names: the agents'."""
+        if not self.given:
+            return {}
+        return {"noise": None if self.noise is None else list(names), "robust": self.robust}

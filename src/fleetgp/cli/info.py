@@ -1,27 +1,39 @@
-"""fleetgp info: what is in a model folder, in words."""
+"""fleetgp info: what is in a model, in words; and what fit and calibrate say of the model that they made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli import options
-from fleetgp.cli.calibrate import told_of
-from fleetgp.cli.means import told_mean
-from fleetgp.cli.output import bold, count_of_agents, emit, plain_table
-from fleetgp.cli.sent import told_sent
-from fleetgp.data.times import time_unit_of, told_value
+from fleetgp.cli.output import Sent, bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
+from fleetgp.cli.reading import AgentData
+from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
+from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
 from fleetgp.errors import listed
-from fleetgp.storage.contents import contents, told_coordinates
+from fleetgp.fleet import Fleet
+from fleetgp.kernels.stationary import OBSERVED
+from fleetgp.prediction import Calibration
+from fleetgp.storage.contents import contents, told_coordinates, without_bend
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
+from fleetgp.storage.sections import compared_facts
+from fleetgp.training import Fit
+from fleetgp.training.fit import about_approximation, about_sample
 from fleetgp.units import readable_bytes
 
+#: A result for programs, and for people.
+Report = tuple[dict[str, Any], list[str | Table]]
 #: Agents whose rows are told one by one.
-MOST = 12
+AGENTS_SHOWN = 12
 
 
 def info(*, model: options.MODEL, as_json: options.Json = False) -> None:
@@ -33,10 +45,10 @@ def info(*, model: options.MODEL, as_json: options.Json = False) -> None:
     """
     known = load_model(model)
     facts = contents(known, model)
-    emit(facts, *_lines(known, facts), as_json=as_json)
+    emit(facts, *_info_lines(known, facts), as_json=as_json)
 
 
-def _lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
+def _info_lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
     unit = facts["units"].get(model.target, "")
     target = f"{model.target} ({unit})" if unit else model.target
     by, at = facts["written_by"] or "an older FleetGP", facts["written_at"]
@@ -45,22 +57,22 @@ def _lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
     return [
         f"[bold]{escape(target)} at ({escape(', '.join(model.inputs))})[/bold], in {bold(facts['model'])}",
         f"Written by {escape(by)}{escape(when)}; format {facts['format']}, {readable_bytes(facts['bytes'])} on disk.",
-        *_data(facts),
+        *_data_lines(facts),
         f"Kernel {escape(facts['kernel'])}.",
-        _theta(facts["theta"]),
+        _theta_table(facts["theta"]),
         *([seen] if seen else []),
-        *told_mean(model),
+        *mean_lines(model),
         *(["Rows are private: what would send one is refused."] if facts["private"] else []),
-        *_training(facts),
-        *([] if model.fleet.calibration is None else told_of(model.fleet.calibration)),
+        *_training_lines(facts),
+        *([] if model.fleet.calibration is None else calibration_lines(model.fleet.calibration)),
         *([] if facts["calibration"] else ["Not calibrated: fleetgp calibrate checks what intervals hold."]),
     ]
 
 
-def _data(facts: Mapping[str, Any]) -> list[str]:
+def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     rows = facts["agents"]
     total = f"{sum(rows.values()):,} observations of {count_of_agents(len(rows))}"
-    each = f": {listed([f'{name} {count:,}' for name, count in rows.items()], MOST)}" if len(rows) > 1 else ""
+    each = f": {listed([f'{name} {count:,}' for name, count in rows.items()], AGENTS_SHOWN)}" if len(rows) > 1 else ""
     held = " The folder has moments of them, and no rows."
     if facts["rows_in_folder"]:
         whose = "all agents" if len(rows) > 1 else "the agent"
@@ -80,7 +92,7 @@ def _data(facts: Mapping[str, Any]) -> list[str]:
     return [escape(f"{total}{each}.{held}"), escape(f"They cover {box}."), *links]
 
 
-def _theta(theta: Mapping[str, Mapping[str, Any]]) -> Table:
+def _theta_table(theta: Mapping[str, Mapping[str, Any]]) -> Table:
     table = plain_table("", "hyperparameter", "value", "in words")
     table.columns[2].justify = "left"
     for name, one in theta.items():
@@ -88,7 +100,7 @@ def _theta(theta: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def _training(facts: Mapping[str, Any]) -> list[str]:
+def _training_lines(facts: Mapping[str, Any]) -> list[str]:
     found = facts["training"]
     if found is None:
         how = facts["note"] or "the hyperparameters were given, nothing was trained"
@@ -102,4 +114,194 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
     compared = found.get("compared") or []
     said += [f"Chosen from {escape(', '.join(one['kernel'] for one in compared))}."] if compared else []
     sent = found.get("sent", {})  # older folders do not tell
-    return said + ([told_sent(sent)] if sent and len(facts["agents"]) > 1 else [])
+    return said + ([sent_line(sent)] if sent and len(facts["agents"]) > 1 else [])
+
+
+def fit_report(model: Model, data: AgentData, out: Path) -> Report:
+    """out: where the model is. Warns of what did not go as it should."""
+    found = model.fleet.fit
+    assert found is not None
+    if found.status == "time limit":  # others have warned already
+        warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
+    if found.jitter.any():
+        warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
+    sent = sent_facts(found.ledger.by_kind())
+    return _fit_facts(model, found, data, out, sent), _fit_lines(model, found, data, out, sent)
+
+
+def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> dict[str, Any]:
+    fleet = model.fleet
+    return {
+        "model": str(out),
+        "agents": list(model.agents),
+        "observations": counts_of(fleet.data),
+        "dropped": data.dropped,
+        "notes": list(data.notes),
+        "method": found.method,
+        "kernel": fleet.kernel.name,
+        "compared": compared_facts(found.compared),
+        "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
+        "status": found.status,
+        "rounds": found.rounds,
+        "disagreement": found.disagreement,
+        "theta": model.theta,
+        "mean": None if found.mean is None else asdict(found.mean),
+        "coordinates": asdict(found.coordinates),
+        "jitter": found.jitter,
+        "noise_floor": found.noise_floor,
+        "at_noise_floor": bool(found.at_floor.any()),
+        "at_bounds": found.at_bounds,
+        "flat": found.flat,
+        "penalty": found.penalty,
+        **found.known.as_dict(),
+        "engine": found.engine,
+        "approximation": found.approximation,
+        "sample": found.sample,
+        "used": found.used,
+        "outliers": found.outliers,
+        "drawn": found.drawn,
+        "held": found.held,
+        "sent": sent,
+    }
+
+
+def _fit_lines(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> list[str | Table]:
+    fleet, several = model.fleet, len(model.agents) > 1
+    place = escape(quote(str(out)))
+    dropped, points = data.dropped, sum(counts_of(fleet.data))
+    how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
+    everywhere = " --within inf" if how and isinstance(fleet.data, Streamed) else ""
+    drawn, at = fleet.dimension >= 2, _map_values(model)
+    return [
+        f"{points:,} observations of {count_of_agents(len(model.agents))}"
+        + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
+        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
+        *(about for about in (about_sample(found), about_approximation(found)) if about),
+        f"{found.method}: {found.status} after {found.rounds} rounds"
+        + (f"; the agents differ by {found.disagreement:.0e}." if several else "."),
+        *kernel_lines(found),
+        _fit_table(model, found),
+        *mean_lines(model),
+        *outlier_lines(model),
+        *([] if fleet.calibration is None else calibration_lines(fleet.calibration)),
+        *([sent_line(sent)] if several else []),
+        f"The model is in {bold(out)}. Next:",
+        f"  [cyan]fleetgp predict {place} points.csv{how} --out answer.csv[/cyan]",
+        *([f"  [cyan]fleetgp map {place} --grid 200x200{how}{everywhere}{at} --out map.nc[/cyan]"] * drawn),
+    ]
+
+
+def _map_values(model: Model) -> str:
+    """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
+    if len(model.inputs) == 2:
+        return ""
+    low, high = corners(summaries_along_arc(model.fleet.data, model.fleet.coordinates))
+    middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
+    return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
+
+
+def _shown(model: Model, name: str, value: float) -> str:
+    """A value of an input: of a time the day."""
+    unit = time_unit_of(model.fleet.units.get(name))
+    return f"{value:.6g}" if unit is None else str(times_of_numbers(np.array(value), unit))[:10]
+
+
+def _fit_table(model: Model, found: Fit) -> Table:
+    """The hyperparameters."""
+    table = plain_table("", "hyperparameter", "value", "unit")
+    units = hyperparameter_units(model.fleet, model.inputs, model.target)
+    fixed, straight = found.known.as_dict()["fixed"], without_bend(model)
+    for (name, value), unit in zip(model.theta.items(), units, strict=True):
+        held = "fixed" if name in fixed else "at its bound" if name in found.at_bounds else ""
+        bend = f"no bend along {straight[name]}" if name in straight else ""
+        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held, bend])))
+    return table
+
+
+def calibration_facts(found: Calibration) -> dict[str, Any]:
+    """For programs."""
+    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    return {
+        **{name: getattr(found, name) for name in names},
+        "knots": [asdict(knot) for knot in found.knots],
+        "sent": {} if found.ledger is None else sent_facts(found.ledger.by_kind()),
+    }
+
+
+def calibration_lines(found: Calibration) -> list[str | Table]:
+    """For people."""
+    title = f"[bold]Calibrated for {found.told}, intervals of {100 * found.level:g} %[/bold]"
+    table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
+    for knot in found.knots:
+        cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
+        table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
+    sent = found.ledger  # one that is read from a folder has none
+    return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
+
+
+def kernel_lines(fit: Fit) -> list[str | Table]:
+    """A table and the rule; nothing where there was no choice."""
+    if not fit.compared:
+        return []
+    rows = max(one.rows for one in fit.compared)
+    title = f"[bold]Kernels, by the log predictive density of {rows:,} rows that the agents held out in blocks[/bold]"
+    table = plain_table("", "kernel", "per row", "")
+    for one in fit.compared:
+        table.add_row(one.kernel, f"{one.density:.4f}", "chosen" if one.kernel == fit.kernel else "")
+    return [title, table]
+
+
+def input_units(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
+    """The units of the length-scales along the inputs."""
+    places = (rule.longitude, rule.latitude) if rule.name in ("kilometres", "sphere") else ()
+    return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
+
+
+def hyperparameter_units(fleet: Fleet, inputs: Sequence[str], target: str) -> list[str]:
+    """What each hyperparameter is measured in; nothing for plain numbers."""
+    names = input_units(fleet.coordinates, inputs)
+    told = [f"{name} ({unit})" if (unit := _unit(fleet, name)) else name for name in [*names, target]]
+    return [
+        told[unit] if unit >= 0 else told[-1] if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))
+    ]
+
+
+def _unit(fleet: Fleet, name: str) -> str:
+    """That of an input or of the target, as a file gave it: of a time without since when."""
+    unit = fleet.units.get(name, "")
+    return time_unit_of(unit) or unit
+
+
+def mean_lines(model: Model) -> list[Table | str]:
+    """The mean function with its standard errors; nothing where it is zero."""
+    fit = model.fleet.fit
+    if fit is None or fit.mean is None:
+        return []
+    mean, target = fit.mean, model.target
+    per = [f"{target} per {unit}" for unit in input_units(model.fleet.coordinates, model.inputs)]
+    if model.fleet.coordinates.name == "kilometres":
+        per = [each.replace("per kilometres", "per kilometre") for each in per]
+    table = plain_table("", "mean function", "value", "standard error", "unit")
+    for (name, value), error, unit in zip(mean.named(model.inputs).items(), mean.errors, [target, *per], strict=False):
+        table.add_row(name, f"{value:.4g}", f"{error:.2g}", unit)
+    place = ", ".join(f"{name} {at:.6g}" for name, at in zip(model.inputs, mean.at, strict=False))
+    return [table, *([f"The constant is the mean at {place}."] if place else [])]
+
+
+def noise_of(model: Model, agent: str) -> str:
+    """The name of the noise of an agent's observations."""
+    noise = model.fleet.noise_model
+    if not noise.groups:
+        return noise.names[0]
+    return noise.names[int(noise.group(model.fleet.data[model.agents.index(agent)])[0])]
+
+
+def outlier_lines(model: Model) -> list[str]:
+    """How many rows are weighed down, and whose; nothing without --robust."""
+    fit = model.fleet.fit
+    if fit is None or not len(fit.outliers):
+        return []
+    total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))
+    most = int(np.argmax(fit.outliers))
+    whose = f", most of {model.agents[most]} ({fit.outliers[most]:,})" if total and len(model.agents) > 1 else ""
+    return [f"{total:,} of {rows:,} rows are weighed down as outliers{whose}."]

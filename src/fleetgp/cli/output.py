@@ -1,4 +1,4 @@
-"""What the commands say: results to stdout, progress and errors to stderr, or one JSON document."""
+"""What the commands print: results to stdout, progress and errors to stderr, or one JSON document."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli import discard_output
+from fleetgp.network.ledger import FRAMING, Traffic
+from fleetgp.units import readable_bytes
+
+#: Messages, scalars and bytes of each kind of content, as they are in JSON.
+Sent = Mapping[str, Mapping[str, int]]
 
 
 class Terminal(Console):
@@ -80,3 +85,22 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
 
 def count_of_agents(count: int) -> str:
     return f"{count:,} agents" if count != 1 else "1 agent"
+
+
+def sent_facts(kinds: Mapping[str, Traffic]) -> Sent:
+    """kinds: those of a ledger (`Ledger.by_kind`). The headers of frames are no content.
+
+    >>> sent_facts({"queries": Traffic(1, 4, 40), "framing": Traffic(1, 0, 36)})
+    {'queries': {'messages': 1, 'scalars': 4, 'bytes': 40}}
+    """
+    return {kind: vars(traffic) for kind, traffic in kinds.items() if kind != FRAMING}
+
+
+def sent_line(sent: Sent, size: int | None = None) -> str:
+    """size: all bytes, with the headers.
+
+    >>> sent_line({"queries": {"scalars": 4}, "predictions": {"scalars": 1200}}, 12_000)
+    'Sent between agents, in numbers: queries 4, predictions 1,200; 12 kB in all.'
+    """
+    kinds = ", ".join(f"{kind} {one['scalars']:,}" for kind, one in sent.items() if one["scalars"]) or "nothing"
+    return f"Sent between agents, in numbers: {kinds}" + ("." if size is None else f"; {readable_bytes(size)} in all.")

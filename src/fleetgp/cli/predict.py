@@ -1,30 +1,87 @@
-"""fleetgp predict: answers of a model at the points of a file."""
+"""fleetgp predict, map, sample and suggest: commands that ask a model at points."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.answers import asked, known_model, report_answers, warn_of_outside
-from fleetgp.cli.cluster import Cluster
-from fleetgp.cli.output import bold, warn
-from fleetgp.cli.points import check_answer_file, check_level, read_points, refuse_clash, write_answer
-from fleetgp.cli.reading import FileReading
-from fleetgp.cli.together import Together
-from fleetgp.errors import InputError
+from fleetgp.cli.answers import (
+    asked,
+    check_answer_file,
+    check_level,
+    known_model,
+    read_points,
+    refuse_clash,
+    report_answers,
+    warn_of_outside,
+    write_answer,
+)
+from fleetgp.cli.arguments import Given
+from fleetgp.cli.options import Cluster
+from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
+from fleetgp.cli.reading import FILE_READING
+from fleetgp.declarations import four_sides, values_by_name
+from fleetgp.errors import InputError, unknown_name
+from fleetgp.files import check_writable, whole
+from fleetgp.io.fields import read_mask
+from fleetgp.io.formats import Reading
+from fleetgp.io.sst import xarray
+from fleetgp.io.tables import write_columns
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.storage.model import Model
 
 GRADIENT = Annotated[bool, typer.Option("--gradient", help="Also the slopes of the mean along the inputs.")]
+MAP_OUT = Annotated[
+    Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
+]
+GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
+MAP_BOX = Annotated[
+    list[float] | None,
+    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+]
+WITHIN = Annotated[
+    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
+]
+TARGET_UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
+MAP_AT = Annotated[
+    list[str] | None,
+    typer.Option(help="The values of other inputs, for example: --at depth=5 day=2021-01-05"),
+]
+MASK = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the map shall be: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False
+    ),
+]
+DRAWS_OUT = Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")]
+DRAWS = Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)]
+OBSERVED = Annotated[bool, typer.Option("--observed", help="Draws of observations, with noise, not of the field.")]
+DRAW_SEED = Annotated[int, typer.Option(help="Of the draws: the same for the same.", min=0)]
+PLACES = Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)]
+CRITERION = Annotated[
+    str, typer.Option(help="variance (where least is known) or mutual-information (what tells most).")
+]
+FOR_AGENT = Annotated[str | None, typer.Option(help="Who shall go there: an agent's name. (default: the first)")]
+ALL_AGENTS = Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")]
+#: The options of a joint posterior.
+JOINT = ("eta", "engine", "neighbours")
+#: What stands beside the columns of the candidates.
+SUGGESTION_COLUMNS = ("agent", "gain")
 
 
 def predict(
     model: options.MODEL,
     points: options.POINTS,
     out: options.ANSWER_OUT,
-    reading: FileReading,
+    reading: FILE_READING,
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
@@ -49,7 +106,7 @@ def predict(
     """
     known = known_model(model, where)
     check_answer_file(out, points)
-    queries, others = read_points(points, known.inputs, out, reading.reading, known.fleet.units)
+    queries, others = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     check_level(level, points, others)
     slopes = _slopes(known, queries, asking) if gradient else {}
     refuse_clash(points, others, slopes)
@@ -63,11 +120,247 @@ def predict(
 
 def _slopes(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
     """Columns with the derivatives of the mean by each input."""
-    if asking.consensus == "average":
+    if asking.given.get("consensus") == "average":
         raise InputError("--gradient is exact, and averages over neighbours are not: leave out --consensus average")
-    how = Together(asking.method, asking.eta, asking.engine, asking.neighbours)
-    found = model.fleet.gradient(queries, **how.chosen)
+    given = {name: value for name, value in asking.given.items() if name in JOINT}
+    found = model.fleet.gradient(queries, **Together(asking.method, given).chosen)
     if found.kinks.any():
         where = int(found.kinks.any(axis=1).sum())
         warn(f"at {where:,} points the mean has a kink, where data are: slopes there are the mean of both sides")
     return {f"d_mean/d_{name}": found.gradient[:, d] for d, name in enumerate(model.inputs)}
+
+
+def map_(
+    *,
+    model: options.MODEL,
+    out: MAP_OUT,
+    grid: GRID = "200x200",
+    box: MAP_BOX = None,
+    at: MAP_AT = None,
+    within: WITHIN = 0.5,
+    mask: MASK = None,
+    units: TARGET_UNITS = "",
+    asking: options.Asking,
+    where: Cluster,
+    output: options.Output,
+) -> None:
+    """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; --out map.png and map.pdf: a picture alone.
+
+    Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
+    inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
+    too; the file's variable coverage tells all of them apart. A model of more than two inputs needs a value for each
+    other one.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp map model/ --grid 200x200 --out map.nc[/cyan]
+
+    [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
+    """
+    from fleetgp.fleet.maps import (
+        MASKED,
+        PRIOR,
+        cells_in_mask,
+        check_names,
+        check_within,
+        chosen_cells,
+        grid_of,
+        on_all_cells,
+    )
+    from fleetgp.storage.answers import save_map
+
+    counts, sides, values = (
+        _grid_counts(grid),
+        four_sides("--box", box) if box else None,
+        values_by_name("--at", at or ()) or None,
+    )
+    check_within(within, "--within")
+    known = known_model(model, where)
+    _check_map_file(out)
+    cells = grid_of(known.fleet, counts, sides, values)
+    check_names(cells, known.target)
+    kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
+    chosen, coverage = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
+    answers = asked(known, cells.cells[chosen], asking, out, output.quiet)
+    picture = save_map(out, known, cells, answers, chosen, coverage, units)
+    answers.kept.clear()
+    far = np.asarray(kept & ~chosen)
+    left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
+    warn_of_outside(known, cells.cells, far, left)
+    unknown = "cells are no better known than the prior: hatched in the picture"
+    warn_of_outside(known, cells.cells, on_all_cells(coverage, chosen, answers.uninformed) == PRIOR, unknown)
+    masked = int((coverage == MASKED).sum())
+    facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
+    beside = "" if out == picture else f", its picture in {bold(picture)}"
+    hidden = f" The mask leaves out {masked:,} of {len(coverage):,} cells." if masked else ""
+    report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}", output.as_json)
+
+
+def _grid_counts(grid: str) -> tuple[int, int]:
+    """--grid as two numbers.
+
+    >>> _grid_counts("200x100")
+    (200, 100)
+    """
+    from fleetgp.fleet.maps import check_counts
+
+    found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
+    first, second = map(int, found.groups()) if found else (0, 0)
+    if min(first, second) < 2:
+        raise InputError(f"--grid must be like 200x100, two points or more along each input, got {grid!r}")
+    return check_counts((first, second), f"--grid {grid.strip()}")
+
+
+def _check_map_file(out: Path) -> None:
+    """One clear error for a map that cannot be written."""
+    if out.suffix.lower() not in (".nc", ".png", ".pdf"):
+        raise InputError(f"{out}: expected a name that ends in .nc (or .png or .pdf, for the picture alone)")
+    check_writable(out)
+    if out.suffix.lower() == ".nc":
+        check_writable(out.with_suffix(".png"))
+
+
+def sample(
+    model: options.MODEL,
+    points: options.POINTS,
+    out: DRAWS_OUT,
+    reading: FILE_READING,
+    together: Together,
+    n: DRAWS = 10,
+    seed: DRAW_SEED = 0,
+    observed: OBSERVED = False,
+    as_json: options.Json = False,
+) -> None:
+    """Draw whole fields from the joint posterior, at the points of a file.
+
+    Each draw is a field that the data allow: what hangs on several places together, such as a mean over an area or
+    the place of a maximum, has the distribution of its values over the draws.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp sample model/ points.csv --n 20 --seed 0 --out draws.csv[/cyan]
+
+    [cyan]fleetgp sample model/ points.csv --n 1000 --method dec-nearest --out draws.nc[/cyan]
+    """
+    known = known_model(model, Cluster())
+    table = out.suffix.lower() != ".nc"
+    if table:
+        check_answer_file(out, points)
+    else:
+        check_writable(out)
+        xarray()  # or one error that says what is missing
+        if out.exists() and points.exists() and out.samefile(points):
+            raise InputError(f"{out}: the draws would replace the points: choose another name")
+    queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
+    names = [f"draw_{k + 1}" for k in range(n)]
+    refuse_clash(points, columns, names)
+    found = known.fleet.joint(queries, noisy=observed, **together.chosen)
+    draws = found.sample(n, seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if table:
+        write_columns(out, {**columns, **dict(zip(names, draws, strict=True))})
+    else:
+        with whole(out) as partial:
+            _draws_dataset(known, queries, draws).to_netcdf(partial)
+    if found.jitter:
+        warn(f"a covariance needed jitter, up to {found.jitter:.1e}")
+    sent = sent_facts(found.ledger.by_kind())
+    told = [sent_line(sent, found.ledger.bytes)] if len(known.agents) > 1 else []
+    said = f"{found.method}: {n:,} draws at {len(queries):,} points."
+    facts = {
+        "out": str(out),
+        "method": found.method,
+        "points": len(queries),
+        "draws": n,
+        "seed": seed,
+        "of": "observation" if observed else "field",
+        "jitter": found.jitter,
+        "rounds": found.rounds,
+        "bytes": found.ledger.bytes,
+        "sent": sent,
+    }
+    emit(facts, said, *told, f"The draws are in {bold(out)}.", as_json=as_json)
+
+
+def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
+    """Draws and points, with the inputs along the points."""
+    inputs = {name: ("point", queries[:, d]) for d, name in enumerate(model.inputs)}
+    label = {"long_name": f"draws of {model.target}"}
+    return xarray().Dataset(
+        {model.target: (("draw", "point"), draws, label)}, coords={"draw": np.arange(1, len(draws) + 1), **inputs}
+    )
+
+
+def suggest(
+    model: options.MODEL,
+    candidates: options.POINTS,
+    out: options.ANSWER_OUT,
+    reading: FILE_READING,
+    together: Together,
+    n: PLACES = 1,
+    by: CRITERION = "variance",
+    agent: FOR_AGENT = None,
+    everyone: ALL_AGENTS = False,
+    as_json: options.Json = False,
+) -> None:
+    """Suggest where to measure next, among the candidates in a file.
+
+    Each place is chosen given that those before it are measured, so that they spread. The result has the rows of the
+    chosen candidates in their order, whose each is, and what it gains: by variance that of the field there, in squared
+    units of the target; by mutual-information nats.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp suggest model/ candidates.csv --n 5 --agent boat1 --out next.csv[/cyan]
+
+    [cyan]fleetgp suggest model/ candidates.csv --n 2 --by mutual-information --all --out next.csv[/cyan]
+    """
+    if everyone and agent is not None:
+        raise InputError("--all is for every agent, and --agent for one: give one of them")
+    options.one_of("--by", by, CRITERIA)
+    known = known_model(model, Cluster())
+    check_answer_file(out, candidates)
+    places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
+    refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
+    whose = None if everyone else agent_number(known, agent or known.agents[0])
+    found = known.fleet.suggest(whose, places, n, by=by, **together.chosen)
+    names = np.array(known.agents)[found.agents]
+    rows = {name: np.asarray(column)[found.indices] for name, column in columns.items()}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_columns(out, {**rows, **dict(zip(SUGGESTION_COLUMNS, (names, found.gains), strict=True))})
+    table = plain_table("", "agent", *known.inputs, "gain")
+    for name, place, gain in zip(names, found.places, found.gains, strict=True):
+        table.add_row(str(name), *(f"{value:.6g}" for value in place), f"{gain:.3g}")
+    facts = {
+        "out": str(out),
+        "method": found.method,
+        "by": found.by,
+        "agents": names.tolist(),
+        "places": found.places.tolist(),
+        "candidates": found.indices.tolist(),
+        "gains": found.gains.tolist(),
+        "bytes": found.ledger.bytes,
+        "sent": (sent := sent_facts(found.ledger.by_kind())),
+    }
+    told = sent_line(sent, found.ledger.bytes)
+    emit(facts, table, *[told] * (len(known.agents) > 1), f"The places are in {bold(out)}.", as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Of the joint posterior."""
+
+    method: options.METHOD = None
+    given: Annotated[dict[str, Any], Given(PredictionOptions, JOINT)] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """As `Fleet.joint` takes them."""
+        return {"method": self.method, **options.for_predictor(self.method, self.given)}
+
+
+def agent_number(model: Model, agent: str) -> int:
+    """Of an agent, by its name."""
+    if agent not in model.agents:
+        raise unknown_name("agent", agent, model.agents)
+    return model.agents.index(agent)

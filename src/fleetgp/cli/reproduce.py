@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetgp.cli.cluster import CLUSTER
-from fleetgp.cli.options import Json, Quiet
+from fleetgp.cli.options import CLUSTER, Json, Quiet
 from fleetgp.cli.output import bold, emit, plain_table
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import check_folder

@@ -25,6 +25,7 @@ from fleetgp.errors import FleetGPWarning, InputError, NumericalError
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.network import Network
+from fleetgp.options import Consensus, Eta
 from fleetgp.prediction import (
     Calibration,
     Conditioned,
@@ -38,8 +39,7 @@ from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
 from fleetgp.prediction.gradient import answer_gradients
 from fleetgp.prediction.joint import answer_jointly
-from fleetgp.prediction.methods import prediction_method
-from fleetgp.prediction.options import Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import prediction_method, refuse_foreign
 from fleetgp.prediction.predict import agree_on, answer_in_blocks
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.prediction.task import Agreed, Earlier, agreement_key

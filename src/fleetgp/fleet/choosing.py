@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleetgp.data.coordinates import CoordinateRule, seen_by
-from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import SAME, NoiseModel
+from fleetgp.options import default_kernel
 
 AS_THEY_ARE = CoordinateRule()
 

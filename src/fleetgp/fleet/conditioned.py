@@ -27,10 +27,11 @@ from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.model.observations import Observations
+from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
 from fleetgp.prediction.gradient import check_gradient
 from fleetgp.prediction.joint import check_joint
-from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.results import joined
 
 

@@ -21,7 +21,6 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.data.partition import By, partition, partition_by_label
 from fleetgp.data.times import TimeUnit, are_times
-from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
@@ -34,6 +33,7 @@ from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_rea
 from fleetgp.io.survey import Scan, passes_told_to
 from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
+from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
 
 if TYPE_CHECKING:
@@ -244,9 +244,9 @@ def from_files(
     rows: int = ROWS,
     cache: str | Path | None = None,
     theta: Sequence[float] | Array | None = None,
-    normalize: bool = NORMALIZE,
-    mean: MeanName = MEAN,
-    coordinates: CoordinatesName = COORDINATES,
+    normalize: bool = ModelOptions.normalize,
+    mean: MeanName = ModelOptions.mean,
+    coordinates: CoordinatesName = ModelOptions.coordinates,
     kernel: str | Kernel | Sequence[str | Kernel] | None = None,
     private: PrivateRows | None = None,
     seed: int = 0,

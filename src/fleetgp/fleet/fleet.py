@@ -13,7 +13,6 @@ from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
 from fleetgp.data.suspicions import Watched
-from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import calibrate
@@ -46,6 +45,7 @@ from fleetgp.given import as_flag, check_whole
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
+from fleetgp.options import ModelOptions
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
@@ -122,9 +122,9 @@ class Fleet(Closing, Choosing, Named):
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
-        normalize: bool = NORMALIZE,
-        mean: MeanName = MEAN,
-        coordinates: CoordinatesName = COORDINATES,
+        normalize: bool = ModelOptions.normalize,
+        mean: MeanName = ModelOptions.mean,
+        coordinates: CoordinatesName = ModelOptions.coordinates,
         kernel: str | Kernel | Sequence[str | Kernel] | None = None,
         noise: NoiseName = None,
         robust: bool = False,

@@ -14,7 +14,6 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import Streamed, counts_of, joined
-from fleetgp.defaults import default_kernel
 from fleetgp.engines.base import retold
 from fleetgp.errors import FleetGPWarning, InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.privacy import refuse_private
@@ -23,9 +22,11 @@ from fleetgp.fleet.source import held_by
 from fleetgp.io.survey import passes_told_to
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
+from fleetgp.options import default_kernel
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.constraints import Ends, Known, MedianAndFactor
+from fleetgp.training.options import preset_options
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
 from fleetgp.training.trainer import check_stepwise
@@ -47,9 +48,13 @@ def options_of(
     bounds: ByName = None,
     priors: ByName = None,
     fixed: ByName = None,
+    preset: str | None = None,
     **given: Any,
 ) -> TrainingOptions:
-    """What was given, checked, with what the fleet knows itself."""
+    """What was given (what is not None), checked, with what the fleet knows itself."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if preset is not None:
+        given = preset_options(preset, method) | given
     for target, shards in fleet.observed():
         refuse_constant(target, shards)
     starts = None if theta0 is None else check_starts(fleet.data, theta0, fleet.names)
@@ -111,9 +116,10 @@ def train(
     fleet: Fleet,
     method: str = "dec-fact-gp",
     *,
+    preset: Literal["paper"] | None = None,
     theta0: Sequence[float] | Array | None = None,
-    rounds: int = 2000,
-    tol: float = 1e-5,
+    rounds: int | None = None,
+    tol: float | None = None,
     seconds: float | None = None,
     rho: float | None = None,
     kappa: float | None = None,
@@ -121,13 +127,13 @@ def train(
     nested: Literal["l-bfgs", "gradient-descent"] | None = None,
     step: float | None = None,
     nested_iterations: int | None = None,
-    noise_floor: float = 1e-3,
+    noise_floor: float | None = None,
     bounds: Mapping[str, Ends] | None = None,
     priors: Mapping[str, MedianAndFactor] | None = None,
     fixed: Mapping[str, float] | None = None,
     seed: int | None = None,
-    engine: str = "auto",
-    neighbours: int = 30,
+    engine: str | None = None,
+    neighbours: int | None = None,
     progress: bool | Listener = False,
 ) -> Fit:
     """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
@@ -135,11 +141,15 @@ def train(
     An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
     itself as `unfinished`; `fit` is of finished trainings only.
 
+    preset: "paper" for the paper's settings where you give no other: rho=500, kappa and lipschitz 5,000, nested
+        gradient descent, no noise floor, 100 rounds of the decentralized methods and tol=1e-3 of the others. A fleet
+        whose kernel was not chosen takes the paper's, "se", and warns. The paper does not normalize: give
+        normalize=False to the fleet.
     theta0: where to start, (P,), or several starts, (S, P), of which the best total likelihood wins;
         None takes three starts from the size of the data. Then agents with more than 1,500 observations train on
         samples of theirs first, and on all with the best start: `sample` of the result.
-    rounds, tol: stop when the agents agree and stand still to tol in log theta, or after this many rounds;
-        `tol=0` runs exactly `rounds` rounds.
+    rounds, tol: stop when the agents agree and stand still to tol (1e-5) in log theta, or after this many rounds
+        (2,000); `tol=0` runs exactly `rounds` rounds.
     seconds: stop after this time, with the best theta so far and status "time limit".
     bounds: the lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)},
         None for open. The names are l_ with an input's name or, where inputs have none, its number, sigma_f and
@@ -156,11 +166,11 @@ def train(
     """
     row = training_method(method)
     refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
-    _take_default_kernel(fleet, row)
+    _take_default_kernel(fleet, row, preset)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
     given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
-    options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, **given)
+    options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, preset, **given)
     with listening(progress) as listener, passes_told_to(listener):
         fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
     warn_of_end(fit, options, fleet.names, stacklevel=2)
@@ -197,13 +207,14 @@ def trainer(
     return Trainer(prepare(row, fleet.data, InProcess(fleet.graph), fleet.kernel, chosen), chosen)
 
 
-def _take_default_kernel(fleet: Fleet, method: TrainingMethod) -> None:
+def _take_default_kernel(fleet: Fleet, method: TrainingMethod, preset: str | None) -> None:
     """Give the fleet the kernel that the method needs, if none was chosen and no theta depends on it."""
-    needed = default_kernel(method.name)
+    needed = default_kernel(method.name, preset=preset)
     if fleet.kernel_given or fleet.theta is not None or needed == fleet.kernel.name:
         return
+    who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
     warnings.warn(
-        f'no kernel was chosen, and {method.name} needs kernel="{needed}" instead of the default '
+        f'no kernel was chosen, and {who} needs kernel="{needed}" instead of the default '
         f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet',
         FleetGPWarning,
         stacklevel=3,

@@ -12,7 +12,6 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.streamed import counts_of
-from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
 from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
@@ -25,6 +24,7 @@ from fleetgp.graph import as_topology
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
+from fleetgp.options import KERNEL, ModelOptions
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
@@ -61,9 +61,9 @@ class Outputs(Closing):
         graph: object = "path",
         *,
         targets: Sequence[str] | None = None,
-        normalize: bool = NORMALIZE,
-        mean: MeanName = MEAN,
-        coordinates: CoordinatesName = COORDINATES,
+        normalize: bool = ModelOptions.normalize,
+        mean: MeanName = ModelOptions.mean,
+        coordinates: CoordinatesName = ModelOptions.coordinates,
         kernel: str | Kernel = KERNEL,
         private: PrivateRows | None = None,
         seed: int = 0,

@@ -28,8 +28,9 @@ from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.given import check_whole
+from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Gradient, Joint, Prediction, Suggestion
-from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
+from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
 
 if TYPE_CHECKING:

@@ -16,13 +16,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.times import TimeUnit, are_dates_as_text, are_times, check_time_unit, numbers_of_times, units_of_times
+from fleetgp.declarations import (
+    FLAG,
+    TEXT,
+    Kind,
+    as_text,
+    declared,
+    four_sides,
+    one_of,
+    unchecked,
+    values_by_name,
+    whole,
+)
 from fleetgp.errors import InputError, shortened
 from fleetgp.given import as_flag, as_numbers, as_path, is_nothing
 
@@ -44,6 +57,11 @@ _OPTIONS |= {"sep": _TEXT, "decimal": _TEXT, "encoding": _TEXT}
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
 
+#: Values of options, see `Reading`.
+BOX = Kind(list[float], four_sides, "four numbers")
+AT = Kind(list[str], unchecked, "values by name", values_by_name)
+_declared = partial(declared, toml=False)
+
 #: Which columns, by their names.
 Which = Callable[[str], bool]
 
@@ -63,22 +81,38 @@ class Reading:
     True
     """
 
-    date: str | None = None
-    box: Sequence[float] | None = None
-    stride: int | None = None
-    sep: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
+    date: str | None = field(default=None, metadata=_declared(TEXT, "NetCDF, Zarr: which day of several, YYYY-MM-DD."))
+    box: Sequence[float] | None = field(
+        default=None, metadata=_declared(BOX, "NetCDF, Zarr: west, south, east, north, in degrees.")
+    )
+    stride: int | None = field(
+        default=None, metadata=_declared(whole(least=1), "NetCDF, Zarr: every nth row and column.")
+    )
+    sep: str | None = field(
+        default=None, metadata=_declared(TEXT, "CSV: what separates the columns; tab, for example.", otherwise=",")
+    )
+    decimal: str | None = field(default=None, metadata=_declared(TEXT, "CSV: the decimal sign.", otherwise="."))
+    encoding: str | None = field(default=None, metadata=_declared(TEXT, "CSV: for example latin-1.", otherwise="utf-8"))
     settable: bool = True
-    at: Mapping[str, float | str] | None = None
-    time_unit: TimeUnit = "days"
-    celsius: bool = False
+    at: Mapping[str, float | str] | None = field(
+        default=None,
+        metadata=_declared(AT, "NetCDF, Zarr: the values of other axes, for example: depth=5 time=2021-01-05"),
+    )
+    time_unit: TimeUnit = field(
+        default="days",
+        metadata=_declared(
+            one_of(*get_args(TimeUnit)),
+            "What inputs that are times are counted in, since 1970: days, hours or seconds.",
+        ),
+    )
+    celsius: bool = field(
+        default=False, metadata=_declared(FLAG, "NetCDF, Zarr: convert targets in kelvin to degrees Celsius.")
+    )
 
     def __post_init__(self) -> None:
         for option in ("sep", "decimal", "encoding"):
-            value = getattr(self, option)
-            if value is not None and not isinstance(value, str):
-                raise InputError(f"{option}: expected a text, got {shortened(value)}")
+            if getattr(self, option) is not None:
+                as_text(option, getattr(self, option))
         if self.at is not None and not isinstance(self.at, Mapping):
             raise InputError(f'at: expected values by the names of axes, {{"depth": 5}}, got {shortened(self.at)}')
         check_time_unit(self.time_unit)

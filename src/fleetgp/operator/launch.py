@@ -22,11 +22,11 @@ import numpy as np
 
 from fleetgp.agent.description import Description
 from fleetgp.data import partition, synthetic_field
-from fleetgp.defaults import KERNEL, NORMALIZE
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.files import check_folder, whole
 from fleetgp.io.tables import write_columns
 from fleetgp.operator.client import AgentClient
+from fleetgp.options import KERNEL, ModelOptions
 
 HEAD = """\
 # {count} agents on this machine. On machines of their own each has a copy of this file.
@@ -104,7 +104,7 @@ def fleet_text(
     prediction: str = "dec-nn-grbcm",
     prediction_options: str = "",
     kernel: str = KERNEL,
-    normalize: bool = NORMALIZE,
+    normalize: bool = ModelOptions.normalize,
     connect: float = 30,
     round: float = 30,
     lease: float = 5,

@@ -38,6 +38,7 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -50,7 +51,6 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import answer
 from fleetgp.prediction.results import Prediction
 

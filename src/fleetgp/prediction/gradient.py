@@ -20,12 +20,12 @@ from fleetgp.errors import InputError
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.aggregation import beliefs_of, first_of, taking_part
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, chunks, first_used
 from fleetgp.prediction.predict import block_size
 from fleetgp.prediction.results import Gradient

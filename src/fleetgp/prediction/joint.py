@@ -15,13 +15,13 @@ from fleetgp.errors import InputError
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.network.reduction import Finish
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.aggregation import taking_part
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.local import nearest_in
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import as_numbers, at_root, from_numbers, nearest_rows, numbers_for, whose
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.posteriors import UNUSED
 from fleetgp.prediction.results import INFORMED, Joint, explained_share
 from fleetgp.prediction.rules import Frame, Role, Vector, evidence, normalizer, settled, squared_information

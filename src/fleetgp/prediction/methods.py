@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleetgp.errors import check_name
+from fleetgp.errors import InputError, check_name
 
 Solver = Literal["direct", "jor", "jor-star", "dale"]
+#: The options of the paper's recursions alone.
+RECURSIVE = ("rounds", "tol")
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,29 @@ def prediction_method(name: str) -> PredictionMethod:
     """
     check_name("prediction method", name, PREDICTION_METHODS)
     return METHODS[name]
+
+
+def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix: str = "") -> None:
+    """One clear error for an option that was given (is not None) and that the method does not have.
+
+    prefix: what options are typed with, "--" on the command line.
+
+    >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
+    """
+    for name, value in given.items():
+        if value is not None and name not in method.options:
+            having = ", ".join(row.name for row in METHODS.values() if name in row.options)
+            own = ", ".join(prefix + option for option in method.options)
+            raise InputError(
+                f"{method.name} has no option {prefix}{name}: expected one of {own}; "
+                f"methods with {prefix}{name}: {having}"
+            )
+        consensus = given.get("consensus")
+        recursive = isinstance(consensus, str) and consensus == "average"
+        if value is not None and name in RECURSIVE and not recursive:
+            raise InputError(
+                f"{prefix}{name} is of the paper's recursions, and sums along the tree are exact: "
+                f"leave it out, or give {prefix}consensus average as well"
+            )

@@ -16,6 +16,7 @@ from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.aggregation import aggregate
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
@@ -23,7 +24,6 @@ from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
 from fleetgp.prediction.npae import aggregate_nested
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.results import Prediction, explained_share, joined, kept_once, worst
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Agreed, Answer, Earlier, Task, agree

@@ -21,8 +21,8 @@ from fleetgp.consensus import BatchOutcome, Scope, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
 from fleetgp.network.wire import check_from_peers
+from fleetgp.options import AUTO, Eta
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.options import AUTO, Eta
 from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.rules import SMALLEST
 from fleetgp.prediction.task import Task

@@ -25,9 +25,9 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
 from fleetgp.prediction.cross import common_basis
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.rules import PAPER_GRBCM, RULES, Rule
 
 

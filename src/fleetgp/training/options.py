@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
-
-import numpy as np
+from typing import Any
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName, check_mean
+from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.engines.expert import check_engine_name
-from fleetgp.engines.vecchia.engine import NEIGHBOURS
-from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.given import as_flag, check_number, check_whole
+from fleetgp.declarations import checked
+from fleetgp.errors import InputError, check_name
+from fleetgp.given import check_whole
+from fleetgp.options import ModelOptions, TrainerOptions
 from fleetgp.training.constraints import Known
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
-NestedSolver = Literal["l-bfgs", "gradient-descent"]
-NESTED_SOLVERS = ("l-bfgs", "gradient-descent")
 #: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
 DESCENT_ITERATIONS = 10
 LBFGS_ITERATIONS = 200
 #: The paper's step size of nested gradient descent.
 DESCENT_STEP = 1e-5
+#: Settings by one word.
+PRESETS = ("paper",)
+#: The paper's penalty, the stiffness of its linearized steps, the rounds of its decentralized methods, and the
+#: tolerance of the others.
+PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL = 500.0, 5000.0, 100, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(TrainerOptions):
     """Settings known to every agent. None means not given: the method chooses.
 
     starts: (S, P) log theta, of which the best total likelihood wins; None takes three from the size of the data.
@@ -70,42 +71,16 @@ class TrainingOptions:
     """
 
     starts: Array | None = None
-    rounds: int = 2000
-    tol: float = 1e-5
-    seconds: float | None = None
-    rho: float | None = None
-    kappa: float | None = None
-    lipschitz: float | None = None
-    nested: NestedSolver | None = None
-    step: float | None = None
-    nested_iterations: int | None = None
-    noise_floor: float = 1e-3
     known: Known | None = None
     seed: int = 0
     normalize: bool = False
     mean: MeanName = "zero"
     coordinates: CoordinateRule = field(default_factory=CoordinateRule)
-    engine: str = "auto"
-    neighbours: int = NEIGHBOURS
 
     def __post_init__(self) -> None:
-        check_whole("rounds", self.rounds, least=1)
-        check_number("tol", self.tol, least=0.0)
-        if self.seconds is not None:
-            check_number("seconds", self.seconds, above=0.0)
-        for name in ("rho", "kappa", "lipschitz", "step"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), above=0.0)
-        if self.nested is not None:
-            check_name("nested solver", self.nested, NESTED_SOLVERS)
-        if self.nested_iterations is not None:
-            check_whole("nested_iterations", self.nested_iterations, least=1)
-        check_noise_floor(self.noise_floor)
+        super().__post_init__()
         check_whole("seed", self.seed, least=0)
-        as_flag(self.normalize, "normalize")
-        check_mean(self.mean)
-        check_engine_name(self.engine)
-        check_whole("neighbours", self.neighbours, least=1)
+        checked(ModelOptions, {"normalize": self.normalize, "mean": self.mean})
 
     def refuse_foreign(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
         """Raise an InputError for an option that this method does not have, even where its value is the default."""
@@ -143,10 +118,18 @@ PARTICULAR = tuple(
 )
 
 
-def check_noise_floor(value: object) -> None:
-    """The option noise_floor, or one clear error."""
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
-        raise InputError(
-            f"noise_floor: expected a number of at least 0 and below 1, got {shortened(value)}: it is in units of the "
-            "observations' deviation; 0 switches it off"
-        )
+def preset_options(preset: str, method: TrainingMethod) -> dict[str, Any]:
+    """What a word stands for with a method: options, of which any may be given beside it.
+
+    >>> preset_options("paper", METHODS["dec-apx-gp"])
+    {'noise_floor': 0.0, 'rho': 500.0, 'kappa': 5000.0, 'rounds': 100, 'tol': 0.0}
+    >>> preset_options("paper", METHODS["full-gp"])
+    {'noise_floor': 0.0}
+    """
+    check_name("preset", preset, PRESETS)
+    if not method.options:
+        return {"noise_floor": 0.0}
+    constants = {"rho": PAPER_RHO, "kappa": PAPER_STIFFNESS, "lipschitz": PAPER_STIFFNESS, "nested": "gradient-descent"}
+    ends = {"rounds": PAPER_ROUNDS, "tol": 0.0} if method.decentralized else {"tol": PAPER_TOL}
+    own = {name: value for name, value in constants.items() if name in method.options}
+    return {"noise_floor": 0.0, **own, **ends}

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, create_model, model_validator
 
 from fleetgp.agent.certificates import NAME, Credentials
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule, seen_by
-from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE, default_kernel
-from fleetgp.engines.vecchia.engine import NEIGHBOURS
+from fleetgp.declarations import Option, options_in
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private
+from fleetgp.given import check_whole
 from fleetgp.graph import Graph
+from fleetgp.io.tables import Missing
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import NoiseModel
+from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction import PREDICTION_METHODS, PredictionMethod, PredictionOptions
-from fleetgp.prediction.options import Consensus, Eta, checked_eta
 from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions
 from fleetgp.training.constraints import Known
 
@@ -43,9 +45,9 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: Seconds: nobody waits longer for anything.
 LONGEST_WAIT = 86_400.0
 Seconds = Annotated[float, Field(ge=0.1, le=LONGEST_WAIT, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
+#: No count in the file is larger.
+MOST = 10**9
+Count = Annotated[int, Field(ge=1, le=MOST)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 
@@ -74,15 +76,32 @@ class AgentPart(_Part):
     endpoint: str
     data: Place
     neighbours: list[str] = []
-    missing: Literal["refuse", "drop"] = "refuse"
+    missing: Missing = RowOptions.missing
     fill: list[float] | None = None
     watch: bool = False
     metrics: Port | None = None
     show_rows: bool = False
 
 
-class TrainingPart(_Part):
-    """Options of training, as in `TrainingOptions` but in a fleet without a central node, and when to train again.
+def _options(family: type) -> dict[str, Any]:
+    """The fields of a table that are the options of a family."""
+    return {
+        name: (Annotated[Any, PlainValidator(partial(_checked, one))], one.default)
+        for name, one in options_in(family).items()
+        if one.toml
+    }
+
+
+def _checked(option: Option, value: object) -> Any:
+    """Check the value of an option; of a count also that it is no larger than `MOST`."""
+    found = option.check(value)
+    if option.kind.type is int:
+        check_whole(option.name, value, least=1, most=MOST)
+    return found
+
+
+class TrainingTable(_Part):
+    """How the fleet is trained, and when again. It also has the `TrainerOptions` of methods without a central node.
 
     The options are for all methods that this fleet will train with: each takes those that it has.
 
@@ -93,35 +112,30 @@ class TrainingPart(_Part):
 
     method: str = "dec-fact-gp"
     theta0: list[float] | list[list[float]] | None = None
-    rounds: Count = 2000
-    tol: Fraction = 1e-5
-    seconds: Positive | None = None
-    rho: Positive | None = None
-    kappa: Positive | None = None
-    nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
-    step: Positive = 1e-5
-    nested_iterations: Count | None = None
-    noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
     bounds: dict[str, list[float]] = {}
     priors: dict[str, list[float]] = {}
     fixed: dict[str, float] = {}
-    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
-    neighbours: Count = 30
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     again_with_members: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
 
-class PredictionPart(_Part):
-    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
+class PredictionTable(_Part):
+    """How questions are answered. It also has the `PredictionOptions`, for all methods: each takes those it has."""
 
     method: str = PREDICTOR
-    consensus: Consensus = "tree"
-    rounds: Count = 20_000
-    tol: Positive = 1e-6
-    eta: Annotated[Eta, PlainValidator(checked_eta)] = 1e-3
-    neighbours: Count = NEIGHBOURS
-    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+    if TYPE_CHECKING:
+        consensus: str = PredictionOptions.consensus
+        engine: str = PredictionOptions.engine
+        neighbours: int = PredictionOptions.neighbours
+
+
+if TYPE_CHECKING:
+    TrainingPart = TrainingTable
+    PredictionPart = PredictionTable
+else:
+    TrainingPart = create_model("TrainingPart", __base__=TrainingTable, **_options(TrainerOptions))
+    PredictionPart = create_model("PredictionPart", __base__=PredictionTable, **_options(PredictionOptions))
 
 
 class TimeoutsPart(_Part):
@@ -154,9 +168,9 @@ class FleetPart(_Part):
     inputs: Annotated[list[str], Field(min_length=1)]
     target: Annotated[str, BeforeValidator(_single)]
     kernel: str
-    normalize: bool = NORMALIZE
-    mean: MeanName = MEAN
-    coordinates: CoordinatesName = COORDINATES
+    normalize: bool = ModelOptions.normalize
+    mean: MeanName = ModelOptions.mean
+    coordinates: CoordinatesName = ModelOptions.coordinates
     deviation: str | None = None
     noise: Literal["agents"] | None = None
     robust: bool = False

@@ -384,7 +384,8 @@ def _said(problem: Any, loc: tuple[str | int, ...]) -> str:
     if kind == "literal_error":
         return f"{name} must be {problem['ctx']['expected']}, got {shortened(came)}"
     if kind == "value_error":
-        return f"{name}: {problem['ctx']['error']}"
+        text, table = str(problem["ctx"]["error"]), name.rpartition(".")[:2]
+        return "".join(table) + text if text.startswith(f"{loc[-1]} must") else f"{name}: {text}"
     if kind == "string_pattern_mismatch" and name.endswith("name"):
         return f"{name} must be {NAMED}, got {shortened(came)}"
     if kind == "string_pattern_mismatch":

@@ -1,0 +1,160 @@
+"""How typed arguments become a command's parameters: options of several values, and options that belong together."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import partial, wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from fleetgp.declarations import Option, options_in
+
+#: What begins with a minus and is no option.
+NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(,.*)?", re.IGNORECASE)
+#: The placeholder of an option whose value may be left out, and what is its value if it follows.
+OPTIONAL = "[host:port]"
+ADDRESS = re.compile(r"(ray://)?[^\s/:]+:\d+|auto")
+
+
+class VariadicCommand(TyperCommand):
+    """A repeatable option may also be given once, with all its values; a comma separates them as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        many = {name for parameter in self.params if getattr(parameter, "multiple", False) for name in parameter.opts}
+        may = {name for parameter in self.params if parameter.metavar == OPTIONAL for name in parameter.opts}
+        return super().parse_args(ctx, spread_out(completed(args, may), many))
+
+
+def spread_out(arguments: list[str], many: set[str]) -> list[str]:
+    """--inputs a b -> --inputs a --inputs b.
+
+    >>> spread_out(["t.csv", "--inputs", "lon", "lat", "--target", "sst"], {"--inputs"})
+    ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
+    >>> spread_out(["--inputs=lon,lat", "t.csv"], {"--inputs"})
+    ['--inputs', 'lon', '--inputs', 'lat', 't.csv']
+    >>> spread_out(["--box", "-73", "36.4", "--fill", "-9999", "--out", "m"], {"--box", "--fill"})
+    ['--box', '-73', '--box', '36.4', '--fill', '-9999', '--out', 'm']
+    """
+    found: list[str] = []
+    collecting: str | None = None
+    for argument in arguments:
+        name, given, value = argument.partition("=")
+        if name in many:
+            collecting = None if given else name
+            for part in value.split(",") if given else ():
+                found += [name, part]
+        elif collecting is not None and (not argument.startswith("-") or NUMBER.fullmatch(argument)):
+            for part in argument.split(","):
+                found += [collecting, part]
+        else:
+            collecting = None
+            found.append(argument)
+    return found
+
+
+def completed(arguments: list[str], may: set[str]) -> list[str]:
+    """Options without a value with an empty one.
+
+    >>> completed(["--cluster", "t.csv"], {"--cluster"}), completed(["--cluster", "10.0.0.1:6379"], {"--cluster"})
+    (['--cluster=', 't.csv'], ['--cluster=10.0.0.1:6379'])
+    """
+    found: list[str] = []
+    for argument in arguments:
+        if found and found[-1] in may and ADDRESS.fullmatch(argument):
+            found[-1] += f"={argument}"
+        else:
+            found.append(argument)
+    return [f"{argument}=" if argument in may else argument for argument in found]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Marks a dictionary that a command gets: what was typed of a family's options, checked.
+
+    names: of those that it has, if not all.
+    """
+
+    family: type
+    names: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> list[Option]:
+        return [
+            one for one in options_in(self.family).values() if one.cli and (one.name in self.names or not self.names)
+        ]
+
+
+#: Takes from the values that Typer has read those of one parameter of a command, and makes that of them.
+Build = Callable[[dict[str, Any]], Any]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer should see it.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Size:
+    ...     width: int = 1
+    ...     height: int = 1
+    >>> @grouped
+    ... def draw(name: str, size: Size) -> None:
+    ...     print(name, size.width * size.height)
+    >>> list(inspect.signature(draw).parameters)
+    ['name', 'width', 'height']
+    >>> draw(name="box", width=2, height=3)
+    box 6
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    builds: dict[str, Build] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        builds[name] = _expand(name, hints[name], parameter.default, parameters)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(**{name: build(given) for name, build in builds.items()})
+
+    run.__dict__["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Parameter]) -> Build:
+    """Add to the parameters what the user types for one of the command's, and say how that is made of it."""
+    typed = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Given)), None)
+    if typed is not None:
+        parameters += [_parameter(one.name, None, _annotation(one)) for one in typed.options]
+        return partial(_given, typed.options)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
+        made: Any = hint
+        return lambda given: made(**{one: build(given) for one, build in builds.items()})
+    parameters.append(_parameter(name, default, hint))
+    return lambda given: given[name]
+
+
+def _given(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
+    """What was typed of these options, as methods take it, or one clear error."""
+    typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
+    return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
+
+
+def _annotation(option: Option) -> Any:
+    """An option as Typer has it. What is not typed is None: a method knows its defaults itself."""
+    switch = [option.flag] if option.kind.type is bool and not option.default else []
+    default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
+    return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]
+
+
+def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _default(option: Field[Any]) -> object:
+    return inspect.Parameter.empty if option.default is MISSING else option.default

@@ -1,0 +1,335 @@
+"""fleetgp ask, observe and retrain: requests to an agent of a running fleet."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from fleetgp.arrays import Array
+from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
+from fleetgp.cli.arguments import Given
+from fleetgp.cli.options import AGENT, FILE, LEVEL, Json, Output, Quiet, check_seconds
+from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.reading import TABLE_READING
+from fleetgp.cli.running import description_of, request
+from fleetgp.data.times import units_of_times
+from fleetgp.declarations import flag_of
+from fleetgp.errors import InputError, NetworkError, shortened
+from fleetgp.io import read_observations
+from fleetgp.io.formats import Reading
+from fleetgp.options import RowOptions
+from fleetgp.prediction.predict import BLOCK
+from fleetgp.prediction.results import worst
+from fleetgp.progress import Progress, listening
+from fleetgp.units import readable_bytes, readable_seconds
+
+if TYPE_CHECKING:
+    from fleetgp.agent.description import Description
+
+#: Seconds that an answer may take to arrive after the agent has had its time.
+GRACE = 2.0
+#: The column of an answer that names agents who were not there.
+MISSING_AGENTS = "missing_agents"
+#: The name of an `observe`; its parts have a number after it.
+REQUEST_NAME = re.compile(r"[\w-]{1,48}", re.ASCII)
+#: Numbers that are sent at once; a request may have 8 MiB.
+MAX_NUMBERS = 200_000
+#: Seconds between two attempts.
+RETRY_PAUSE = 0.5
+#: Seconds between two looks at how far the training is.
+POLL_PAUSE = 0.2
+
+
+def ask(
+    *,
+    file: FILE,
+    points: Annotated[Path, typer.Argument(help="Points with the columns of the inputs.", readable=False)],
+    agent: AGENT,
+    out: Annotated[Path, typer.Option(help="Where the answer goes: CSV, Parquet or NPZ.")],
+    method: Annotated[
+        str | None, typer.Option(help="How the agents combine their answers. (default: that of the file)")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
+    ] = None,
+    level: LEVEL = None,
+    table: TABLE_READING,
+    output: Output,
+) -> None:
+    """Ask one agent: the fleet computes the answer together.
+
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
+    an observation of this agent), agents (how many took part), and uninformed (True where the answer is no better than
+    the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
+    fleet were not there, a column "missing_agents" names them.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp ask fleet.toml --agent auv3 points.csv --out answer.csv[/cyan]
+    """
+    description = description_of(file)
+    check_answer_file(out, points)
+    times = dict.fromkeys(description.inputs, units_of_times("days"))  # as agents read dates
+    queries, others = read_points(points, description.inputs, out, Reading(**table), times)
+    check_level(level, points, others)
+    if MISSING_AGENTS in others:
+        raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
+    limit = description.timeouts.ask if seconds is None else seconds
+    check_seconds(limit)
+    blocks = _ask_in_blocks(description, agent, queries, {"method": method}, limit, output.quiet)
+    mean, variance, observed, participants = (
+        np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
+        for name in ("mean", "variance", "std_observed", "participants")
+    )
+    if any(block["missing"] for block in blocks):
+        others[MISSING_AGENTS] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
+    unknown = np.concatenate([np.asarray(block["uninformed"], dtype=bool) for block in blocks])
+    write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
+    facts = _answer_facts(blocks, description, agent, out)
+    _warn_of_answer(blocks, facts)
+    _report_answer(facts, out, output.as_json)
+
+
+def _ask_in_blocks(
+    description: Description, agent: str, queries: Array, content: dict[str, Any], limit: float, quiet: bool
+) -> list[dict[str, Any]]:
+    """What the agent answers to each block of points, all of them within `limit` seconds."""
+    from fleetgp.operator.client import AgentClient
+
+    deadline = time.monotonic() + limit
+    blocks: list[dict[str, Any]] = []
+    with AgentClient(description, agent) as client, listening(not quiet) as listener:
+        for start in range(0, len(queries), BLOCK):
+            if listener is not None:
+                listener(Progress(agent, start, len(queries), "", unit="point"))
+            left = deadline - time.monotonic()
+            if left <= 0.0:
+                raise NetworkError(f"no answer within {limit:g} s: got {start} of {len(queries)} points")
+            block = queries[start : start + BLOCK].tolist()
+            blocks.append(client.request("ask", left + GRACE, queries=block, seconds=left, **content))
+        if listener is not None:
+            listener(Progress(agent, len(queries), len(queries), "", unit="point"))
+    return blocks
+
+
+def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent: str, out: Path) -> dict[str, Any]:
+    last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
+    said = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    return {
+        "out": str(out),
+        "agent": agent,
+        "points": points,
+        "method": last["method"],
+        "consensus": description.prediction.consensus,
+        "status": worst(block["status"] for block in blocks),
+        "rounds": sum(block["rounds"] for block in blocks),
+        "members": last["members"],
+        "missing": sorted({name for block in blocks for name in block["missing"]}, key=description.names.index),
+        "models": len({tuple(block["theta"]) for block in blocks}),
+        "took_part": {name: count / points for name, count in said.items()},
+        "jitter": max(block["jitter"] for block in blocks),
+        "data_of": last.get("data_of"),
+        "left_out": last.get("left_out", []),
+        "bytes_sent": sum(block["bytes_sent"] for block in blocks),
+        "theta": dict(zip(description.parameters, last["theta"], strict=True)),
+        "trained": last["trained"],
+        "factors": [min(min(block["factor"]) for block in blocks), max(max(block["factor"]) for block in blocks)],
+    }
+
+
+def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+    if facts["status"] != "converged":
+        warn(f"the answer is not final: {facts['status']}")
+    if facts["models"] > 1:
+        warn(
+            f"the fleet trained in between: the answer is from {facts['models']} models, and what is told is the last's"
+        )
+    ends = {block["trained"]["status"] for block in blocks} - {"converged"}
+    if ends:
+        warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
+    unknown, points = sum(sum(block["uninformed"]) for block in blocks), facts["points"]
+    if unknown:
+        warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
+    if facts["missing"]:
+        absent = ", ".join(facts["missing"])
+        warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` tells which")
+        known = [name for name in facts["missing"] if name in (facts["data_of"] or ())]
+        if known:
+            warn(f"what was known of {', '.join(known)} when the fleet last met is in the answer")
+    if facts["left_out"]:
+        warn(f"{', '.join(facts['left_out'])}: new rows wait until all agents are there, and are not in the answer")
+
+
+def _report_answer(facts: dict[str, Any], out: Path, as_json: bool) -> None:
+    table = plain_table("Who took part", "agent", "of the points")
+    for name, share in facts["took_part"].items():
+        table.add_row(name, "[red]not there[/red]" if name in facts["missing"] else f"{share:.0%}")
+    trained, tree = facts["trained"], facts["consensus"] == "tree"
+    # Sums along the tree are exact: there is no tolerance at which they could end or not.
+    ended = "exact" if tree and facts["status"] == "converged" else facts["status"]
+    emit(
+        facts,
+        f"{facts['points']:,} points by {facts['method']}, asked of {facts['agent']}: {ended} after {facts['rounds']} "
+        f"rounds, in which {facts['agent']} sent {readable_bytes(facts['bytes_sent'])}.",
+        table,
+        f"The model was trained by {', '.join(trained['by'])} ({trained['method']}, {trained['status']}).",
+        *factor_lines(*facts["factors"]),
+        f"The answer is in {bold(out)}.",
+        as_json=as_json,
+    )
+
+
+def observe(
+    *,
+    file: FILE,
+    rows: Annotated[Path, typer.Argument(help="New rows, with the columns of the agents' files.", readable=False)],
+    agent: AGENT,
+    missing: Annotated[dict[str, Any], Given(RowOptions, ("missing",))],
+    name: Annotated[
+        str | None,
+        typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
+    table: TABLE_READING,
+    as_json: Json = False,
+) -> None:
+    """Give an agent new observations. They count at once in predictions, and in the next training.
+
+    Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
+    the same name, and counts once.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp observe fleet.toml --agent auv3 new.csv[/cyan]
+    """
+    description = description_of(file)
+    check_seconds(seconds)
+    if name is not None and REQUEST_NAME.fullmatch(name) is None:
+        raise InputError(f"--request must be 1 to 48 letters, digits, dashes and underscores, got {shortened(name)}")
+    name = name or uuid.uuid4().hex
+    found = read_observations(
+        rows,
+        inputs=description.inputs,
+        target=description.target,
+        deviation=description.deviation,
+        **missing,
+        fill=description.agents[description.id_of(agent)].fill,
+        reading=Reading(**table),
+        of_agent=True,
+    )
+    if found.dropped:
+        warn(f"{rows}: {found.dropped} rows with missing values were dropped")
+    values = found.rows
+    again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
+        f" {flag_of(option)} {shlex.quote(value)}" for option, value in {**missing, **table}.items()
+    )
+    told = _send_rows(RowSender(description, agent, name, time.monotonic() + seconds), values, again)
+    text = f"{agent} has {told['rows']} new {'row' if told['rows'] == 1 else 'rows'}, {told['in_all']} in all."
+    if told["repeated"]:
+        text = (
+            f"{agent} has {told['in_all']} rows in all; {told['repeated']} of these {told['rows']} were there already."
+        )
+    emit({"agent": agent, **told, "request": name}, text, as_json=as_json)
+
+
+def _send_rows(sender: RowSender, values: Array, again: str) -> dict[str, int]:
+    """Send the rows. If that fails, say how many of them are safe and how to repeat it."""
+    try:
+        return sender.send(values)
+    except (NetworkError, InputError, KeyboardInterrupt) as error:
+        if isinstance(error, InputError) and not sender.kept:
+            raise
+        safe = f"{sender.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
+        if isinstance(error, KeyboardInterrupt):
+            warn(safe)
+            raise
+        raise type(error)(f"{error}; {safe}") from error
+
+
+class RowSender:
+    """Sends rows to an agent, in parts NAME-0, NAME-1, ...; each again until it is acknowledged or the time is up.
+
+    deadline: on the monotonic clock.  kept: how many rows are acknowledged.
+    """
+
+    def __init__(self, description: Description, agent: str, name: str, deadline: float) -> None:
+        self._description, self._agent, self._name, self._deadline = description, agent, name, deadline
+        self._warned = False
+        self.kept = 0
+
+    def send(self, values: Array) -> dict[str, int]:
+        """Return how many rows were sent, how many of them were there already, and how many the agent has now."""
+        size = max(1, MAX_NUMBERS // values.shape[1])
+        repeated = in_all = 0
+        for number, start in enumerate(range(0, len(values), size)):
+            part = values[start : start + size].tolist()
+            told = self._send_part(part, f"{self._name}-{number}")
+            self.kept += told["rows"]
+            repeated += told["rows"] if told["repeated"] else 0
+            in_all = told["in_all"]
+        return {"rows": self.kept, "repeated": repeated, "in_all": in_all}
+
+    def _send_part(self, rows: list[list[float]], name: str) -> dict[str, Any]:
+        while True:
+            left = self._deadline - time.monotonic()
+            try:
+                told: dict[str, Any] = request(
+                    self._description, self._agent, "observe", max(1.0, left), rows=rows, request=name
+                )
+                return told
+            except NetworkError as error:
+                if time.monotonic() + RETRY_PAUSE >= self._deadline:
+                    raise
+                if not self._warned:
+                    warn(f"{error}; trying again for up to {left:.0f} s")
+                    self._warned = True
+                time.sleep(RETRY_PAUSE)
+
+
+def retrain(
+    file: FILE,
+    agent: AGENT,
+    method: Annotated[str | None, typer.Option(help="A training method. (default: that of the file)")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Start anew instead of at the present estimates.")] = False,
+    seconds: Annotated[float, typer.Option(help="Give up waiting after this long; the fleet goes on.")] = 600.0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Have the fleet train again, and wait until it has.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp retrain fleet.toml --agent auv3[/cyan]
+    """
+    from fleetgp.operator.client import AgentClient
+
+    description = description_of(file)
+    check_seconds(seconds)
+    deadline = time.monotonic() + seconds
+    with AgentClient(description, agent) as client, listening(not quiet) as listener:
+        wish = client.request("train", method=method, cold=cold)["wish"]
+        while True:
+            state = client.request("status")
+            if state["fulfilled"] >= wish:
+                break
+            if time.monotonic() > deadline:
+                raise NetworkError(f"no new model within {seconds:g} s: {agent} is {state['phase']}")
+            if listener is not None:
+                listener(Progress(agent, state["round"], None, state["phase"]))
+            time.sleep(POLL_PAUSE)
+    trained = state["trained"]
+    if state["outcome"] not in ("converged", "round limit", "time limit"):
+        raise NetworkError(f"the training failed: {state['outcome']}")
+    theta = ", ".join(f"{name} {value:.4g}" for name, value in state["theta"].items())
+    took = readable_seconds(seconds - (deadline - time.monotonic()))
+    text = f"{trained['method']}: {trained['status']} after {trained['rounds']} rounds, {took}. {theta}."
+    if trained["status"] != "converged":
+        warn(f"the training ended by {trained['status']}, not by agreement")
+    emit({"agent": agent, "trained": trained, "theta": state["theta"]}, text, as_json=as_json)

@@ -1,0 +1,187 @@
+"""How an option is declared: as a field of a dataclass that also says what values it takes, and what it does.
+
+The dataclasses are those of `fleetgp.options`, and `Reading`. The command line and fleet.toml make theirs of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from fleetgp.errors import InputError, check_name, shortened
+from fleetgp.given import as_flag, check_number, check_whole
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that an option takes.
+
+    type: of a value as it is typed in a terminal.  check: the value as a method takes it, or an InputError.
+    values: in words.  read: what was typed, by the name of the option, as Python has it.
+    """
+
+    type: Any
+    check: Callable[[str, Any], Any]
+    values: str
+    read: Callable[[str, Any], Any] = lambda _, typed: typed
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a family.
+
+    default: None where the method or the data decide; then `otherwise` says how, in words.
+    cli, toml: whether it can be typed, and whether a fleet.toml has it.
+    """
+
+    name: str
+    default: Any
+    kind: Kind
+    help: str
+    otherwise: str = ""
+    cli: bool = True
+    toml: bool = True
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed in a terminal."""
+        return flag_of(self.name)
+
+    @property
+    def default_in_words(self) -> str:
+        """What is taken if the option is not given.
+
+        >>> Option("tol", 1e-5, number(least=0.0), "").default_in_words
+        '1e-5'
+        """
+        if self.otherwise or self.default is None:
+            return self.otherwise
+        if isinstance(self.default, bool):
+            return "yes" if self.default else "no"
+        return f"{self.default:g}".replace("e-0", "e-") if isinstance(self.default, float) else str(self.default)
+
+    def check(self, value: object, name: str | None = None) -> Any:
+        """The value as a method takes it, or one clear error. name: what the user calls the option."""
+        if value is None and self.default is None:
+            return None
+        return self.kind.check(name or self.name, value)
+
+
+def flag_of(name: str) -> str:
+    """A name as it is typed in a terminal.
+
+    >>> flag_of("nested_iterations")
+    '--nested-iterations'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def whole(*, least: int) -> Kind:
+    def check(name: str, value: Any) -> int:
+        check_whole(name, value, least=least)
+        return int(value)
+
+    return Kind(int, check, f"a whole number of at least {least}")
+
+
+def number(*, above: float = -np.inf, least: float = -np.inf) -> Kind:
+    def check(name: str, value: Any) -> float:
+        check_number(name, value, above=above, least=least)
+        return float(value)
+
+    return Kind(float, check, f"a number above {above:g}" if above > -np.inf else f"a number of at least {least:g}")
+
+
+def one_of(*names: str) -> Kind:
+    def check(name: str, value: Any) -> str:
+        check_name(name, value, names)
+        return cast(str, value)
+
+    return Kind(str, check, ", ".join(names))
+
+
+def declared(kind: Kind, text: str, **more: Any) -> dict[str, Any]:
+    """The metadata of a field that is an option. text: its help.  more: other fields of `Option`."""
+    return {"option": {"kind": kind, "help": text, **more}}
+
+
+@cache
+def options_in(family: type) -> dict[str, Option]:
+    """The options of a family of them, by name."""
+    return {
+        one.name: Option(one.name, one.default, **one.metadata["option"])
+        for one in fields(family)
+        if "option" in one.metadata
+    }
+
+
+def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of a family's options, as methods take it, or one clear error."""
+    known = options_in(family)
+    return {name: known[name].check(value) for name, value in given.items()}
+
+
+def as_text(name: str, value: Any) -> str:
+    """A text, or one clear error."""
+    if not isinstance(value, str):
+        raise InputError(f"{name}: expected a text, got {shortened(value)}")
+    return value
+
+
+def unchecked(_: str, value: Any) -> Any:
+    """A value that whoever takes it checks."""
+    return value
+
+
+#: Any text, which whoever takes it checks.
+TEXT = Kind(str, as_text, "a text")
+FLAG = Kind(bool, lambda name, value: as_flag(value, name), "true or false")
+
+
+# ---- values that are typed -----------------------------------------------------------------------------------
+
+
+def number_or_text(_: str, text: str) -> float | str:
+    """A number where the text is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def four_sides(name: str, box: Sequence[float]) -> tuple[float, float, float, float]:
+    """A box as four numbers, or one clear error."""
+    if len(box) != 4:
+        told = " ".join(f"{side:g}" for side in box)
+        raise InputError(f"{name}: expected four numbers (west south east north), got {len(box)}: {told}")
+    west, south, east, north = box
+    return west, south, east, north
+
+
+def values_by_name(name: str, texts: Sequence[str]) -> dict[str, float | str]:
+    """Names and values.
+
+    >>> values_by_name("--at", ["depth=5", "time=2021-01-05"])
+    {'depth': 5.0, 'time': '2021-01-05'}
+    """
+    found: dict[str, float | str] = {}
+    for text in texts:
+        key, given, value = text.partition("=")
+        if not given or not key or not value:
+            raise InputError(f"{name}: expected a name and a value, like depth=5, got {text!r}")
+        found[key] = number_or_text(name, value)
+    return found
+
+
+def numbers_or_none(name: str, texts: Sequence[str]) -> list[float]:
+    """Numbers; "none" says that there are none."""
+    if list(texts) == ["none"]:
+        return []
+    try:
+        return [float(text) for text in texts]
+    except ValueError as error:
+        raise InputError(f"{name}: expected numbers, or none, got {' '.join(texts)}") from error

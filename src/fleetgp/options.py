@@ -1,0 +1,264 @@
+"""The options of a model, of its training and of its predictions, each declared once: default, values, help and name.
+
+Python, the command line, fleet.toml and the estimator take what they need from here: a field of `ModelOptions`,
+`TrainerOptions` or `PredictionOptions` says it all. None as a default means that the method, or the data, decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from fleetgp.consensus.agreements import MeanName
+from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.declarations import (
+    FLAG,
+    Kind,
+    checked,
+    declared,
+    number,
+    number_or_text,
+    numbers_or_none,
+    one_of,
+    unchecked,
+    whole,
+)
+from fleetgp.engines.expert import ENGINES
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
+from fleetgp.errors import InputError, shortened
+from fleetgp.given import check_number
+from fleetgp.io.tables import Missing
+
+NestedSolver = Literal["l-bfgs", "gradient-descent"]
+Consensus = Literal["tree", "average"]
+Eta = float | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
+Beta = Literal["relative", "paper"]
+
+#: The paper's "se" is infinitely smooth, and most measured fields are not.
+KERNEL: Final = "matern32"
+#: dec-full-gp works with the moments of the data, and only the squared exponential has them. It is also the paper's.
+KERNEL_OF_MOMENTS: Final = "se"
+
+
+def default_kernel(*methods: object, preset: str | None = None) -> str:
+    """The kernel of a model for which none was chosen. methods: of its training and prediction, where they are known.
+
+    >>> default_kernel(), default_kernel("dec-full-gp"), default_kernel(preset="paper")
+    ('matern32', 'se', 'se')
+    """
+    return KERNEL_OF_MOMENTS if "dec-full-gp" in methods or preset == "paper" else KERNEL
+
+
+def check_noise_floor(name: str, value: Any) -> float:
+    """The option noise_floor, or one clear error."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
+        raise InputError(
+            f"{name}: expected a number of at least 0 and below 1, got {shortened(value)}: it is in units of the "
+            "observations' deviation; 0 switches it off"
+        )
+    return float(value)
+
+
+def check_eta(name: str, eta: Any) -> Eta:
+    """A number from 0 to 1, or "auto", or one clear error."""
+    if isinstance(eta, str):
+        if eta == AUTO:
+            return AUTO
+        raise InputError(f'{name} must be a number of at least 0 and at most 1, or "auto", got {shortened(eta)}')
+    check_number(name, eta, least=0.0, most=1.0)
+    return float(eta)
+
+
+ENGINE = one_of(*ENGINES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What the model is, as `Fleet` describes it."""
+
+    kernel: str | None = field(
+        default=None,
+        metadata=declared(
+            Kind(str, lambda _, value: value, "a name or an expression"),
+            "se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
+            'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.',
+            otherwise="matern32; se to train by dec-full-gp",
+        ),
+    )
+    normalize: bool = field(
+        default=True,
+        metadata=declared(FLAG, "Centre and scale the observations by the fleet's own mean and deviation."),
+    )
+    mean: MeanName = field(
+        default="zero",
+        metadata=declared(one_of(*get_args(MeanName)), "The mean function: zero, constant, or linear in the inputs."),
+    )
+    coordinates: CoordinatesName = field(
+        default="as-given",
+        metadata=declared(
+            one_of(*get_args(CoordinatesName)),
+            "as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere.",
+        ),
+    )
+    noise: Literal["agents"] | None = field(
+        default=None,
+        metadata=declared(one_of("agents"), "agents: a sigma_eps of its own for each agent.", otherwise="one"),
+    )
+    robust: bool = field(
+        default=False, metadata=declared(FLAG, "Weigh outliers down: a row counts as 2.5 deviations off at most.")
+    )
+    private: Literal["rows"] | None = field(
+        default=None,
+        metadata=declared(
+            one_of("rows"), "rows: refuse whatever sends a row or its inputs, here and in later commands."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Which rows of a file count. How the file is read is `fleetgp.io.Reading`."""
+
+    missing: Missing = field(
+        default="refuse", metadata=declared(one_of(*get_args(Missing)), "Rows with missing values: refuse or drop.")
+    )
+    fill: Sequence[float] | None = field(
+        default=None,
+        metadata=declared(
+            Kind(list[str], unchecked, "numbers", numbers_or_none),
+            "Values that stand for nothing: -9999, say; none if all values are real.",
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerOptions:
+    """How a model is trained, as `TrainingOptions` describes it."""
+
+    rounds: int = field(default=2000, metadata=declared(whole(least=1), "Stop after this many rounds."))
+    tol: float = field(
+        default=1e-5, metadata=declared(number(least=0.0), "Stop when the agents agree and stand still to this.")
+    )
+    seconds: float | None = field(
+        default=None,
+        metadata=declared(number(above=0.0), "Stop after so many seconds of training, with the best so far."),
+    )
+    rho: float | None = field(
+        default=None, metadata=declared(number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
+    )
+    kappa: float | None = field(
+        default=None,
+        metadata=declared(
+            number(above=0.0),
+            "Stiffness of the steps of dec-apx-gp and dec-gapx-gp.",
+            otherwise="from measured curvature",
+        ),
+    )
+    lipschitz: float | None = field(
+        default=None,
+        metadata=declared(
+            number(above=0.0),
+            "Stiffness of the steps of apx-gp and gapx-gp.",
+            otherwise="from measured curvature",
+            toml=False,
+        ),
+    )
+    nested: NestedSolver | None = field(
+        default=None,
+        metadata=declared(
+            one_of(*get_args(NestedSolver)),
+            "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.",
+            otherwise="l-bfgs",
+        ),
+    )
+    step: float | None = field(
+        default=None, metadata=declared(number(above=0.0), "Step size of nested gradient descent.", otherwise="1e-5")
+    )
+    nested_iterations: int | None = field(
+        default=None,
+        metadata=declared(
+            whole(least=1), "Inner iterations of c-gp and dec-c-gp.", otherwise="200; 10 of gradient descent"
+        ),
+    )
+    noise_floor: float = field(
+        default=1e-3,
+        metadata=declared(
+            Kind(float, check_noise_floor, "a number of at least 0 and below 1"),
+            "The smallest sigma_eps, in units of the observations' deviation; 0 for none.",
+        ),
+    )
+    engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
+    neighbours: int = field(
+        default=NEIGHBOURS,
+        metadata=declared(
+            whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        checked(TrainerOptions, {one.name: getattr(self, one.name) for one in fields(TrainerOptions)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionOptions:
+    """How a question is answered: settings known to every agent.
+
+    consensus: "tree", exact sums along the spanning tree; "average", the paper's recursions over neighbours (average
+        consensus, JOR, the power method, DALE), which end at a tolerance.
+    rounds, tol: of the paper's recursions: every query averages until its agents differ by less than tol, relatively,
+        or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
+    eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; "auto":
+        if it tells at least half as much as the best agent, in nats.
+    beta: with grBCM, "relative": an agent's weight is d_i / sqrt(sum_j d_j^2), d_i being the information of its data
+        beyond the samples; "paper": 1 for the first agent that takes part, d_i for the others.
+    seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
+    engine: "auto", "dense", "moments" or "vecchia", as in training.
+    neighbours: of "vecchia", as in training: each query has the 4 * neighbours observations of an agent nearest to it.
+        With dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
+    """
+
+    consensus: Consensus = field(
+        default="tree",
+        metadata=declared(
+            one_of(*get_args(Consensus)),
+            "With dec-: tree (exact sums along the spanning tree) or average (the paper's).",
+        ),
+    )
+    rounds: int = field(
+        default=20_000, metadata=declared(whole(least=1), "With consensus average: stop after this many rounds.")
+    )
+    tol: float = field(
+        default=1e-6,
+        metadata=declared(number(above=0.0), "With consensus average: until the agents differ by less, relatively."),
+    )
+    eta: Eta = field(
+        default=1e-3,
+        metadata=declared(
+            Kind(str, check_eta, 'a number from 0 to 1, or "auto"', number_or_text),
+            "With dec-nn-: the share of the variance an agent must explain to take part, "
+            "or auto: half of what the best agent knows.",
+        ),
+    )
+    beta: Beta = field(
+        default="relative",
+        metadata=declared(one_of(*get_args(Beta)), "The weights of agents with grBCM.", cli=False, toml=False),
+    )
+    seed: int = field(default=0, metadata=declared(whole(least=0), "Draws samples and starts.", cli=False, toml=False))
+    engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
+    neighbours: int = field(
+        default=NEIGHBOURS,
+        metadata=declared(whole(least=1), "Engine vecchia: as in training. dec-nearest: how many observations answer."),
+    )
+
+    def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
+        """These options with what was given (what is not None) in their place, checked.
+
+        >>> found = PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
+        >>> found.eta, found.tol, found.seed
+        (0.1, 1e-06, 3)
+        """
+        return replace(self, **checked(PredictionOptions, {k: v for k, v in given.items() if v is not None}))
