@@ -51,6 +51,22 @@ def tolerance(size: int) -> float:
     return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
 
 
+class OtherEngine(str):
+    """The name of an engine behind which there is another one, made by `make(data, kernel, agent)`.
+
+    It has an answer for all data. Nobody can type it: it is for those who look at what agents send, and not at what
+    they find.
+    """
+
+    make: Callable[[Observations, Kernel, int | None], Engine]
+
+    @classmethod
+    def of(cls, name: str, make: Callable[[Observations, Kernel, int | None], Engine]) -> OtherEngine:
+        found = cls(name)
+        found.make = make
+        return found
+
+
 def check_engine_name(engine: str) -> None:
     check_name("engine", engine, ENGINES)
 
@@ -89,7 +105,8 @@ class Expert:
     ) -> None:
         check_engine(engine, kernel)
         self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
-        smooth = kernel.has_moments
+        self._other = engine.make(data, kernel, agent) if isinstance(engine, OtherEngine) else None
+        smooth = kernel.has_moments and self._other is None
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
@@ -140,7 +157,7 @@ class Expert:
 
     def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
-        for engine in (self._dense, self._vecchia, self._moments):
+        for engine in (self._dense, self._vecchia, self._moments, self._other):
             if engine is not None:
                 engine.grow(data)
 
@@ -163,6 +180,8 @@ class Expert:
     @property
     def large(self) -> bool:
         """Whether the dense engine is not tried."""
+        if self._other is not None:
+            return False
         return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
@@ -212,7 +231,7 @@ class Expert:
     @property
     def always(self) -> Engine:
         """The engine that has an answer wherever there is one."""
-        return self._vecchia if self.large else self._dense
+        return self._other or (self._vecchia if self.large else self._dense)
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""

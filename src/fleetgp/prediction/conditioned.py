@@ -13,7 +13,7 @@ from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.growing import added, same_data
 from fleetgp.data.streamed import Streamed, dimension_of
 from fleetgp.gp.evaluation import Posterior
-from fleetgp.gp.expert import MOST_DENSE, Expert, check_engine, condition
+from fleetgp.gp.expert import MOST_DENSE, Expert, OtherEngine, check_engine, condition
 from fleetgp.gp.fleet_expert import FleetExpert
 from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
@@ -185,7 +185,7 @@ class Conditioned:
 
     def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Observations]) -> BoolArray:
         """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""
-        if not self._never_by_moments or self.engine == "vecchia":
+        if not self._never_by_moments or self.engine == "vecchia" or isinstance(self.engine, OtherEngine):
             return np.zeros((len(hosted), 1), dtype=bool)
         others = sum(map(len, samples))
         sizes = [len(own) + others - len(samples[i]) for own, i in zip(self.shards, hosted, strict=True)]

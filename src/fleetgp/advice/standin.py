@@ -1,0 +1,213 @@
+"""Agents that stand in for real ones: as many rows, in places where the answer is known, and a GP that costs nothing.
+
+The trainers and predictors run on them as they are. What they send depends on shapes, and on who has data where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetgp.advice.facts import Facts
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.streamed import Streamed
+from fleetgp.data.summary import Summary
+from fleetgp.gp.basis import Basis, Box
+from fleetgp.gp.engine import DataEngine
+from fleetgp.gp.evaluation import Evaluation, Posterior
+from fleetgp.gp.expert import MOST_DENSE, OtherEngine
+from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.gp.kernels import Kernel
+from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.gp.slopes import Slopes
+from fleetgp.gp.trend import Trend
+from fleetgp.gp.vecchia.engine import AROUND
+from fleetgp.model.observations import Observations
+
+#: Rows of an agent that lie apart; the others are at one place.
+APART = 40
+#: What an agent explains of the prior variance at its first row.
+EXPLAINED = 0.9
+#: Where the first rows are, and where no row is.
+HERE, NOWHERE = 0.0, 1.0
+
+
+# ---- the data ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scene:
+    """shards: each agent's rows.  queries: (T, D)."""
+
+    shards: list[Observations]
+    queries: Array
+
+
+def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None = None, at: float = HERE) -> Scene:
+    """All queries at one place, `at`. here: (M,) who has a row at HERE; None: all."""
+    rng, shards = np.random.default_rng(0), []
+    for agent, size in enumerate(facts.sizes):
+        inputs = np.full((size, facts.dimension), 0.5)
+        inputs[:APART] = rng.uniform(0.25, 0.75, (min(size, APART), facts.dimension))
+        if here is None or here[agent]:
+            inputs[0] = HERE
+        shards.append(_observed(kernel, inputs, agent))
+    return Scene(shards, np.full((queries, facts.dimension), at))
+
+
+def spread(facts: Facts, kernel: Kernel, queries: int, near: Sequence[int], first: Sequence[int], most: int) -> Scene:
+    """Each query at a place of its own, with at most `most` rows of an agent, and any other row far away.
+
+    near: (M,) how many rows of each agent are near a query.  first: (M,) the query with which an agent begins.
+    """
+    rng, shards = np.random.default_rng(0), []
+    places = rng.uniform(0.0, 1.0, (queries, facts.dimension))
+    places[:, 0] = 1.0 + np.arange(queries) / queries
+    for agent, size in enumerate(facts.sizes):
+        inputs = rng.uniform(0.0, 1.0, (size, facts.dimension))
+        inputs[:, 0] = -np.arange(size) / size
+        count = min(size, near[agent])
+        inputs[:count] = places[(first[agent] + np.arange(count) // most) % queries]
+        shards.append(_observed(kernel, inputs, agent))
+    return Scene(shards, places)
+
+
+def _observed(kernel: Kernel, inputs: Array, agent: int) -> Observations:
+    noise, size = kernel.noise_model, len(inputs)
+    values = np.where(np.arange(size) % 2, 1.0, -1.0) + 0.01 * agent
+    known = np.full(size, 0.1) if noise.known else None
+    return noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
+
+
+class Counted(Streamed):
+    """The data of agents of which only sums are asked: of a few rows, but as many are counted as there are."""
+
+    def __init__(self, facts: Facts, summaries: Sequence[Summary] | None = None) -> None:
+        self.names = tuple(map(str, range(facts.agents)))
+        self._facts = facts
+        ends = np.stack([np.zeros(facts.dimension), np.ones(facts.dimension)])
+        self.summaries = summaries or [_summary(ends, size) for size in facts.sizes]
+
+    def load(self) -> list[Observations]:
+        raise AssertionError("there are no rows")
+
+    def first_rows(self) -> list[Observations]:
+        raise AssertionError("there are no rows")
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        corners = np.stack([one.low for one in self.summaries] + [one.high for one in self.summaries])
+        values = np.where(np.arange(len(corners)) % 2, 1.0, -1.0)
+        found = FleetMoments.of(ChebyshevSums(corners, values, box), sizes)
+        return [found] * len(self.summaries)
+
+    def rescaled(self, scaling: Any) -> Streamed:
+        return self
+
+    def moved(self, coordinates: Coordinates) -> Streamed:
+        return Counted(self._facts, [coordinates.summary(one) for one in self.summaries])
+
+
+def _summary(ends: Array, size: int) -> Summary:
+    width = ends.shape[1]
+    return Summary(ends[0], ends[1], ends.mean(axis=0), size, 0.0, float(size), size * np.eye(width), np.zeros(width))
+
+
+# ---- the GP --------------------------------------------------------------------------------------------------------
+
+
+class StandInEngine(DataEngine):
+    """A convex likelihood without data, and posteriors that know something at the first row alone.
+
+    near: how many rows count for a query, where not all do; None where all do.
+    """
+
+    name = "dense"
+
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None, near: int | None, each: bool) -> None:
+        super().__init__(data, kernel, agent)
+        self.near, self.each = near, each
+
+    def cost(self, theta: Array) -> float:
+        return 0.0
+
+    def evaluate(self, log_theta: Array) -> Evaluation:
+        """exp(u) - u: no step of any trainer ends at its minimum, u = 0."""
+        u = np.clip(log_theta - 0.1 * ((self.agent or 0) % 3), -30.0, 30.0)
+        return Evaluation(float((np.exp(u) - u).sum()), np.exp(u) - 1.0, 0.0)
+
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior:
+        return StandInPosterior(self, Hyperparameters.from_theta(theta))
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        return np.eye(trend.count + 1)
+
+
+class StandInPosterior:
+    """See `StandInEngine`."""
+
+    engine, jitter = "dense", 0.0
+
+    def __init__(self, of: StandInEngine, h: Hyperparameters) -> None:
+        self._of, self.hyperparameters = of, h
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        prior = self._of.kernel.variance(queries, self.hyperparameters)
+        return np.zeros(len(queries)), prior - self._known(queries) * prior
+
+    def explained_variance(self, queries: Array) -> Array:
+        return self._known(queries) * self._of.kernel.variance(queries, self.hyperparameters)
+
+    def _known(self, queries: Array) -> Array:
+        here = np.isclose(queries, self._of.data.inputs[0], rtol=1e-9, atol=1e-9).all(axis=1)
+        return np.where(here, EXPLAINED, 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        raise AssertionError("nobody asks for it")
+
+    def slopes(self, queries: Array) -> Slopes:
+        raise AssertionError("nobody asks for it")
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        return np.broadcast_to(0.0, (basis.rank, len(queries)))
+
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        size = self._of.size
+        if self._of.near is not None:
+            size = min(size, self._of.near * (len(queries) if self._of.each else 1))
+        return self._of.data.rows(slice(size)), np.broadcast_to(0.0, (size, len(queries)))
+
+    def left_out(self) -> tuple[Array, Array]:
+        return np.zeros(self._of.size), np.ones(self._of.size)
+
+
+def stand_in(engine: str, neighbours: int, *, apart: bool = True) -> OtherEngine:
+    """Behind the name of a real engine. apart: whether the rows that count for one query count for no other."""
+
+    def make(data: Observations, kernel: Kernel, agent: int | None) -> StandInEngine:
+        all_of_them = engine == "dense" or (engine != "vecchia" and len(data) <= MOST_DENSE)
+        return StandInEngine(data, kernel, agent, None if all_of_them else AROUND * neighbours, apart)
+
+    return OtherEngine.of(engine, make)
+
+
+@dataclass(frozen=True)
+class StandInBasis:
+    """Of which only the number of its functions is asked."""
+
+    rank: int
+
+
+def theta_for(kernel: Kernel, reach: Array, span: float) -> Array:
+    """(P,) with length-scales that are such a part of the reach of the data, (D,)."""
+    return np.array([*kernel.start(reach, span, 1.0), *[0.3] * kernel.noise_count])
+
+
+def shared_out(count: int, sizes: Sequence[int]) -> IntArray:
+    """So many as whole numbers in proportion to the sizes."""
+    ends = np.rint(count * np.cumsum([0, *sizes]) / sum(sizes))
+    return np.diff(ends).astype(np.int64)
