@@ -20,6 +20,7 @@ import numpy as np
 
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.standin import (
+    APART,
     NOWHERE,
     Counted,
     Scene,
@@ -41,7 +42,6 @@ from fleetgp.errors import InputError
 from fleetgp.fleet.answering import HostedAnswers, Made, Question
 from fleetgp.fleet.source import Source
 from fleetgp.gp.basis import Basis
-from fleetgp.gp.choices import Kernels
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.rows import MOST_SUMS
 from fleetgp.model.observations import Observations
@@ -65,12 +65,12 @@ from fleetgp.training.samples import SMALLEST
 from fleetgp.training.setting import Setting, prepare
 from fleetgp.training.train import LocalTraining, train
 
-#: Rows of an agent of which some are hidden.
-FEW = 50
 #: No training converges to this tolerance.
 NEVER = 1e-200
 #: Length-scales of a model that is not trained yet, as a part of the box: usually, and for bounds.
 SPAN, SHORT, LONG = 0.25, 1e-5, 1e6
+#: A divisor of the length of NPAE's longest vectors.
+SOME = 40
 #: The reach of data that are all at one place.
 TINY = 1e-3
 
@@ -194,9 +194,9 @@ def _apart(network: CountingNetwork, verb: str) -> tuple[Bill, Bill]:
     turns = [turn for turn in range(network.topology.period) if network.calls("training", verb=verb, turn=turn)]
     each = NOTHING
     for turn in turns:
-        each += 1.0 / network.calls("training", verb=verb, turn=turn) * network.bill("training", verb=verb, turn=turn)
+        each += network.bill("training", verb=verb, turn=turn) / network.calls("training", verb=verb, turn=turn)
     once = network.bill() - network.bill("training", verb=verb)
-    return once, each if len(turns) == 1 else 1.0 / len(turns) * each
+    return once, each / len(turns)
 
 
 def _turn(training: LocalTraining, facts: Facts) -> Bill:
@@ -247,8 +247,9 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
 
     firsts = each(sample)
     lasts = firsts if sample == facts else each(facts)
-    # The comparison is the same whatever the method and however many rows there are.
-    few, network = replace(facts, sizes=tuple(min(size, FEW) for size in facts.sizes)), CountingNetwork(facts.topology)
+    # The comparison is the same whatever the method and however many rows there are: it takes one agent that has some.
+    few = replace(facts, sizes=(APART, *(1,) * (facts.agents - 1)))
+    network = CountingNetwork(facts.topology)
     quick = replace(options, rounds=1, nested_iterations=None)
     train_best(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
     first, last = firsts[0].rounds, lasts[0].rounds
@@ -370,15 +371,16 @@ def prediction_cost(name: str, facts: Facts, asking: Asking) -> PredictionCost:
     if asking.options.consensus != "tree":
         raise InputError('costs are those of sums along the tree: expected consensus="tree", got "average"')
     with _quiet():
-        found = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(facts.kernels, facts)]
+        found = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
     usual = found[-1]
     least, most = lowest(*(one.least for one in found)), highest(*(one.most for one in found))
     return replace(usual, least=least, most=most)
 
 
-def _different(kernels: Kernels, facts: Facts) -> list[Kernel]:
+def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     """One of all kernels that send the same; the last one sends most of what is sent anyway."""
-    found = {(not one.has_moments, one.count(facts.dimension)): one for one in kernels}
+    smooth = method.rule in ("npae", "full-gp")
+    found = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
     return [found[key] for key in sorted(found)]
 
 
@@ -446,24 +448,23 @@ class _Answers:
         """
         once, asked = NOTHING, NOTHING
         for count, size in self.blocks:
-            first, second = self._block(scene(size), span, agreed, apart)
-            once, asked = first - second, asked + count * second
+            once, block = self._block(scene(size), span, agreed, apart)
+            asked += count * block
         return once, asked
 
     def _block(self, scene: Scene, span: float, agreed: Agreed | None, apart: bool) -> tuple[Bill, Bill]:
-        """A block of queries for the first time, and again."""
+        """What is sent before a block of queries, and for it."""
         source = self._source(scene, span)
         engine: str = stand_in(self.options.engine, self.options.neighbours, apart=apart)
         options = replace(self.options, engine=engine)
         answers = HostedAnswers(source, options, Conditioner())
         if agreed is not None:
             answers.agreed[agreement_key(self.method, options)] = Made(agreed, 0, source.rows)
-        bills = []
-        for _ in range(2):
-            network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
-            list(answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to)))
-            bills.append(network.bill())
-        return bills[0], bills[1]
+        network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
+        blocks = answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to))
+        once = network.bill()
+        list(blocks)
+        return once, network.bill() - once
 
     def _source(self, scene: Scene, span: float) -> Source:
         """The model that the stand-ins have: trained, or with a theta that was given."""
@@ -521,11 +522,17 @@ class _Answers:
         least = [self._asked(scene, span, apart=False) for scene in scenes for span in spans]
         most = [[self._asked(scene, span) for scene in scenes] for span in spans]
         if possible:
-            long = Agreed(basis=cast(Basis, StandInBasis(LONGEST)))
             once = most[-1][0][0]  # with a basis that is compared
-            most.append([(once, self._asked(scene, SPAN, long)[1]) for scene in scenes])
+            most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
         bounds = [self._worst(one[0], one[-1]) for one in most]
         return self._found(usual, least, bounds)
+
+    def _by_long_vectors(self, scene: Any) -> Bill:
+        """The longest that there may be: all numbers are affine in the length, and shorter ones take less memory."""
+        one, two = (
+            self._asked(scene, SPAN, Agreed(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
+        )
+        return one + (LONGEST // SOME - 1) * (two - one)
 
     def _by_moments(self) -> PredictionCost:
         """Nothing but the moments of all data, where they are not known from the training."""

@@ -6,7 +6,7 @@ The trainers and predictors run on them as they are. What they send depends on s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,14 @@ from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.gp.kernels import Kernel
 from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.gp.moments.sums import ChebyshevSums
+from fleetgp.gp.places import drawn_by_place
 from fleetgp.gp.slopes import Slopes
 from fleetgp.gp.trend import Trend
 from fleetgp.gp.vecchia.engine import AROUND
 from fleetgp.model.observations import Observations
 
-#: Rows of an agent that lie apart; the others are at one place.
-APART = 40
+#: Rows of an agent that are really there, besides those that matter.
+APART = 50
 #: What an agent explains of the prior variance at its first row.
 EXPLAINED = 0.9
 #: Where the first rows are, and where no row is.
@@ -38,6 +39,34 @@ HERE, NOWHERE = 0.0, 1.0
 
 
 # ---- the data ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StandIns(Observations):
+    """Observations of which one is as good as another: some are in the arrays, and so many more are like these."""
+
+    more: int = 0
+
+    def __len__(self) -> int:
+        return len(self.values) + self.more
+
+    def rows(self, chosen: Any) -> Observations:
+        if not self.more:
+            return super().rows(chosen)
+        return self._with(0).rows(np.arange(len(self))[chosen] % len(self.values))
+
+    def followed_by(self, others: Sequence[Observations]) -> Observations:
+        found = super().followed_by(others)
+        assert isinstance(found, StandIns)
+        return found._with(sum(one.more for one in (self, *others) if isinstance(one, StandIns)))
+
+    def _with(self, more: int) -> StandIns:
+        return replace(self, more=more)
+
+
+@drawn_by_place.register
+def _(data: StandIns, count: int, seed: int) -> IntArray:
+    return np.arange(count)
 
 
 @dataclass(frozen=True)
@@ -52,11 +81,10 @@ def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None 
     """All queries at one place, `at`. here: (M,) who has a row at HERE; None: all."""
     rng, shards = np.random.default_rng(0), []
     for agent, size in enumerate(facts.sizes):
-        inputs = np.full((size, facts.dimension), 0.5)
-        inputs[:APART] = rng.uniform(0.25, 0.75, (min(size, APART), facts.dimension))
+        inputs = rng.uniform(0.25, 0.75, (min(size, APART), facts.dimension))
         if here is None or here[agent]:
             inputs[0] = HERE
-        shards.append(_observed(kernel, inputs, agent))
+        shards.append(_observed(kernel, inputs, size, agent))
     return Scene(shards, np.full((queries, facts.dimension), at))
 
 
@@ -69,19 +97,23 @@ def spread(facts: Facts, kernel: Kernel, queries: int, near: Sequence[int], firs
     places = rng.uniform(0.0, 1.0, (queries, facts.dimension))
     places[:, 0] = 1.0 + np.arange(queries) / queries
     for agent, size in enumerate(facts.sizes):
-        inputs = rng.uniform(0.0, 1.0, (size, facts.dimension))
-        inputs[:, 0] = -np.arange(size) / size
         count = min(size, near[agent])
+        inputs = rng.uniform(0.0, 1.0, (min(size, count + APART), facts.dimension))
+        inputs[:, 0] = -np.arange(len(inputs)) / len(inputs)
         inputs[:count] = places[(first[agent] + np.arange(count) // most) % queries]
-        shards.append(_observed(kernel, inputs, agent))
+        shards.append(_observed(kernel, inputs, size, agent))
     return Scene(shards, places)
 
 
-def _observed(kernel: Kernel, inputs: Array, agent: int) -> Observations:
-    noise, size = kernel.noise_model, len(inputs)
-    values = np.where(np.arange(size) % 2, 1.0, -1.0) + 0.01 * agent
-    known = np.full(size, 0.1) if noise.known else None
-    return noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
+def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observations:
+    """So many rows, of which the first have these inputs."""
+    noise = kernel.noise_model
+    if noise.robust:  # every row has a weight of its own
+        inputs = np.resize(inputs, (size, inputs.shape[1]))
+    values = np.where(np.arange(len(inputs)) % 2, 1.0, -1.0) + 0.01 * agent
+    known = np.full(len(inputs), 0.1) if noise.known else None
+    found = noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
+    return StandIns(inputs, values, found.noise_std, found.group, found.weight, size - len(inputs))
 
 
 class Counted(Streamed):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, Keys, row_hashes
 from fleetgp.data.sketch import scrambled
-from fleetgp.gp.places import occurrences, order_by_place
+from fleetgp.gp.places import drawn_by_place, occurrences
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.peer_checks import check_from_peers
@@ -33,7 +33,7 @@ def sample(data: Observations, agents: int, seed: int) -> Observations:
     True
     """
     count = max(1, len(data) // agents)
-    return data.rows(np.sort(order_by_place(data.inputs, data.values, seed)[:count]))
+    return data.rows(drawn_by_place(data, count, seed))
 
 
 @dataclass(frozen=True)

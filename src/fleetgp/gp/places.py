@@ -15,9 +15,12 @@ threshold, a small change of the data gives another order.
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, Keys, row_hashes
+from fleetgp.model.observations import Observations
 
 #: Terms of the random function, and how fast they vary, in radians per distance between neighbours.
 COSINES, PACE = 16, 6.0
@@ -52,6 +55,12 @@ def order_by_place(inputs: Array, observations: Array, seed: int) -> IntArray:
         start, step = rng.uniform(0.0, 2.0 * np.pi, 2)
         values += np.cos(scaled @ (PACE * rng.standard_normal(inputs.shape[1])) + start + step * turn)
     return np.argsort(values, kind="stable")
+
+
+@singledispatch
+def drawn_by_place(data: Observations, count: int, seed: int) -> IntArray:
+    """(count,) the numbers of the first rows in this order, as they were given."""
+    return np.sort(order_by_place(data.inputs, data.values, seed)[:count])
 
 
 def _rounded(inputs: Array) -> Array:

@@ -76,14 +76,18 @@ class Bill:
         return _each(self, other, lambda one, two: one - two).without_zeros()
 
     def __rmul__(self, times: float) -> Bill:
-        return Bill(
-            {count: times * rounds for count, rounds in self.hops.items()},
-            times * self.messages,
-            {kind: times * size for kind, size in self.kinds.items()},
-            {edge: times * size for edge, size in self.edges.items()},
-            times * self.waiting,
-            times * self.waiting_half,
-        )
+        return self._changed(lambda value: times * value)
+
+    def __truediv__(self, parts: int) -> Bill:
+        """One of so many equal parts; whole numbers stay whole where they can."""
+        return self._changed(lambda value: value // parts if value % parts == 0 else value / parts)
+
+    def _changed(self, change: Callable[[float], float]) -> Bill:
+        def each(table: Mapping[Key, float]) -> dict[Key, float]:
+            return {key: change(value) for key, value in table.items()}
+
+        tables = each(self.hops), change(self.messages), each(self.kinds), each(self.edges)
+        return Bill(*tables, change(self.waiting), change(self.waiting_half))
 
     def without_zeros(self) -> Bill:
         """Only the hops, kinds and edges that occur."""

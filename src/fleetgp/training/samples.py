@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import IntArray
 from fleetgp.gp.expert import MOST_DENSE, Expert
-from fleetgp.gp.places import order_by_place
+from fleetgp.gp.places import drawn_by_place
 from fleetgp.training.objective import Objective
 
 #: Observations of an agent in the smallest sample, and how many times as many are in the next one.
@@ -52,4 +52,4 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
 def _sample(expert: Expert, size: int, seed: int) -> Expert:
     if expert.size <= size:
         return expert
-    return expert.part(np.sort(order_by_place(expert.data.inputs, expert.data.values, seed)[:size]))
+    return expert.part(drawn_by_place(expert.data, size, seed))
