@@ -112,7 +112,9 @@ class TrainingCost:
 
     def total(self, rounds: int | None = None, turns: int = 0) -> Bill:
         """Of a training with so many rounds in all starts together; without, with as many as are assumed."""
-        return self.once + (self.rounds.usual if rounds is None else rounds) * self.each + turns * self.turn
+        if rounds is None:
+            rounds, turns = self.rounds.usual, min(self.turns, USUAL_TURNS)
+        return self.once + rounds * self.each + turns * self.turn
 
     @property
     def least(self) -> Bill:
@@ -293,6 +295,8 @@ EVALUATIONS = 8.0
 #: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
 #: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
 PACES = 4.0
+#: How often a training is taken up again with another mean function, or with other weights.
+USUAL_TURNS = 3
 
 
 def _limit(rounds: int, starts: int, levels: int, period: int) -> int:
@@ -509,7 +513,10 @@ class _Answers:
             sizes = [max(size, most) for size, most in zip(facts.sizes, near, strict=True)]
             return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
 
-        usual, most = self._asked(shared), self._asked(all_rows)
+        most = self._asked(all_rows)
+        if facts.rows <= self.options.neighbours:
+            return self._found(most, [most], [most])
+        usual = self._asked(shared)
         return self._found(usual, [self._asked(of_root)], [usual, most])
 
     def _nested(self) -> PredictionCost:

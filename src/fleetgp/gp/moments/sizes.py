@@ -32,6 +32,8 @@ PLANNED_NODES = 40_000
 PLANNED_H = 32.0
 #: A margin in h, so that a theta that a grid was made for has it in spite of any rounding.
 MARGIN = 1e-6
+#: No grid has more axes: with three nodes along each it would be too large.
+MOST_AXES = 40
 
 
 def stepped(ratios: Array) -> tuple[float, ...]:
@@ -44,7 +46,9 @@ def axis_error(dimension: int, count: int, ratio: float) -> float:
 
     ratio: (sigma_f / sigma_eps)^2.
     """
-    error = EXPANSION / (AMPLIFICATION ** (dimension - 1) * count**2 * (1.0 + ratio))
+    # With so many axes there is no grid in any case, and powers stay finite.
+    axes = min(dimension, MOST_AXES)
+    error = EXPANSION / (AMPLIFICATION ** (axes - 1) * count**2 * (1.0 + ratio))
     return float(10.0 ** np.floor(np.log10(error)))
 
 
