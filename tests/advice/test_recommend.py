@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.advice.link import Link
 from fleetgp.advice.recommend import ACCURACIES
+from fleetgp.network.link import Link
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.

@@ -1,9 +1,13 @@
-"""What a training or an answer sends, by counting: the real code runs on a network that counts, on stand-in agents.
+"""What a training or an answer sends, by counting: the trainers and predictors run on stand-in agents.
 
-No message is described here. A training runs for a few rounds, whose messages are alike; an answer is asked for twice,
-and what only the first one sends is sent once. What depends on the data is a range: how many rounds a training takes,
-how often it is taken up with another mean function, and of an answer who takes part, whose rows are near the queries,
-and how long NPAE's vectors are. Bounds are counts of the extremes: nobody takes part, all rows are near, and so on.
+No message is described here, so that a cost cannot differ from the ledger of a real run. Short runs with small data
+would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`standin`)
+have as many rows as the real agents and a likelihood that costs nothing, so that 200 agents take seconds.
+
+A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
+range. For a training these are the number of rounds, and how often it continues with another mean function; for an
+answer who takes part, whose rows are near the queries, and the length of NPAE's vectors. Bounds are counts of the
+extremes: no agent takes part, all rows are near, and so on.
 """
 
 from __future__ import annotations
@@ -97,7 +101,7 @@ class Rounds:
 class TrainingCost:
     """once: before the first round, and for each start.  each: of a round.  rounds: how many there are.
 
-    turn: each time that it is taken up with another mean function, or other weights.  turns: how often, at most.
+    turn: each time that it continues with another mean function or other weights.  turns: how often, at most.
     flat: what is sent in addition, at most, where hyperparameters come near their limits.
     A round of dec-fact-gp is an evaluation, which is a reduction: `each.rounds` hops.
     """
@@ -178,7 +182,7 @@ def _with_kernel(
     shards, network = gathered(facts, kernel, 1).shards, CountingNetwork(facts.topology)
     train(method, shards, network, kernel, options)
     once, each = _apart(network, verb)
-    # The same before its first round, for what comes after its last one.
+    # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
     seen = _view(facts, shards).coordinates.apply(shards)
     setting = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
@@ -192,7 +196,7 @@ def _with_kernel(
 
 
 def _apart(network: CountingNetwork, verb: str) -> tuple[Bill, Bill]:
-    """What a training sends besides its rounds, and in each of these: a verb in the phase of that name."""
+    """What a training sends once, and in each round: a round is one call of the verb in the phase "training"."""
     turns = [turn for turn in range(network.topology.period) if network.calls("training", verb=verb, turn=turn)]
     each = NOTHING
     for turn in turns:
@@ -202,7 +206,7 @@ def _apart(network: CountingNetwork, verb: str) -> tuple[Bill, Bill]:
 
 
 def _turn(training: LocalTraining, facts: Facts) -> Bill:
-    """What is sent when a training is taken up again, but for its rounds: with other weights, or another mean."""
+    """What is sent besides its rounds when a training continues with other weights or another mean function."""
     setting = training.setting
     network = cast(CountingNetwork, setting.network)
     training.run()
@@ -222,13 +226,13 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
 
 
 def _turns(facts: Facts, kernel: Kernel) -> int:
-    """How often a training is taken up again, at most."""
+    """How often a training may continue."""
     settling = 1 if facts.mean == "zero" else mean.TURNS
     return settling * (1 + (robust.TURNS if kernel.noise_model.robust else 0)) - 1
 
 
 def _flat(setting: Setting) -> Bill:
-    """What is sent where every hyperparameter that may stands at its limit."""
+    """What is sent if every hyperparameter that has a limit stands there."""
     network, x = cast(CountingNetwork, setting.network), setting.start(0)
     low, high = (np.broadcast_to(end, x[0].shape) for end in (setting.limits.lower, setting.limits.upper))
     at = np.where(low > -np.inf, low, np.where(high < np.inf, high, 0.0))
@@ -295,7 +299,7 @@ EVALUATIONS = 8.0
 #: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
 #: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
 PACES = 4.0
-#: How often a training is taken up again with another mean function, or with other weights.
+#: How often a training is assumed to continue with another mean function or other weights.
 USUAL_TURNS = 3
 
 
@@ -420,7 +424,7 @@ class _Answers:
         return PredictionCost(self.method.name, *usual, low, high)
 
     def _worst(self, everyone: tuple[Bill, Bill], nobody: tuple[Bill, Bill]) -> tuple[Bill, Bill]:
-        """Some queries may be answered by all, and others be asked again, since nobody takes part in them."""
+        """A bound where some queries are answered by all, and others are asked again, since no agent takes part."""
         return everyone if nobody == everyone else (everyone[0], everyone[1] + nobody[1])
 
     # ---- who has data where ----------------------------------------------------------------------------------
@@ -535,7 +539,7 @@ class _Answers:
         return self._found(usual, least, bounds)
 
     def _by_long_vectors(self, scene: Any) -> Bill:
-        """The longest that there may be: all numbers are affine in the length, and shorter ones take less memory."""
+        """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
         one, two = (
             self._asked(scene, SPAN, Agreed(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
         )
@@ -561,7 +565,7 @@ class _Answers:
 
 
 def _view(facts: Facts, shards: Sequence[Observations]) -> View:
-    """How the model of some agents sees their data."""
+    """How the model sees the data of some agents."""
     coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
     if coordinates.name == "as-given" and not scaling:
         return View()
@@ -578,7 +582,7 @@ def _sum(bills: Sequence[Bill]) -> Bill:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nobody is warned about stand-ins."""
+    """Warnings about stand-ins are of no use to a caller."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

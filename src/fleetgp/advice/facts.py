@@ -1,4 +1,4 @@
-"""What has to be known of a fleet to say what its methods cost: how many rows, inputs and links, and which kernel."""
+"""What the costs of a fleet's methods depend on: rows, inputs, links and the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which methods a fleet should use: a few rules over facts, which say why, and the costs of all that it could use."""
+"""Which methods a fleet should use: a few rules with their reasons, and the costs of all methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 from fleetgp.advice.costs import Asking, prediction_cost, training_cost
 from fleetgp.advice.facts import Facts, facts_of
-from fleetgp.advice.link import Link, as_link
 from fleetgp.advice.verification import aligned
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
@@ -19,6 +18,7 @@ from fleetgp.given import check_whole
 from fleetgp.gp.expert import MOST_DENSE
 from fleetgp.gp.kernels import Kernel
 from fleetgp.network.counting import NOTHING, Bill
+from fleetgp.network.link import Link, as_link
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.units import readable_bytes, readable_seconds
@@ -238,23 +238,24 @@ def recommend(
     agent: AgentName | None = None,
     dimension: int | None = None,
 ) -> Advice:
-    """Which trainer and predictor to use, why, and what all of them would cost on the network.
+    """Recommend a trainer and a predictor, say why, and count what all of them would send.
 
     data: a Fleet, a list of (X_i, y_i), or how many rows each agent has, with dimension for how many inputs there are;
         or all that in `Facts`.
     graph: as of a Fleet, "path" if none is given; a Fleet has its own.
     link: what the links are like, as "9600 bit/s, 2 s": see `Link`. Then there are seconds as well.
-    private: what must not be told to others: "rows" of the data; "sums", rows and sums over them (moments), which of
+    private: what no other agent may receive: "rows" of the data; "sums", rows and sums over them (moments), which of
         few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be told, unless the
         fleet was made with private. "rows" lets moments pass only of agents with millions of rows.
     kernel: if you know it; of a Fleet its own.
     accuracy: "cheap" (few bytes), "balanced" or "best".
     queries: how many points an answer has.  agent: the only agent that needs it; None: all do.
 
-    Costs are exact where they follow from the graph and the sizes. How many rounds a training takes depends on the
-    data: `usual` assumes a number, and `most` is at the default limit of rounds. What an answer of dec-nn- methods,
-    dec-nearest and NPAE sends depends on the data and the queries: `least` and `most` are bounds. Answers are those
-    after a training by the recommended trainer. Nothing is sent, and nothing is trained.
+    Costs are counted: the trainers and predictors run on stand-in agents over a network that counts bytes. Nothing is
+    sent, and the data are not used. Costs are exact where they follow from the graph, the sizes and the model. The
+    number of rounds of a training depends on the data: `usual` assumes a number, and `most` is at the default limit of
+    rounds. What an answer of dec-nn- methods, dec-nearest and NPAE sends depends on the data and the queries: `least`
+    and `most` are bounds. Answers are those after a training by the recommended trainer.
 
     >>> found = recommend([200] * 10, "path", dimension=2, kernel="se")
     >>> found.trainer, found.predictor, found.prediction.usual.bytes
@@ -335,19 +336,19 @@ def _chosen_trainer(
             if not slow or accuracy == "best":
                 return whole.method, [
                     "dec-full-gp is the exact GP of all data at every agent: the field is smooth (se), it has "
-                    f"{facts.dimension} input{'s' * (facts.dimension > 1)}, and sums over the data may be told. Of an "
-                    "agent with few rows these sums tell the rows."
+                    f"{facts.dimension} input{'s' * (facts.dimension > 1)}, and sums over the data may be sent. The "
+                    "sums of an agent with few rows reveal these rows."
                 ]
-        why = ["dec-fact-gp tells no row: it adds up likelihoods and their derivatives along a tree, in few steps."]
+        why = ["dec-fact-gp reveals no row: it adds up likelihoods and their derivatives along a tree, in few steps."]
         if not whole.refused:
             why.append(
                 "dec-full-gp would be exact, but its moments are long: too long for few bytes, for links like these, "
-                'or for so many inputs. accuracy="best" takes it for up to two inputs.'
+                'or for so many inputs. accuracy="best" selects it for up to two inputs.'
             )
         return fact.method, why
     return "dec-apx-gp", [
-        "dec-apx-gp tells nothing of a training but theta, to neighbours alone, and maxima over the fleet. It takes "
-        "many more rounds than dec-fact-gp, which tells sums of likelihoods."
+        "dec-apx-gp sends nothing but theta, to neighbours alone, and maxima over the fleet. It takes many more rounds "
+        "than dec-fact-gp, which sends sums of likelihoods."
     ]
 
 
@@ -357,12 +358,12 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
         return "dec-full-gp", ["After it every agent answers alone by dec-full-gp: no message at all."]
     if private is not None:
         return "dec-nn-rbcm", [
-            "dec-nn-rbcm tells what agents believe at the queries, and no row. Its intervals are too narrow: look at "
-            "the coverage by fg.verify, which runs here. fleet.calibrate mends them, and sends no input of a row if "
-            'the fleet was made with private="rows".'
+            "dec-nn-rbcm sends what agents predict at the queries, and no row. Its intervals are too narrow: "
+            "fg.verify, which runs here, shows the coverage. fleet.calibrate widens them, and sends no input of a row "
+            'if the fleet was made with private="rows".'
         ]
     if accuracy == "cheap":
-        return "dec-nn-rbcm", ["dec-nn-rbcm sends least. Its intervals are too narrow: fleet.calibrate mends them."]
+        return "dec-nn-rbcm", ["dec-nn-rbcm sends least. Its intervals are too narrow: fleet.calibrate widens them."]
     if accuracy == "best" and (facts.kernel is None or facts.kernel.name in ROUGH):
         return "dec-nearest", [
             "dec-nearest answers from the 30 nearest rows of the whole fleet, as one agent with all data would: the "
@@ -380,14 +381,14 @@ def _about(facts: Facts, link: Link | None, training: Sequence[Candidate], train
         found.append("There is one agent: nothing is sent.")
     if facts.kernel is None:
         found.append(
-            f'How rough the field is is not known: kernel="auto" compares {len(facts.kernels)} kernels on rows that '
-            "agents hide, and trains with each first: that is in the cost. If it chooses se, ask again with it."
+            f'The kernel is not known: kernel="auto" trains with each of {len(facts.kernels)} kernels and compares '
+            "them on rows that agents hide. That is in the cost. If it chooses se, ask again with it."
         )
     largest = max(facts.sizes)
     if largest > MOST_DENSE and not (facts.smooth and facts.dimension <= FEW_INPUTS + 1):
         found.append(
             f'engine="auto" is the approximate "vecchia" for agents with more than {MOST_DENSE:,} rows (the largest '
-            f"has {largest:,}); fit.approximation says how good. They train on samples first."
+            f"has {largest:,}); fit.approximation estimates its error. They train on samples first."
         )
     chosen = next(one for one in training if one.method == trainer)
     if link is not None and chosen.seconds is not None and chosen.seconds[0] > LONG:

@@ -1,6 +1,7 @@
-"""Agents that stand in for real ones: as many rows, in places where the answer is known, and a GP that costs nothing.
+"""Stand-ins for the agents of a fleet: as many rows, at chosen places, and a GP that costs nothing.
 
-The trainers and predictors run on them as they are. What they send depends on shapes, and on who has data where.
+Trainers and predictors run on stand-ins unchanged, and send what they would send for real agents: that depends on
+shapes, and on which agents have data near the queries.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ HERE, NOWHERE = 0.0, 1.0
 
 @dataclass(frozen=True, eq=False)
 class StandIns(Observations):
-    """Observations of which one is as good as another: some are in the arrays, and so many more are like these."""
+    """Interchangeable observations. more: how many there are besides those in the arrays."""
 
     more: int = 0
 
@@ -78,7 +79,7 @@ class Scene:
 
 
 def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None = None, at: float = HERE) -> Scene:
-    """All queries at one place, `at`. here: (M,) who has a row at HERE; None: all."""
+    """Ask all queries at one place, `at`. here: (M,) which agents have a row at HERE; None: all."""
     rng, shards = np.random.default_rng(0), []
     for agent, size in enumerate(facts.sizes):
         inputs = rng.uniform(0.25, 0.75, (min(size, APART), facts.dimension))
@@ -89,7 +90,7 @@ def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None 
 
 
 def spread(facts: Facts, kernel: Kernel, queries: int, near: Sequence[int], first: Sequence[int], most: int) -> Scene:
-    """Each query at a place of its own, with at most `most` rows of an agent, and any other row far away.
+    """Ask each query at a place of its own, with up to `most` rows of an agent there, and all other rows far away.
 
     near: (M,) how many rows of each agent are near a query.  first: (M,) the query with which an agent begins.
     """
@@ -117,7 +118,7 @@ def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observati
 
 
 class Counted(Streamed):
-    """The data of agents of which only sums are asked: of a few rows, but as many are counted as there are."""
+    """Data of which a training uses sums alone: sums over a few rows, with the true number of rows."""
 
     def __init__(self, facts: Facts, summaries: Sequence[Summary] | None = None) -> None:
         self.names = tuple(map(str, range(facts.agents)))
@@ -153,7 +154,7 @@ def _summary(ends: Array, size: int) -> Summary:
 
 
 class StandInEngine(DataEngine):
-    """A convex likelihood without data, and posteriors that know something at the first row alone.
+    """A convex likelihood that does not depend on the data, and posteriors that know f at the first row alone.
 
     near: how many rows count for a query, where not all do; None where all do.
     """
@@ -168,7 +169,7 @@ class StandInEngine(DataEngine):
         return 0.0
 
     def evaluate(self, log_theta: Array) -> Evaluation:
-        """exp(u) - u: no step of any trainer ends at its minimum, u = 0."""
+        """exp(u) - u of each hyperparameter: no trainer reaches the minimum within a few rounds."""
         u = np.clip(log_theta - 0.1 * ((self.agent or 0) % 3), -30.0, 30.0)
         return Evaluation(float((np.exp(u) - u).sum()), np.exp(u) - 1.0, 0.0)
 
@@ -218,7 +219,7 @@ class StandInPosterior:
 
 
 def stand_in(engine: str, neighbours: int, *, apart: bool = True) -> OtherEngine:
-    """Behind the name of a real engine. apart: whether the rows that count for one query count for no other."""
+    """The stand-in behind the name of a real engine. apart: whether the rows near one query are near no other."""
 
     def make(data: Observations, kernel: Kernel, agent: int | None) -> StandInEngine:
         all_of_them = engine == "dense" or (engine != "vecchia" and len(data) <= MOST_DENSE)
@@ -229,17 +230,17 @@ def stand_in(engine: str, neighbours: int, *, apart: bool = True) -> OtherEngine
 
 @dataclass(frozen=True)
 class StandInBasis:
-    """Of which only the number of its functions is asked."""
+    """A basis of which only the number of functions is used."""
 
     rank: int
 
 
 def theta_for(kernel: Kernel, reach: Array, span: float) -> Array:
-    """(P,) with length-scales that are such a part of the reach of the data, (D,)."""
+    """Hyperparameters (P,) whose length-scales are this share of the reach of the data, (D,)."""
     return np.array([*kernel.start(reach, span, 1.0), *[0.3] * kernel.noise_count])
 
 
 def shared_out(count: int, sizes: Sequence[int]) -> IntArray:
-    """So many as whole numbers in proportion to the sizes."""
+    """Divide a count into whole numbers in proportion to the sizes."""
     ends = np.rint(count * np.cumsum([0, *sizes]) / sum(sizes))
     return np.diff(ends).astype(np.int64)

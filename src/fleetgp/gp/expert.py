@@ -52,10 +52,9 @@ def tolerance(size: int) -> float:
 
 
 class OtherEngine(str):
-    """The name of an engine behind which there is another one, made by `make(data, kernel, agent)`.
+    """The name of an engine in whose place another one is used, made by `make(data, kernel, agent)`.
 
-    It has an answer for all data. Nobody can type it: it is for those who look at what agents send, and not at what
-    they find.
+    That engine must answer for all data. It serves to count what agents send where the answers do not matter.
     """
 
     make: Callable[[Observations, Kernel, int | None], Engine]

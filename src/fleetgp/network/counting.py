@@ -1,8 +1,9 @@
-"""A network that counts: what every verb costs, and which of its messages wait for each other.
+"""A network that counts: what each verb sends, and which of its messages wait for each other.
 
-All agents are hosted in one process, as in `InProcess`, whose ledger has the bytes of real frames. Besides, a verb is
-a `Bill`: a link's latency and rate make seconds of it. Bills are kept by phase and verb, so that those of a round can
-be told from those that are sent once.
+All agents are hosted in one process, as in `InProcess`, whose ledger has the bytes of real frames. A `Bill` adds what a
+ledger does not know: how many messages are under way at once, and how many bytes come one after the other, from which
+`Link` computes seconds. Traffic is counted by phase and verb, so that a caller can separate what a round sends from
+what is sent once.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _each(one: Bill, other: Bill, choose: Callable[[float, float], float]) -> Bi
 
 @dataclass
 class _Count:
-    """What is counted under one key. edges: bytes by the ledger's edges."""
+    """The traffic of one phase, verb and round of the period. edges: (E,) bytes."""
 
     edges: Array
     calls: int = 0
@@ -151,10 +152,10 @@ class _Count:
 
 
 class CountingNetwork(InProcess):
-    """Counts the verbs of real code by phase, verb and, on a graph that varies, the round of its period.
+    """Count the traffic of real code by phase, verb and, on a graph that varies, the round of its period.
 
-    unheard: phases whose sums and values reach nobody, as in a process that hosts none of those who are told: they are
-        counted, not made. For answers that nobody looks at.
+    unheard: phases whose results reach no agent here, as in a process that hosts none of the recipients. Their
+        messages are counted, and the results are not computed.
 
     >>> from fleetgp.graph import Graph
     >>> network = CountingNetwork(Graph.path(3))
@@ -182,7 +183,7 @@ class CountingNetwork(InProcess):
         return found
 
     def calls(self, *phases: str, verb: str | None = None, turn: int | None = None) -> int:
-        """How many verbs were called."""
+        """The number of calls of verbs."""
         return sum(one.calls for one in self._chosen(phases, verb, turn))
 
     def _chosen(self, phases: Collection[str], verb: str | None, turn: int | None) -> list[_Count]:
@@ -215,7 +216,7 @@ class CountingNetwork(InProcess):
         return found
 
     def _priced(self, task: Reducing) -> Reduced:
-        """The traffic of a reduction, without its value."""
+        """Count a reduction without computing it."""
         tree, up = self.tree, task.pieces(task.x.shape[2:])
         down = hearing(task, tree, len(task.pieces(task.told)))
         schedule = Schedule.of(self.topology, self.round, len(up), down)
@@ -239,7 +240,7 @@ class CountingNetwork(InProcess):
     # ---- counting -------------------------------------------------------------------------------------
 
     def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, IntArray]:
-        """Where a verb is counted that has just ended, and its bytes by edge; the ledger is empty again."""
+        """The count of the verb that has just ended, and its bytes by edge (E,). The next verb has an empty ledger."""
         own = self.ledger
         self.ledger = Ledger(own.senders, own.receivers)
         key = self._phase, verb, turn
@@ -255,7 +256,9 @@ class CountingNetwork(InProcess):
         return count, size
 
     def _along_tree(self, verb: str) -> None:
-        """Hops are the levels of the tree, up and down; pieces that follow, and rounds of waiting, are as the widest.
+        """Count a reduction or a collection.
+
+        Hops are the levels of the tree, up and down; further pieces, and rounds of waiting, count as the widest level.
 
         A message leaves when all from below have come. Pieces of a long value follow each other: of all but the last
         one only the time on one edge counts.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.advice.link import Link
 from fleetgp.network.counting import Bill, CountingNetwork
+from fleetgp.network.link import Link
 
 
 @pytest.mark.parametrize(
