@@ -29,13 +29,13 @@ from benchmarks.real import real
 from benchmarks.scale import scale, scale_long
 from benchmarks.timing import Table, median, medians, once, seconds
 from benchmarks.tree import tree_prediction, tree_training
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.dense.likelihood import compiled
-from fleetgp.gp.expert import Expert, evaluate
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.engine import MomentsEngine
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.dense.likelihood import compiled
+from fleetgp.engines.expert import Expert, evaluate
+from fleetgp.engines.moments.engine import MomentsEngine
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.linalg.threads import blas_threads, cores
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 SE = KERNELS["se"]

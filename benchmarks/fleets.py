@@ -20,7 +20,7 @@ import numpy as np
 
 import fleetgp as fg
 from benchmarks.timing import Table, Tables, once, seconds
-from fleetgp.graph.groups import cut, groups_of
+from fleetgp.graph.topology import cut, groups_of
 from fleetgp.units import readable_bytes
 
 #: Observations of each agent, and numbers that a round or a reduction carries: theta, and what dec-fact-gp adds up.

@@ -20,13 +20,13 @@ import numpy as np
 from tests.processes import Processes
 
 import fleetgp as fg
-from fleetgp.agent.description.certificates import Credentials, make_certificate
+from fleetgp.agent.certificates import Credentials, make_certificate
 from fleetgp.graph import Graph
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.launch import free_ports
 
 AGENTS, ROUNDS, KILLS = 10, 2000, 5
 EDGES = [(k, k + 1) for k in range(AGENTS - 1)]

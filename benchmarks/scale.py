@@ -24,7 +24,7 @@ import fleetgp as fg
 from benchmarks.growth import peak_memory
 from benchmarks.rivals import RIVALS
 from benchmarks.timing import Table, Tables, seconds
-from fleetgp.io.file_source import Source
+from fleetgp.io.file_shards import Source
 from fleetgp.linalg.threads import cores
 from fleetgp.metrics import rmse
 

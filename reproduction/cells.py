@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import fleetgp as fg
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept
 from fleetgp.linalg.threads import processors
 from fleetgp.progress import Listener, Progress
 
@@ -198,7 +198,7 @@ class OnCluster:
         """(number, work(task)) of every task, begun in their order, each as soon as it is there."""
         from ray import cloudpickle
 
-        from fleetgp.fleet.errands import errands
+        from fleetgp.fleet.ray_tasks import errands
         from fleetgp.network.ray.session import Session
 
         if self._session is None:

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.hyperparameters import names
+from fleetgp.model.hyperparameters import names
 from fleetgp.plot.style import symbol
 from reproduction.paper import FIVE, PROPOSED, TRAINERS
 from reproduction.report import Rows, mean_of

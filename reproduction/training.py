@@ -17,7 +17,7 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
-from fleetgp.gp.hyperparameters import names
+from fleetgp.model.hyperparameters import names
 from fleetgp.progress import Listener
 from fleetgp.training import training_method
 from fleetgp.units import readable_bytes, readable_seconds

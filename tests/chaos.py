@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import fleetgp as fg
-from fleetgp.agent.description.certificates import make_certificate
+from fleetgp.agent.certificates import make_certificate
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, as_topology
 from fleetgp.network.zenoh.session import OPERATOR

@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp import expert
+from fleetgp.engines import expert
 from fleetgp.graph import Topology
 from fleetgp.linalg.compiling import compiled_module
 from tests.cluster import small_cluster
@@ -75,7 +75,7 @@ def every_graph(agents: int) -> dict[str, Topology]:
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
 import os, signal, sys
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept
 left, put = int(sys.argv.pop(1)), Kept.put
 
 def put_and_stop(self, name, piece):

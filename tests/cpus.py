@@ -17,10 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-NUMERICAL = ("gp", "linalg", "graph", "consensus", "training", "prediction", "fleet/test_hosting.py",
-             "reproduction/test_training.py", "data/test_synthetic.py", "storage", "same")  # fmt: skip
+NUMERICAL = ("engines", "kernels", "model", "linalg", "graph", "consensus", "training", "prediction",
+             "fleet/test_hosting.py", "reproduction/test_training.py", "data/test_synthetic.py", "storage",
+             "same")  # fmt: skip
 #: What is fast and tells most: both engines against each other and against exact arithmetic, and equality of bits.
-TELLING = ("gp/dense", "gp/moments", "gp/test_conformance.py", "gp/test_engines.py", "linalg", "fleet/test_hosting.py")
+TELLING = (
+    "engines/dense",
+    "engines/moments",
+    "engines/test_conformance.py",
+    "engines/test_engines.py",
+    "linalg",
+    "fleet/test_hosting.py",
+)
 SLOW = "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp"
 PROBE = """
 import json, os

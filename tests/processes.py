@@ -18,7 +18,7 @@ from fleetgp.agent.description import read_description
 from fleetgp.data.partition import Shard
 from fleetgp.errors import NetworkError
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.operator.launch import fleet_text, free_ports
 
 
 class Processes:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetgp.agent.description.certificates import make_certificate
+from fleetgp.agent.certificates import make_certificate
 from fleetgp.network.zenoh.session import OPERATOR
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.launch import free_ports
 from tests.conftest import paper_shards
 from tests.processes import Processes
 

@@ -24,7 +24,7 @@ import fleetgp as fg
 from fleetgp import estimator as module
 from fleetgp.arrays import Array
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.prediction import jointly
+from fleetgp.prediction import joint as jointly
 
 #: A noise of 0.3 that is known.
 WHITE = sk.WhiteKernel(0.09, "fixed")

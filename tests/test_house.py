@@ -27,7 +27,7 @@ def test_there_is_a_house() -> None:
 
 
 def package_of(module: str) -> str:
-    """fleetgp.gp.dense.engine -> fleetgp.gp."""
+    """fleetgp.engines.dense.engine -> fleetgp.engines."""
     return ".".join(module.split(".")[:2])
 
 

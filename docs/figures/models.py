@@ -37,9 +37,9 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data import Shard
 from fleetgp.data.coordinates import DEGREE
 from fleetgp.errors import FleetGPWarning, unknown_name
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.kernels.expression import as_kernel
 from fleetgp.metrics import coverage
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction import Prediction
 
 WHOLE_BOX = (*BOX, *BOX)

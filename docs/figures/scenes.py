@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.kernels.expression import as_kernel
 from fleetgp.metrics import coverage, rmse
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction import Prediction
 
 #: Added to variances of drawn values, so that their covariance has a root; far below all noise.

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     )
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
     from fleetgp.fleet import ConditionedFleet, CrossValidation, Fleet, Outputs
-    from fleetgp.gp.hyperparameters import Hyperparameters
     from fleetgp.graph import Graph, GraphSequence
     from fleetgp.metrics import Scores, score
+    from fleetgp.model.hyperparameters import Hyperparameters
     from fleetgp.network import InProcess, Ledger, Loopback, Network
     from fleetgp.prediction import PREDICTION_METHODS, Calibration, Gradient, Joint, Prediction, Suggestion
     from fleetgp.storage.loading import load_model
@@ -102,7 +102,7 @@ _HOMES = {
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
     "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
     "graph": ("Graph", "GraphSequence"),
-    "gp.hyperparameters": ("Hyperparameters",),
+    "model.hyperparameters": ("Hyperparameters",),
     "metrics": ("Scores", "score"),
     "storage.loading": ("load_model",),
     "storage.model": ("Model",),

@@ -2,6 +2,20 @@
 
 Shapes are written with fixed letters: M agents, A agents hosted here, N points, D input dimensions,
 P = D + 2 hyperparameters, T queries, E edges.
+
+An order of rows that looks random, and that depends on where the rows lie alone.
+
+Neither the order in which rows came nor their digits from the seventh on change it, and more rows hardly do. Every row
+gets the value of one smooth random function at its place, a sum of cosines drawn from the seed, and rows are ordered by
+these values. Inputs count to six digits. Where they are computed from what was measured (kilometres from degrees),
+rounding the data moves them a little: a smooth function then moves a little too, while a hash of the place, or of the
+cell that it lies in, would be another number altogether. The function varies within the distance between neighbouring
+rows, so that neighbours have values of their own.
+
+What remains: rows whose values are that close to each other change places. Rows at the same place are told apart by the
+order of their observations. The unit along an input is a power of two, about as large as the width of the rows, and the
+distance between neighbours another one. Where the width, or the share of cells that hold a row, is close to a
+threshold, a small change of the data gives another order.
 """
 
 from __future__ import annotations
@@ -38,3 +52,65 @@ def row_hashes(rows: Array) -> Keys:
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         hashes ^= hashes >> np.uint64(29)
     return hashes
+
+
+#: Terms of the random function, and how fast they vary, in radians per distance between neighbours.
+COSINES, PACE = 16, 6.0
+#: The distance between neighbours is at least 2 ** -FINEST of the width: what is closer has one place.
+FINEST = 12
+#: Cells are as large as possible while rows at different places have at least this share of cells for themselves.
+OWN_CELLS = 0.5
+#: Widths are multiplied by this before they are rounded up to a power of two: round widths are not at the threshold.
+ODD = 1.37
+#: Digits of the inputs that count.
+DIGITS = 6
+
+
+def order_by_place(inputs: Array, observations: Array, seed: int) -> IntArray:
+    """(N,) the numbers of the rows, in an order that looks random. inputs: (N, D).
+
+    >>> X, y = np.random.default_rng(0).random((50, 2)), np.zeros(50)
+    >>> turned = order_by_place(X[::-1], y, seed=1)
+    >>> np.array_equal(order_by_place(X, y, seed=1), 49 - turned)
+    True
+    >>> np.array_equal(order_by_place(X.round(6), y, seed=1), order_by_place(X, y, seed=1))
+    True
+    """
+    rounded = _rounded(inputs)
+    width = np.ptp(rounded, axis=0) if len(inputs) else np.zeros(inputs.shape[1])
+    power = np.ceil(np.log2(ODD * width, out=np.zeros_like(width), where=width > 0.0))
+    same, scaled = row_hashes(rounded), rounded / np.exp2(power)
+    scaled = scaled * _finer(scaled, len(np.unique(same)))
+    rng = np.random.default_rng([seed, 1])
+    turn, values = occurrences(same, observations).astype(float), np.zeros(len(inputs))
+    for _ in range(COSINES):
+        start, step = rng.uniform(0.0, 2.0 * np.pi, 2)
+        values += np.cos(scaled @ (PACE * rng.standard_normal(inputs.shape[1])) + start + step * turn)
+    return np.argsort(values, kind="stable")
+
+
+def _rounded(inputs: Array) -> Array:
+    """To so many digits that count. What is rounded already stays as it is, to the last bit."""
+    size = np.floor(np.log10(np.abs(inputs), out=np.zeros_like(inputs), where=inputs != 0.0))
+    unit = 10.0 ** np.abs(size - DIGITS + 1.0)  # exact, as a negative power would not be
+    small = size < DIGITS - 1
+    return np.asarray(np.where(small, np.rint(inputs * unit) / unit, np.rint(inputs / unit) * unit) + 0.0)
+
+
+def _finer(scaled: Array, places: int) -> float:
+    """The power of two by which rows, in units of their width, are multiplied so that neighbours are about 1 apart."""
+    for power in range(FINEST):
+        finer = float(2**power)
+        if len(np.unique(row_hashes(np.floor(scaled * finer)))) >= OWN_CELLS * places:
+            return finer
+    return float(2**FINEST)
+
+
+def occurrences(hashes: Keys, order: Array) -> Keys:
+    """(N,) of every row, how many with the same hash come before it."""
+    turns = np.lexsort((order, hashes))
+    arranged, places = hashes[turns], np.arange(len(hashes))
+    starts = np.flatnonzero(np.append(True, arranged[1:] != arranged[:-1])[: len(hashes)])
+    found = np.empty(len(hashes), dtype=np.uint64)
+    found[turns] = places - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
+    return found

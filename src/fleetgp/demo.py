@@ -16,9 +16,9 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard
 from fleetgp.given import check_whole
-from fleetgp.gp.hyperparameters import names
 from fleetgp.metrics import coverage, nlpd, rmse
-from fleetgp.plot.fields import draw_dots, draw_graph
+from fleetgp.model.hyperparameters import names
+from fleetgp.plot.maps import draw_dots, draw_graph
 from fleetgp.plot.style import agent_colours, symbol
 from fleetgp.plot.trainings import draw_history
 from fleetgp.prediction import Prediction, prediction_method

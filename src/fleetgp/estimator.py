@@ -11,17 +11,17 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.consensus.scaling import MeanName
+from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
 from fleetgp.data.scaling import Scaling
 from fleetgp.defaults import MEAN, NORMALIZE
+from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.thetas import check_theta_of
+from fleetgp.fleet.shards import check_theta_of
 from fleetgp.given import check_finite, check_whole
-from fleetgp.gp.expert import MOST_DENSE, Expert
-from fleetgp.gp.kernels import Kernel
-from fleetgp.training.known import Ends, MedianAndFactor
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.training.constraints import Ends, MedianAndFactor
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin

@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.advice.costs import Asking, TrainingCost, prediction_cost, training_cost
 from fleetgp.advice.facts import facts_of
 from fleetgp.data import Shard
-from fleetgp.gp.expression import as_kernel
+from fleetgp.kernels.expression import as_kernel
 from fleetgp.network import Ledger
 from fleetgp.network.counting import Bill
 from fleetgp.prediction.options import PredictionOptions

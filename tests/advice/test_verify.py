@@ -13,9 +13,10 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.advice import Check
+from fleetgp.engines.expert import Expert
 from fleetgp.fleet import ConditionedFleet
-from fleetgp.gp.expert import Expert
-from fleetgp.prediction import aggregation, tree
+from fleetgp.prediction import aggregation
+from fleetgp.prediction import aggregation as tree
 from fleetgp.training import Fit
 from tests.conftest import paper_shards
 

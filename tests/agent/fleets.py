@@ -19,7 +19,7 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.service import Service
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.operator.launch import fleet_text, free_ports
 from tests.conftest import paper_shards
 
 MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)

@@ -12,8 +12,8 @@ from unittest import mock
 
 import numpy as np
 
-from fleetgp.agent.disk.journal import Journal
-from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.journal import Journal
+from fleetgp.agent.observations import ObservationStore
 
 Rows = list[list[float]]
 

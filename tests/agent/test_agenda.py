@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, Widths, agree_on_agenda, item_of, parts_of
 from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
-from fleetgp.agent.questions import MOST_POINTS, Question, Wish
+from fleetgp.agent.requests import MOST_POINTS, Question, Wish
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
 from tests.agent.fleets import MODEL

@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.answer_task import TRIES, AnswerTask
 from fleetgp.agent.description import PREDICTORS
-from fleetgp.agent.disk.observations import observations_of
-from fleetgp.agent.logs import Log
+from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.node import StoppedError
-from fleetgp.agent.questions import Question
-from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.observations import observations_of
+from fleetgp.agent.requests import Asked, Question, Requests
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError
 from fleetgp.network.zenoh.network import EpochOverError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleetgp.agent import process
-from fleetgp.agent.description.certificates import Credentials, days_left, make_authority, make_certificate
+from fleetgp.agent.certificates import Credentials, days_left, make_authority, make_certificate
 from fleetgp.agent.logs import Log
 from fleetgp.agent.process import look_at_certificates
 from fleetgp.errors import FleetGPError, InputError

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.agent.agenda import Trained
-from fleetgp.agent.changes import Change
+from fleetgp.agent.agenda import Change, Trained
+from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import read_description
-from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.scaling import Scaling
 from fleetgp.errors import InputError

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import Trained
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.checkpoint import LARGEST_FILE, Checkpoint
 from fleetgp.agent.description import Description, read_description
-from fleetgp.agent.disk.checkpoint import LARGEST_FILE, Checkpoint
 from fleetgp.agent.logs import Log
 from fleetgp.agent.memory import Memory
 from fleetgp.errors import InputError, StorageError
 from fleetgp.files import check_folder, own_folder
-from fleetgp.gp.hyperparameters import LOG_RANGE
-from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.model.hyperparameters import LOG_RANGE
+from fleetgp.operator.launch import fleet_text, free_ports
 
 MODEL = Trained((0.1, -0.2, 0.3, -2.0), 77, (0, 1, 2), "dec-apx-gp", "converged", 40, 11.5, 2.5)
 KEPT = Checkpoint(MODEL, 40, np.array([[0.1, 1 / 3, 2.0, -7.0]]), True, 30)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.agent.description import MOST_STARTS, read_description
-from fleetgp.agent.description.toml_lines import Lines, too_deep
+from fleetgp.agent.description.reading import Lines, too_deep
 from fleetgp.errors import InputError
 from fleetgp.prediction import PredictionOptions
-from fleetgp.training.known import Known
+from fleetgp.training.constraints import Known
 
 GOOD = """\
 name = "bay"
@@ -257,7 +257,7 @@ def test_the_kind_of_consensus_is_the_fleets(tmp_path: Path) -> None:
 
 
 def test_tls_files_are_looked_for_where_they_are_said_to_be(tmp_path: Path) -> None:
-    from fleetgp.agent.description.certificates import make_certificate
+    from fleetgp.agent.certificates import make_certificate
 
     secured = GOOD.replace("tcp/", "tls/")
     made = make_certificate(tmp_path / "keys", "auv1")
@@ -341,7 +341,7 @@ def test_many_agents_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["jörg", "Boot 7", "船", "_a", "7", "a.b-c_d", "ü" * 32])
 def test_names_may_have_letters_of_any_script_and_inner_spaces(tmp_path: Path, name: str) -> None:
-    from fleetgp.agent.description.certificates import make_certificate
+    from fleetgp.agent.certificates import make_certificate
 
     (tmp_path / "fleet.toml").write_text(GOOD.replace('"auv3"', f'"{name}"'), encoding="utf-8")
     assert read_description(tmp_path / "fleet.toml").names == ("auv1", "auv2", name)
@@ -350,7 +350,7 @@ def test_names_may_have_letters_of_any_script_and_inner_spaces(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "-a", " a", "a ", "a\n", "a$b", "a*", "authority", "ü" * 33])
 def test_certificates_go_by_the_same_names(tmp_path: Path, name: str) -> None:
-    from fleetgp.agent.description.certificates import make_certificate
+    from fleetgp.agent.certificates import make_certificate
 
     with pytest.raises(InputError, match="an agent cannot be called"):
         make_certificate(tmp_path / "keys", name)

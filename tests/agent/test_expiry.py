@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
+from fleetgp.agent.certificates import days_left, make_authority, make_certificate
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import days_left, make_authority, make_certificate
 from fleetgp.agent.logs import Log
 from fleetgp.agent.node import Node
 from fleetgp.agent.threads import Threads
-from fleetgp.network.zenoh import expiry
-from fleetgp.network.zenoh.expiry import expiry_of
-from fleetgp.network.zenoh.session import Security
+from fleetgp.network.zenoh import session
+from fleetgp.network.zenoh.session import Security, expiry_of
 from tests.agent.fleets import describe, until
 
 REFUSED = "refused: its certificate has expired"
@@ -79,7 +78,7 @@ def test_neighbours_refuse_who_has_expired_until_it_has_a_new_certificate(
         with a_node(description, "a1", tmp_path) as member:
             until(lambda: all(node.neighbours()["a1"] == "up" for node in neighbours))
             until(lambda: all(1 in node._heart.expiries._known for node in neighbours))
-            monkeypatch.setattr(expiry, "time", Later(2 * 86_400.0))
+            monkeypatch.setattr(session, "time", Later(2 * 86_400.0))
             until(lambda: all(node.neighbours()["a1"] == REFUSED for node in neighbours))
             sent = [node.links.sent[1] for node in neighbours]
             until(lambda: all(node.links.dropped["expired"] >= 4 for node in neighbours))  # the links are there

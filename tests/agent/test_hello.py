@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetgp.agent.membership.hello import MOST_BYTES, Hello, longest
-from fleetgp.agent.membership.membership import LARGEST_AGE, Record
+from fleetgp.agent.membership import LARGEST_AGE, MOST_BYTES, Hello, Record, longest
 from fleetgp.errors import NetworkError
-from fleetgp.gp.hyperparameters import LOG_RANGE
 from fleetgp.graph import Graph
+from fleetgp.model.hyperparameters import LOG_RANGE
 
 
 def junk() -> Iterator[object]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.observations import ObservationStore
 from fleetgp.errors import InputError, StorageError
 from tests.agent.stores import failing, journal, store, told
 from tests.disks import tiny_disk
@@ -277,7 +277,7 @@ def test_a_new_file_is_there_after_a_crash_too(tmp_path: Path, monkeypatch: pyte
     def sync(folder: Path) -> None:
         synced.append((folder, (folder / "told.jsonl").read_bytes()))
 
-    monkeypatch.setattr("fleetgp.agent.disk.journal.sync_folder", sync)
+    monkeypatch.setattr("fleetgp.agent.journal.sync_folder", sync)
     kept = journal(tmp_path)
     kept.append(np.array([[1.0, 2.0, 3.0]]), "first")
     assert [folder for folder, _ in synced] == [tmp_path]
@@ -292,7 +292,7 @@ def test_a_folder_that_cannot_be_synced_refuses_the_batch(tmp_path: Path, monkey
 
     kept = journal(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("fleetgp.agent.disk.journal.sync_folder", broken)
+        patched.setattr("fleetgp.agent.journal.sync_folder", broken)
         with pytest.raises(OSError, match="Input/output error"):
             kept.append(np.array([[1.0, 2.0, 3.0]]), "first")
     assert (len(kept.rows), (tmp_path / "told.jsonl").read_bytes()) == (0, b"")

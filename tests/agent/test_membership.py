@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.membership.gossip import Gossip
-from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.membership.membership import INCARNATION_LEAP, Membership, Record
-from fleetgp.agent.membership.neighbourhood import HEARTBEAT
+from fleetgp.agent.membership import INCARNATION_LEAP, Gossip, Hello, Membership, Record
+from fleetgp.agent.presence import HEARTBEAT
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import Description, read_description
-from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.agent.logs import Log
 from fleetgp.errors import InputError
 from tests.agent.fleets import MODEL, describe, running, until

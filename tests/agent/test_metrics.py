@@ -13,11 +13,10 @@ import pytest
 
 from fleetgp.agent import metrics
 from fleetgp.agent.logs import Log
-from fleetgp.agent.metrics import CONNECTIONS, Metrics
-from fleetgp.agent.status import status_of
+from fleetgp.agent.metrics import CONNECTIONS, Metrics, status_of
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import NetworkError
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.launch import free_ports
 from tests.agent.fleets import describe, running, serving, until
 
 

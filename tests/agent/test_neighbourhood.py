@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.membership.membership import Membership, Record
-from fleetgp.agent.membership.neighbourhood import HEARTBEAT, LONGEST_PENALTY, STEADY_SECONDS, Neighbourhood
+from fleetgp.agent.membership import Hello, Membership, Record
+from fleetgp.agent.presence import HEARTBEAT, LONGEST_PENALTY, STEADY_SECONDS, Neighbourhood
 from fleetgp.graph import Graph
 
 

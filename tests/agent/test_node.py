@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.membership import View
+from fleetgp.agent.membership import View
 from fleetgp.agent.node import Node, StoppedError
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import Cancelled

@@ -9,8 +9,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.description import Description, read_description
-from fleetgp.agent.disk.observations import observations_of
 from fleetgp.agent.logs import Log
+from fleetgp.agent.observations import observations_of
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient

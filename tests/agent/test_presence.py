@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.membership.membership import Record, View
-from fleetgp.agent.membership.neighbourhood import HEARTBEAT
-from fleetgp.agent.membership.presence import Presence
+from fleetgp.agent.membership import Hello, Record, View
+from fleetgp.agent.presence import HEARTBEAT, Presence
 from fleetgp.errors import Cancelled
 from fleetgp.network.zenoh.network import EpochOverError
 from tests.agent.fleets import describe

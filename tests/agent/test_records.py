@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fleetgp.agent.records import Codec, Count, Ids, IdSet, LogTheta, Matrix, Strict, Value, Whole
-from fleetgp.gp.hyperparameters import LOG_RANGE
+from fleetgp.model.hyperparameters import LOG_RANGE
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.agreements import number_of
 from fleetgp.agent.node import StoppedError
+from fleetgp.agent.totals import number_of
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import PredictionOptions, prediction_method

@@ -15,8 +15,8 @@ import zenoh
 import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
-from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.status import status_of
+from fleetgp.agent.membership import Hello
+from fleetgp.agent.metrics import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -59,7 +59,7 @@ def test_ten_thousand_malformed_messages_stop_nothing(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.agent.disk.journal import Journal
+    from fleetgp.agent.journal import Journal
 
     disk, writing, real = threading.Event(), threading.Event(), Journal.append
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from fleetgp.agent.certificates import make_authority, make_certificate
 from fleetgp.agent.description import Description, read_description
-from fleetgp.agent.description.certificates import make_authority, make_certificate
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.hello import Introduction
-from fleetgp.agent.membership.presence import MOST_STRANGERS, Presence
+from fleetgp.agent.membership import Introduction
 from fleetgp.agent.node import Node
+from fleetgp.agent.presence import MOST_STRANGERS, Presence
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import NetworkError
 from fleetgp.network.zenoh.links import LONGEST_INTRODUCTION
-from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.operator.launch import fleet_text, free_ports
 from tests.agent.fleets import until
 
 

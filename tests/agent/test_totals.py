@@ -16,12 +16,11 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.totals_file import load_totals
 from fleetgp.agent.logs import Log
-from fleetgp.agent.questions import Wish
+from fleetgp.agent.requests import Wish
 from fleetgp.agent.service import Service
-from fleetgp.agent.totals import CONTENTS, Contents, Part
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.agent.totals import CONTENTS, Contents, Part, load_totals
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network.frames import FrameNetwork
 from tests.agent.fleets import QUERIES, Steps, ask, describe, running, serving, settled, until
 

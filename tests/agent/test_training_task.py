@@ -15,11 +15,11 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import read_description
-from fleetgp.agent.disk.checkpoint import Checkpoint
 from fleetgp.agent.logs import Log
-from fleetgp.agent.questions import Wish
-from fleetgp.agent.status import status_of
+from fleetgp.agent.metrics import status_of
+from fleetgp.agent.requests import Wish
 from fleetgp.agent.tasks import Tasks
 from fleetgp.errors import NeighbourLostError, NonsenseError, NumericalError
 from fleetgp.network.zenoh.network import EpochOverError

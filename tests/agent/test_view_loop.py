@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetgp.agent.status import status_of
+from fleetgp.agent.metrics import status_of
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError, NumericalError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until

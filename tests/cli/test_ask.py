@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetgp.cli.app import app
-from fleetgp.operator.example import write_example
+from fleetgp.operator.launch import write_example
 from tests.conftest import paper_shards
 from tests.processes import Processes
 

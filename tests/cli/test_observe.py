@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from fleetgp.errors import NetworkError
-from fleetgp.operator.example import write_example
+from fleetgp.operator.launch import write_example
 from tests.cli.commands import run, said, wrong
 from tests.conftest import paper_shards
 from tests.disks import tiny_disk, writable

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fleetgp as fg
-from fleetgp.operator.example import fleet_text, write_example
+from fleetgp.operator.launch import fleet_text, write_example
 from tests.cli.commands import run, said, wrong
 
 SLOW = "9600 bit/s, 2 s"

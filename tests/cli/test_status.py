@@ -16,7 +16,7 @@ from fleetgp.agent.description import Description, read_description
 from fleetgp.cli.status import standing
 from fleetgp.cli.up import report
 from fleetgp.graph import Graph
-from fleetgp.operator.example import fleet_text, write_example
+from fleetgp.operator.launch import fleet_text, write_example
 from fleetgp.operator.resilience import cut_agents, split_by, split_warning
 
 

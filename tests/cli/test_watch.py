@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("zenoh")
 pytest.importorskip("starlette")
 
-from fleetgp.operator.example import write_example
+from fleetgp.operator.launch import write_example
 from tests.cli.commands import wrong
 
 

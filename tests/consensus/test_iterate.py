@@ -21,7 +21,7 @@ from fleetgp.consensus import (
     iterate,
     iterate_batch,
 )
-from fleetgp.consensus.cell_links import CellLinks
+from fleetgp.consensus.batch import CellLinks
 from fleetgp.graph import Topology
 from fleetgp.network import Incoming, Network
 from fleetgp.network.wire import HEADER_BYTES

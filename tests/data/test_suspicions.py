@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetgp as fg
-from fleetgp.agent.disk.observations import ObservationStore
+from fleetgp.agent.observations import ObservationStore
 from fleetgp.arrays import Array
 from fleetgp.data.suspicions import FILLS, fill_value, is_any_of
 from fleetgp.errors import FleetGPWarning, InputError

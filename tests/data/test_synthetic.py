@@ -7,8 +7,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 
 
 def test_draws_have_the_kernels_covariance() -> None:
@@ -25,7 +25,7 @@ def test_draws_have_the_kernels_covariance() -> None:
 
 def test_features_reproduce_the_kernel_to_rounding() -> None:
     from fleetgp.data.synthetic import _feature_count, _square_root
-    from fleetgp.gp.chebyshev import polynomials
+    from fleetgp.engines.basis import polynomials
 
     x = np.linspace(-1, 1, 200)
     for ratio in (0.3, 2.0, 7.0, 40.0):

@@ -8,10 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.arrays import Array
-from fleetgp.data.sketch import WATCHED, Copies, Sample, row_keys
-from fleetgp.data.suspicions import FILLS, refuse_suspicious, told_suspicions
-from fleetgp.data.tally import Tally
-from fleetgp.data.watched import Watched
+from fleetgp.data.suspicions import (
+    FILLS,
+    WATCHED,
+    Copies,
+    Sample,
+    Tally,
+    Watched,
+    refuse_suspicious,
+    row_keys,
+    told_suspicions,
+)
 from fleetgp.errors import InputError
 
 NAMES = ("lon", "day", "y")

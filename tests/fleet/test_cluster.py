@@ -196,7 +196,8 @@ def test_ctrl_c_leaves_what_it_leaves_in_process(fleet: fg.Fleet) -> None:
 @pytest.fixture
 def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Workers meet with something in the middle of their work: breaking(network, memory, tell, work, *how, *given)."""
-    from fleetgp.fleet import cluster, groups
+    from fleetgp.fleet import cluster
+    from fleetgp.fleet import cluster as groups
 
     def put(name: str, breaking: Callable[..., Any], *how: object) -> None:
         work = getattr(groups, name)

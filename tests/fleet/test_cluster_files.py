@@ -14,7 +14,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
-from fleetgp.io import file_source
+from fleetgp.io import file_shards
 from fleetgp.io.file_shards import FileShards
 from fleetgp.progress import Progress
 from tests.cluster import assert_same
@@ -57,7 +57,7 @@ def test_all_is_as_in_process_and_only_workers_read(
     answer, other = (here.predict(QUERIES, "dec-full-gp", theta=theta) for theta in (None, SHORT))
     assert other.ledger.rounds_by_phase["moments"], "another pass"
     for name in ("survey", "rows_of"):
-        monkeypatch.setattr(file_source, name, None)
+        monkeypatch.setattr(file_shards, name, None)
     heard: list[Progress] = []
     with of_files(Path("."), backend="ray", workers=2, progress=heard.append) as there:
         assert [(told.task, told.round, told.unit) for told in heard[-1:]] == [("first pass", 400, "row")]
@@ -93,10 +93,11 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first one, and in the one for moments, after a file that was read."""
+    from fleetgp.fleet import cluster as groups
     from fleetgp.fleet import cluster as on_cluster
-    from fleetgp.fleet import groups, surveys
+    from fleetgp.fleet import ray_tasks
 
-    survey, train_group = surveys.survey_file, groups.train_group
+    survey, train_group = ray_tasks.survey_file, groups.train_group
     killed = [tmp_path / "first", tmp_path / "second"]
 
     def die_once(mark: Path) -> None:
@@ -110,7 +111,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
         return survey(source, number)
 
     def fragile_group(network: Any, *given: Any) -> Any:
-        gathered = file_source.gathered_moments
+        gathered = file_shards.gathered_moments
         read: list[int] = []
 
         def gathered_or_die(*args: Any) -> Any:
@@ -120,10 +121,10 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
             return gathered(*args)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_source, "gathered_moments", gathered_or_die)
+            patch.setattr(file_shards, "gathered_moments", gathered_or_die)
             return train_group(network, *given)
 
-    monkeypatch.setattr(surveys, "survey_file", fragile_survey)
+    monkeypatch.setattr(ray_tasks, "survey_file", fragile_survey)
     monkeypatch.setattr(on_cluster, "train_group", fragile_group)
     with of_files(folder, backend="ray", workers=2) as there:
         assert killed[0].exists()
@@ -137,7 +138,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
 def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.fleet import surveys
+    from fleetgp.fleet import ray_tasks
 
     rng = np.random.default_rng(0)
     for number in range(2):
@@ -150,11 +151,11 @@ def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     with of_files(tmp_path, **line, backend="ray", workers=2) as there:
         shards = there.data
         assert isinstance(shards, FileShards)
-        assert isinstance(shards.elsewhere, surveys.InStore)
+        assert isinstance(shards.elsewhere, ray_tasks.InStore)
         assert not shards.drawn
         assert_same(there.train("dec-full-gp"), fit)
         assert shards.elsewhere.close.alive, "the cluster on which files were read is the one that trains"
-        monkeypatch.setattr(surveys, "_job", lambda: "another one, which has not what was drawn")
+        monkeypatch.setattr(ray_tasks, "_job", lambda: "another one, which has not what was drawn")
         assert shards.group([0, 1]).elsewhere == ()
         assert_same(there.train("dec-full-gp"), fit)
     assert not shards.elsewhere.close.alive
@@ -177,7 +178,7 @@ def test_what_is_read_is_kept_for_either(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = of_files(folder, backend="ray", cache=tmp_path / "cache")
-    monkeypatch.setattr(file_source, "survey", None)
+    monkeypatch.setattr(file_shards, "survey", None)
     assert repr(of_files(folder, cache=tmp_path / "cache")) == repr(there)
 
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 import fleetgp as fg
-from fleetgp.gp.dense import reference
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.engines.dense import reference
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import mostly_long
 

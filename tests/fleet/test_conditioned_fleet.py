@@ -9,7 +9,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import prediction_method
 from tests.conftest import alternating_path, paper_shards

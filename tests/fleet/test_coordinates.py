@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
 from fleetgp.data.coordinates import CoordinateRule, chords, coordinate_rule, great_circle
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import paper_shards

@@ -24,14 +24,15 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
+from fleetgp.engines.basis import Box
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.gp.basis import Box
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.io import file_shards, file_source
+from fleetgp.io import file_shards
+from fleetgp.io import file_shards as file_source
 from fleetgp.io.file_shards import FileShards
 from fleetgp.prediction import predict
-from fleetgp.training import whole
+from fleetgp.training import moments as whole
 from tests.conftest import mostly_long
 
 #: Most trainings here are cut short on purpose.
@@ -291,7 +292,7 @@ def test_files_do_not_grow(folder: Path) -> None:
 BOUND = """
 import resource, sys
 import fleetgp as fg
-from fleetgp.gp.basis import Box
+from fleetgp.engines.basis import Box
 import numpy as np
 
 def passes(pattern):

@@ -13,8 +13,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.data import Shard
-from fleetgp.gp.kernels import KERNELS
 from fleetgp.graph import Topology
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, paper_shards

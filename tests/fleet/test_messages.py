@@ -11,9 +11,9 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
+from fleetgp.engines.expert import Expert
 from fleetgp.errors import NumericalError
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS, Exponential, Stationary
+from fleetgp.kernels.stationary import KERNELS, Exponential, Stationary
 from fleetgp.model.observations import Observations
 
 THETA = [1.5, 0.25, 4.125, 2.5e-14]

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, Matern, RationalQuadratic
 
 import fleetgp as fg
 from fleetgp.errors import FleetGPWarning
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import Hyperparameters
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")

@@ -10,7 +10,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import FleetGPWarning
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
 from tests.conftest import paper_shards

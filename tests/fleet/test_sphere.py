@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.agent.changes import Change
+from fleetgp.agent.agenda import Change
 from fleetgp.arrays import Array
-from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle
+from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle, seen_by
 from fleetgp.data.scaling import Scaling
-from fleetgp.data.sphere import seen_by
-from fleetgp.fleet.grids import cells_within
-from fleetgp.gp.choices import as_kernels
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, Kernel
+from fleetgp.engines.expert import Expert
+from fleetgp.fleet.maps import cells_within
+from fleetgp.kernels.expression import as_kernels
+from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method

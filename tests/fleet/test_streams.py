@@ -16,15 +16,14 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.consensus import fleet_moments
+from fleetgp.consensus import agreements
 from fleetgp.consensus.samples import sample
 from fleetgp.data import Shard
-from fleetgp.gp.basis import Box
-from fleetgp.gp.moments import tiles, transform
-from fleetgp.gp.moments.fleet import FleetMoments, moments_on
-from fleetgp.gp.moments.rows import Rows
-from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.linalg import lapack
+from fleetgp.engines.basis import Box
+from fleetgp.engines.moments import sums
+from fleetgp.engines.moments.fleet import FleetMoments, moments_on
+from fleetgp.engines.moments.sums import ChebyshevSums, Rows
+from fleetgp.linalg import cholesky
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import prediction_method
@@ -134,13 +133,13 @@ def test_where_rounding_is_larger_than_the_noise_all_is_factorized_again_with_th
 def factorized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all matrices that were factorized, in turn."""
     sizes: list[int] = []
-    real = lapack.cholesky_in_place
+    real = cholesky.cholesky_in_place
 
     def counted(matrix: Array) -> bool:
         sizes.append(len(matrix))
         return real(matrix)
 
-    monkeypatch.setattr(lapack, "cholesky_in_place", counted)
+    monkeypatch.setattr(cholesky, "cholesky_in_place", counted)
     return sizes
 
 
@@ -192,8 +191,8 @@ def test_a_thousand_batches_of_moments_are_read_once(monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(Rows, "part", part)
-    monkeypatch.setattr(tiles, "CHUNK", 64)
-    monkeypatch.setattr(transform, "chunk_for", lambda _: 64)
+    monkeypatch.setattr(sums, "CHUNK", 64)
+    monkeypatch.setattr(sums, "chunk_for", lambda _: 64)
     rng = np.random.default_rng(0)
     x = np.concatenate([[[0.0, 0.0], [2.0, 2.0]], rng.uniform(0.0, 2.0, (2998, 2))])
     y = rng.standard_normal(3000)
@@ -214,7 +213,7 @@ def test_moments_of_new_rows_are_all_that_dec_full_gp_takes_and_sends(monkeypatc
         taken.append(len(observations))
         return moments_on(box, sizes, inputs, observations)
 
-    monkeypatch.setattr(fleet_moments, "moments_on", counted)
+    monkeypatch.setattr(agreements, "moments_on", counted)
     fleet = fg.Fleet(paper_shards(150, 5), fg.Graph.path(5), kernel="se", normalize=False)
     fleet.train("dec-full-gp", theta0=THETA)
     assert fleet.predict(POINTS, "dec-full-gp").ledger.rounds == 0

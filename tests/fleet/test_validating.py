@@ -15,9 +15,8 @@ from scipy.stats import norm
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.fleet.validating import Plan
-from fleetgp.fleet.validation import Fold
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept
+from fleetgp.fleet.validation import Fold, Plan
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards

@@ -9,7 +9,7 @@ import pytest
 
 from fleetgp.errors import InputError
 from fleetgp.graph import Graph
-from fleetgp.graph.groups import cut, groups_of
+from fleetgp.graph.topology import cut, groups_of
 from tests.conftest import every_graph
 
 

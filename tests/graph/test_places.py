@@ -11,8 +11,8 @@ from scipy.spatial.distance import cdist
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import GraphError
-from fleetgp.graph import places as module
-from fleetgp.graph.places import gabriel_graph
+from fleetgp.graph import topology as module
+from fleetgp.graph.topology import gabriel_graph
 
 
 def by_definition(places: Array) -> set[tuple[int, int]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetgp as fg
-from fleetgp.graph.relaying import relayed
+from fleetgp.graph.topology import relayed
 from tests.conftest import alternating_path, every_graph
 
 

@@ -15,9 +15,9 @@ import xarray as xr
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.io import Reading
-from fleetgp.io.chunks import Chunk, chunks
-from fleetgp.io.columns import Columns
+from fleetgp.io.formats import Columns
 from fleetgp.io.sst import load_sst
+from fleetgp.io.survey import Chunk, chunks
 from tests.io.sources import packed, read, table, write
 
 COLUMNS = Columns(("lon", "lat"), "sst", "boat")

@@ -10,9 +10,8 @@ import pytest
 
 from fleetgp import InputError
 from fleetgp.agent.description.reading import MAX_KEYS, read_description
-from fleetgp.io.chunks import chunks
-from fleetgp.io.columns import Columns
-from fleetgp.io.formats import FORMATS, LONGEST_START, MOST_COLUMNS, read_table
+from fleetgp.io.formats import FORMATS, LONGEST_START, MOST_COLUMNS, Columns, read_table
+from fleetgp.io.survey import chunks
 from fleetgp.io.tables import read_observations
 
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.data.view import View
-from fleetgp.gp.basis import Box
-from fleetgp.io import passes
-from fleetgp.io.passes import Pass, guessed_rows, passes_told_to
+from fleetgp.data.scaling import View
+from fleetgp.engines.basis import Box
+from fleetgp.io import survey
+from fleetgp.io.survey import Pass, guessed_rows, passes_told_to
 from fleetgp.progress import Progress
 
 pytestmark = [
@@ -28,7 +28,7 @@ START = [1.0, 0.5, 1.0, 0.2]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Two of 200 rows, one of them with a row that cannot be used; every chunk is told."""
-    monkeypatch.setattr(passes, "OFTEN", 0.0)
+    monkeypatch.setattr(survey, "OFTEN", 0.0)
     field = fg.synthetic_field(400, seed=1)
     found = [tmp_path / "one.csv", tmp_path / "two.parquet"]
     for file, part in zip(found, (slice(0, 200), slice(200, 400)), strict=True):

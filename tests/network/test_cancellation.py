@@ -10,7 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.node import StoppedError
 from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError
-from fleetgp.gp.expression import as_kernel
+from fleetgp.kernels.expression import as_kernel
 from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fleetgp.agent.certificates import Credentials, make_certificate
 from fleetgp.agent.description import read_description
-from fleetgp.agent.description.certificates import Credentials, make_certificate
 from fleetgp.cli.app import app
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.graph import Graph
@@ -21,8 +21,8 @@ from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import fleet_text, free_ports
-from fleetgp.page.links import Heard
+from fleetgp.operator.launch import fleet_text, free_ports
+from fleetgp.page.happenings import Heard
 from fleetgp.page.watch import Looker
 
 NAMES = ("Ada", "Bo")

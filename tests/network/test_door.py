@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetgp.agent.description.certificates import make_authority, make_certificate
+from fleetgp.agent.certificates import make_authority, make_certificate
 from fleetgp.network.zenoh.door import HANDSHAKES, MOST_SILENT, Allowance, Door, begins_tls
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.launch import free_ports
 from tests.agent.fleets import describe, running, serving, until
 
 #: More than anything here takes, on any machine: only a hang is longer.

@@ -19,8 +19,7 @@ from fleetgp.errors import Cancelled, InputError, NeighbourLostError, NetworkErr
 from fleetgp.graph import Topology, Tree
 from fleetgp.network import KINDS, SERVER, Network
 from fleetgp.network.loopback import LoopbackGroup, LoopbackNetwork
-from fleetgp.network.testing import Run, check_network
-from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
+from fleetgp.network.testing import Run, check_ends, check_lost_neighbour, check_network
 from fleetgp.network.wire import HEADER_BYTES, Frame, Part, decode, encode, part_bytes
 from tests.conftest import alternating_path, every_graph
 

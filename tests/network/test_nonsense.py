@@ -17,19 +17,16 @@ import fleetgp as fg
 from fleetgp.agent.agenda import Item, Trained
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.heart import HELLOS
-from fleetgp.agent.membership.hello import Hello
-from fleetgp.agent.membership.membership import Record
-from fleetgp.agent.questions import Question
-from fleetgp.agent.requests import MOST_WAITING, Asked, Requests
+from fleetgp.agent.membership import Hello, Record
+from fleetgp.agent.requests import MOST_WAITING, Asked, Question, Requests
 from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
 from fleetgp.network import Network
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
-from fleetgp.network.peer_checks import content
-from fleetgp.network.tree_parts import absent_from_parts, absent_to_parts, from_parts, to_parts
-from fleetgp.network.wire import Frame, Part, decode, encode
+from fleetgp.network.tree_frames import absent_from_parts, absent_to_parts, from_parts, to_parts
+from fleetgp.network.wire import Frame, Part, content, decode, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from fleetgp.graph import Graph, GraphSequence, Topology
-from fleetgp.network.testing import check_network
-from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
+from fleetgp.network.testing import check_ends, check_lost_neighbour, check_network
 from tests.cluster import LONG, SharedSemaphore, failing, run_on, telling
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -62,8 +61,7 @@ def test_what_hosts_tell_comes_in_order_however_much_it_is(crew: Any) -> None:
 
 
 def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.network.ray.clock import Readings
-    from fleetgp.network.ray.network import Post
+    from fleetgp.network.ray.network import Post, Readings
 
     heard: dict[str, list[bytes]] = {"first": [], "second": [], "third": []}
     first, second, third = heard.values()

@@ -13,7 +13,7 @@ from fleetgp.errors import NeighbourLostError
 from fleetgp.graph import Graph
 from fleetgp.network.wire import Frame, Part
 from fleetgp.network.zenoh import network as module
-from fleetgp.network.zenoh.mail import Arrived, Departures
+from fleetgp.network.zenoh.links import Arrived, Departures
 from fleetgp.network.zenoh.network import PATIENCE, Waiting, ZenohNetwork
 
 pytest.importorskip("zenoh")

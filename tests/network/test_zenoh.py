@@ -14,12 +14,11 @@ import fleetgp as fg
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network.base import Network
-from fleetgp.network.testing import check_network
-from fleetgp.network.testing_shutdown import check_ends, check_lost_neighbour
+from fleetgp.network.testing import check_ends, check_lost_neighbour, check_network
 from fleetgp.network.wire import Frame, Part, encode
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
-from fleetgp.operator.example import free_ports
+from fleetgp.operator.launch import free_ports
 from tests.shared import observed
 
 #: Most trainings here are cut short on purpose.
@@ -154,7 +153,7 @@ def test_replayed_and_late_frames_are_not_taken() -> None:
 
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp", "dec-gapx-gp"])
 def test_training_over_sockets_equals_training_in_process(method: str) -> None:
-    from fleetgp.gp.expression import as_kernel
+    from fleetgp.kernels.expression import as_kernel
     from fleetgp.training import TrainingOptions, train, training_method
 
     field = fg.synthetic_field(160, seed=2)

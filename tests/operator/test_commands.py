@@ -18,7 +18,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.description import Description, read_description
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import write_example
+from fleetgp.operator.launch import write_example
 from tests.agent.fleets import until
 from tests.cli.commands import run, said, wrong
 

@@ -240,8 +240,8 @@ def test_chaos(seed: int, hosts: bool, tmp_path: Path) -> None:
 
 
 def test_an_agent_with_the_wrong_certificate_takes_no_part(tmp_path: Path) -> None:
-    from fleetgp.agent.description.certificates import make_certificate
-    from fleetgp.operator.example import free_ports
+    from fleetgp.agent.certificates import make_certificate
+    from fleetgp.operator.launch import free_ports
 
     shards = paper_shards(90, 3)
     keys = tmp_path / "keys"

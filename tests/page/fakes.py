@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.links import Heard
+from fleetgp.page.happenings import Heard
 from fleetgp.page.maps import Axes, Field, told_point
 from fleetgp.page.source import Source
 

@@ -14,8 +14,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from fleetgp.page import server as served
-from fleetgp.page.saved import bundled, saved_page
-from fleetgp.page.server import STATIC, PageServer
+from fleetgp.page.server import STATIC, PageServer, bundled, saved_page
 from fleetgp.page.source import Chosen
 from tests.page.browsers import PHONE, tab
 from tests.page.fakes import METHODS, FakeFleet

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.page.collector import ESTIMATES, EVENTS, QUESTIONS, Collector, Counted
-from fleetgp.page.happenings import PAGE_MAP
-from fleetgp.page.links import Heard, link_state, parts_of, presence_of
-from fleetgp.page.patches import applied, changes
+from fleetgp.page.happenings import PAGE_MAP, Heard, link_state, parts_of, presence_of
+from fleetgp.page.server import applied, changes
 from tests.page.fakes import FakeFleet, facts_of, status
 
 WORDS = st.dictionaries(

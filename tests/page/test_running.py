@@ -19,7 +19,7 @@ pytest.importorskip("starlette")
 
 from fleetgp.agent.description import read_description
 from fleetgp.operator.client import AgentClient
-from fleetgp.operator.example import write_example
+from fleetgp.operator.launch import write_example
 from fleetgp.page import watch as watching
 from fleetgp.page.maps import SHARE, WIDTH, deviations
 from fleetgp.page.server import PageServer

@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from fleetgp.page import connections, security
+from fleetgp.page import security
+from fleetgp.page import server as connections
 from fleetgp.page.server import CONNECTIONS, STATIC, STREAMS, PageServer
 from tests.page.fakes import FakeFleet
 

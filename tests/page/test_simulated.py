@@ -13,8 +13,7 @@ pytest.importorskip("starlette")
 
 import fleetgp as fg
 from fleetgp.errors import InputError, NetworkError
-from fleetgp.page.saved import saved_page
-from fleetgp.page.server import PageServer
+from fleetgp.page.server import PageServer, saved_page
 from fleetgp.page.simulated import ETA, demo_fleet
 from fleetgp.progress import Listener, Progress
 from tests.page.browsers import tab

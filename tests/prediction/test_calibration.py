@@ -11,11 +11,10 @@ import pytest
 from scipy.stats import norm
 
 import fleetgp as fg
-from fleetgp.consensus.fleet_moments import outer_corners
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.data.holdout import FOLDS, block_pieces, hidden, row_pieces
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate

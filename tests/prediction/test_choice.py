@@ -9,12 +9,12 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
+from fleetgp.prediction.local import Reach
 from fleetgp.prediction.options import Consensus
-from fleetgp.prediction.reach import Reach
 from tests.shared import observed
 
 THETA = (1.2, 0.3, 1.3, 0.1)

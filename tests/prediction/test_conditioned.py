@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
+from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import sample
-from fleetgp.consensus.scaling import Scaling
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.expert import Expert
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, answer, prediction_method
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
@@ -120,7 +120,7 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
     wanted[2] = False
     if not works:  # as if the samples' covariance were singular
-        monkeypatch.setattr("fleetgp.prediction.extension.factorize", lambda *_: None)
+        monkeypatch.setattr("fleetgp.prediction.posteriors.factorize", lambda *_: None)
     found, common = conditioned.with_samples(range(4), samples, queries(), wanted)
     expected = conditioned.augmented(range(4), samples).at(queries(), wanted)
     alone = conditioned.common(samples, queries())

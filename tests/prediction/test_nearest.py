@@ -9,9 +9,9 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
 from fleetgp.graph import Tree
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import InProcess
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.predict import block_size

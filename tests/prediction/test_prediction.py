@@ -14,8 +14,8 @@ import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.errors import InputError
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import HEADER_BYTES

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS, SquaredExponential
-from fleetgp.prediction.reach import Reach
+from fleetgp.kernels.stationary import KERNELS, SquaredExponential
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.prediction.local import Reach
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept
 from fleetgp.progress import Progress
 from reproduction.cells import Cell, Processes, run_cells
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from fleetgp.errors import InputError, WorkerLostError
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept
 from fleetgp.progress import Progress
 from reproduction import training
 from reproduction.cells import Cell, OnCluster, run_cells
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
-from fleetgp.fleet import errands  # noqa: E402
+from fleetgp.fleet import ray_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
@@ -80,7 +80,7 @@ def test_what_is_done_before_an_end_is_kept(tmp_path: Path, place: OnCluster, mo
 
     kept, cells = Kept(tmp_path / "lost", {}), cells_in(tmp_path / "others", 2)
     cells[0].task["deaths"] = 99
-    monkeypatch.setattr(errands, "LOSSES", 1)
+    monkeypatch.setattr(ray_tasks, "LOSSES", 1)
     with pytest.raises(
         WorkerLostError, match=r"more than 1 workers were lost with one cell.*what was finished is kept"
     ):

@@ -31,8 +31,8 @@ def test_dec_apx_gp_agrees_after_a_hundred_rounds(agents: int) -> None:
 
 def test_raw_theta_would_diverge() -> None:
     """Erratum 1: with the paper's constants the same iteration on theta itself leaves the positive numbers."""
-    from fleetgp.gp.dense.engine import DenseEngine
-    from fleetgp.gp.kernels import KERNELS
+    from fleetgp.engines.dense.engine import DenseEngine
+    from fleetgp.kernels.stationary import KERNELS
 
     local = [DenseEngine(Observations(x, y), KERNELS["se"], i) for i, (x, y) in enumerate(paper_shards(8100, 40))]
     theta, psi = np.tile(fg.PAPER_THETA0, (40, 1)), np.zeros((40, 4))
@@ -61,8 +61,8 @@ def test_the_papers_exclusions_and_what_is_scaled() -> None:
 
 def test_the_papers_constants_are_unstable_for_large_agents() -> None:
     """The reason for scaling: at the optimum the curvature in log sigma_eps is 2 N_i, and 2 (L + rho) is 11,000."""
-    from fleetgp.gp.expert import Expert
-    from fleetgp.gp.expression import as_kernel
+    from fleetgp.engines.expert import Expert
+    from fleetgp.kernels.expression import as_kernel
 
     field = fg.synthetic_field(8_100, seed=0)
     expert = Expert(Observations(field.inputs, field.observations), as_kernel("se"), 0)

@@ -12,11 +12,11 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.fleet.grids import cells_within
-from fleetgp.storage.layout import VERSION_WITH_MEAN, VERSION_WITH_ROWS
+from fleetgp.fleet.maps import cells_within
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
+from fleetgp.storage.tensors import VERSION_WITH_MEAN, VERSION_WITH_ROWS
 from tests.conftest import paper_shards
 
 

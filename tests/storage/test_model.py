@@ -15,8 +15,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
+from fleetgp.files import Kept
 from fleetgp.io import read_edges
-from fleetgp.io.kept import Kept
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model

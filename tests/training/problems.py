@@ -12,11 +12,11 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus.samples import augmented, sample
 from fleetgp.data import Shard
-from fleetgp.gp.dense.engine import DenseEngine
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.training import training_method
-from fleetgp.training.bounds import Bounds
+from fleetgp.training.constraints import Bounds
 from tests.conftest import paper_shards
 from tests.shared import observed
 

@@ -16,20 +16,18 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.expert import Expert
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.bounds import Bounds, minimize_in_box
-from fleetgp.training.known import Known
+from fleetgp.training.constraints import Bounds, Known, Prior, minimize_in_box
 from fleetgp.training.newton import Newton, Search, Sum
 from fleetgp.training.objective import Objective
-from fleetgp.training.prior import Prior
-from fleetgp.training.samples import sampled
+from fleetgp.training.starts import sampled
 from tests.conftest import mostly_long
 from tests.shared import observed
 from tests.training.problems import CONVERGED_TO, parts_of

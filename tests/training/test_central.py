@@ -9,8 +9,8 @@ import pytest
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
-from fleetgp.training.bounds import Bounds
 from fleetgp.training.central import REACH, TRUST, CentralMinimizer, CentralState, Pooled
+from fleetgp.training.constraints import Bounds
 from fleetgp.training.objective import Objective, Values
 from tests.training.problems import THETA0, fleet, floor_at
 

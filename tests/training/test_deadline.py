@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
 from tests.conftest import paper_shards
@@ -46,7 +46,7 @@ def test_enough_time_changes_nothing(method: str) -> None:
 @pytest.mark.parametrize("method", ["full-gp", "dec-fact-gp", "dec-full-gp"])
 def test_what_is_kept_is_the_best_of_what_was_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter(range(1000))
-    monkeypatch.setattr("fleetgp.network.clock.time.monotonic", lambda: float(next(looks)))
+    monkeypatch.setattr("fleetgp.network.base.time.monotonic", lambda: float(next(looks)))
     fleet = fg.Fleet(list(paper_shards(90, 3)), kernel="se", normalize=False)
     fit = fleet.train(method, theta0=fg.PAPER_THETA0, seconds=3.5)  # on a clock that ticks when it is looked at
     assert fit.status == "time limit"

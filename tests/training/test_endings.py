@@ -15,7 +15,7 @@ import fleetgp as fg
 from fleetgp.cli.app import app
 from fleetgp.data import Shard
 from fleetgp.training import TrainingOptions
-from fleetgp.training.endings import about_divergence
+from fleetgp.training.reporting import about_divergence
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import NothingToLearnError
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.methods import METHODS
 from tests.shared import observed

@@ -15,8 +15,8 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model

@@ -12,8 +12,8 @@ from scipy.stats import multivariate_normal, norm
 import fleetgp as fg
 from fleetgp.data.holdout import FOLDS, block_pieces, hidden
 from fleetgp.errors import InputError
-from fleetgp.gp.choices import CANDIDATES, as_kernels
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.expression import CANDIDATES, as_kernels
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import Fit, TrainingOptions, train_best, training_method
 from fleetgp.training.kernel_choice import CELLS

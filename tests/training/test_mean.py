@@ -15,17 +15,17 @@ from sklearn.gaussian_process import kernels as sk
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.consensus.agreements import agree_on_scaling
 from fleetgp.consensus.reductions import Alone
-from fleetgp.consensus.scaling import agree_on_scaling
 from fleetgp.data.scaling import Scaling
 from fleetgp.data.streamed import Streamed
+from fleetgp.engines.base import Trend
+from fleetgp.engines.basis import Box
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.moments.grid import without_trend
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.gp.basis import Box
-from fleetgp.gp.kernels import KERNELS
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.gp.moments.trend import without
-from fleetgp.gp.trend import Trend
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import mostly_long
@@ -152,9 +152,9 @@ def test_moments_of_residuals_follow_from_those_of_the_observations() -> None:
     own = FleetMoments.of(ChebyshevSums(X, Y, box), sizes)
     left = Y - trend.columns(X) @ [20.0, 3.0, -2.0]
     expected = FleetMoments.of(ChebyshevSums(X, left, box), sizes)
-    found = without(own, trend, [20.0, 3.0, -2.0])
+    found = without_trend(own, trend, [20.0, 3.0, -2.0])
     np.testing.assert_allclose(found.packed, expected.packed, rtol=0, atol=1e-10)
-    constant = without(own, Trend(CENTRE, False), [20.0])
+    constant = without_trend(own, Trend(CENTRE, False), [20.0])
     np.testing.assert_allclose(
         constant.packed, FleetMoments.of(ChebyshevSums(X, Y - 20.0, box), sizes).packed, rtol=0, atol=1e-10
     )

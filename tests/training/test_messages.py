@@ -7,7 +7,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.shared import observed
 from tests.training.problems import (

@@ -12,17 +12,16 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.engines.expert import Expert
 from fleetgp.errors import InputError
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TRAINING_METHODS, TrainingOptions, train, training_method
-from fleetgp.training.curvature import STEP, measure_hessian
-from fleetgp.training.objective import Objective
-from fleetgp.training.prior import Prior
+from fleetgp.training.constraints import Prior
+from fleetgp.training.objective import STEP, Objective, measure_hessian
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")

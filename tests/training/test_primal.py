@@ -10,12 +10,11 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.expert import Expert
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.training.bounds import Bounds
-from fleetgp.training.curvature import Curvature, measure_curvature
-from fleetgp.training.objective import Objective, Values
+from fleetgp.training.constraints import Bounds
+from fleetgp.training.objective import Curvature, Objective, Values, measure_curvature
 from fleetgp.training.primal import DRIFT, LinearizedStep, Local, NestedStep, Pull, remeasured
 from tests.conftest import paper_shards
 from tests.training.problems import floor_at

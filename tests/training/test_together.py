@@ -11,15 +11,15 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.expert import Expert
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.training import TrainingOptions, samples, train, train_together, training_method
+from fleetgp.training import TrainingOptions, starts, train, train_together, training_method
+from fleetgp.training.constraints import Prior
+from fleetgp.training.multi_output import SharedObjective, Sharing
 from fleetgp.training.objective import Objective
-from fleetgp.training.prior import Prior
-from fleetgp.training.sharing import SharedObjective, Sharing
 from tests.conftest import mostly_long, paper_shards
 from tests.shared import observed
 
@@ -181,8 +181,8 @@ def test_samples_come_first_and_do_not_change_the_optimum(monkeypatch: pytest.Mo
 
     plain = trained()
     assert not len(plain[0].sample)
-    monkeypatch.setattr(samples, "MOST_DENSE", 15)
-    monkeypatch.setattr(samples, "SMALLEST", 14)
+    monkeypatch.setattr(starts, "MOST_DENSE", 15)
+    monkeypatch.setattr(starts, "SMALLEST", 14)
     first = trained()
     assert [fit.sample.tolist() for fit in first] == [[14] * 3, [12] * 3]
     assert [fit.used.tolist() for fit in first] == [[20] * 3, [12] * 3]

@@ -9,15 +9,14 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array, IntArray
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.engines.expert import Expert
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.bounds import Bounds
-from fleetgp.training.curvature import evaluate_with_hessian
-from fleetgp.training.objective import Objective, Values
-from fleetgp.training.tree import TreeNewton, TreeState
+from fleetgp.training.central import TreeNewton, TreeState
+from fleetgp.training.constraints import Bounds
+from fleetgp.training.objective import Objective, Values, evaluate_with_hessian
 from tests.conftest import paper_shards
 from tests.shared import observed
 from tests.training.problems import THETA0, X0, fleet, floor_at

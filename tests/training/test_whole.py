@@ -10,13 +10,13 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.gp.kernels import KERNELS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.network.peer_checks import is_sound
+from fleetgp.network.wire import is_sound
 from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
-from fleetgp.prediction.agreed import Agreed
+from fleetgp.prediction.task import Agreed
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.whole_plans import Verdict, Wish
+from fleetgp.training.moments import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
 from tests.shared import observed
 from tests.training.problems import THETA0, fleet
@@ -154,7 +154,7 @@ def test_a_finer_grid_is_agreed_where_somebody_needs_it() -> None:
 
 def test_agents_that_differ_in_their_last_bits_end_with_the_same_theta(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on other processors: each sees the likelihood a little off, and all take the root's word."""
-    from fleetgp.training.whole import WholeTraining
+    from fleetgp.training.moments import WholeTraining
 
     real = WholeTraining._set
 

@@ -37,36 +37,36 @@ from fleetgp.advice.standin import (
 )
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
-from fleetgp.consensus.coordinates import agree_on_coordinates
+from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
-from fleetgp.consensus.scaling import Scaling, agree_on_scaling
 from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.view import View
+from fleetgp.data.scaling import Scaling, View
+from fleetgp.engines.basis import Basis
+from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import HostedAnswers, Made, Question
 from fleetgp.fleet.source import Source
-from fleetgp.gp.basis import Basis
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.rows import MOST_SUMS
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import Conditioner, PredictionOptions
-from fleetgp.prediction.agreed import Agreed, agreement_key
 from fleetgp.prediction.cross import FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.prediction.methods import PredictionMethod, prediction_method
 from fleetgp.prediction.predict import block_size
-from fleetgp.training import mean, robust
-from fleetgp.training.curvature import Curvature
-from fleetgp.training.edges import best_radius
+from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.training.admm import best_radius
 from fleetgp.training.flat import tried
 from fleetgp.training.kernel_choice import train_best
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
+from fleetgp.training.objective import Curvature
 from fleetgp.training.options import TrainingOptions
+from fleetgp.training.outer_loops import ROBUST_TURNS
+from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
 from fleetgp.training.primal import Local
-from fleetgp.training.samples import SMALLEST
-from fleetgp.training.setting import Setting, prepare
+from fleetgp.training.problem import Setting, prepare
+from fleetgp.training.starts import SMALLEST
 from fleetgp.training.train import LocalTraining, train
 
 #: No training converges to this tolerance.
@@ -227,8 +227,8 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
 
 def _turns(facts: Facts, kernel: Kernel) -> int:
     """How often a training may continue."""
-    settling = 1 if facts.mean == "zero" else mean.TURNS
-    return settling * (1 + (robust.TURNS if kernel.noise_model.robust else 0)) - 1
+    settling = 1 if facts.mean == "zero" else MEAN_TURNS
+    return settling * (1 + (ROBUST_TURNS if kernel.noise_model.robust else 0)) - 1
 
 
 def _flat(setting: Setting) -> Bill:
@@ -285,7 +285,7 @@ def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) 
     train(method, Counted(facts), network, facts.kernels[0], options)
     verdict = network.bill("model")
     each = network.bill("moments") + verdict
-    turns = 0 if facts.mean == "zero" else mean.TURNS - 1
+    turns = 0 if facts.mean == "zero" else MEAN_TURNS - 1
     turn = network.bill("mean") + verdict if turns else NOTHING
     return TrainingCost(method.name, network.bill() - each, each, Rounds("grids", 1, 1, None), turn, turns)
 

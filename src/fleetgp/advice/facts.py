@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.consensus.scaling import MeanName
-from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.sphere import seen_by
+from fleetgp.consensus.agreements import MeanName
+from fleetgp.data.coordinates import CoordinateRule, seen_by
 from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import MEAN, NORMALIZE
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
-from fleetgp.gp.choices import AUTO, Kernels, as_kernels
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology, as_topology
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.expression import AUTO, Kernels, as_kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import NoiseModel
 
 

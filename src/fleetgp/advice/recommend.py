@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args
 from fleetgp.advice.costs import Asking, prediction_cost, training_cost
 from fleetgp.advice.facts import Facts, facts_of
 from fleetgp.advice.verification import aligned
+from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.given import check_whole
-from fleetgp.gp.expert import MOST_DENSE
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill
 from fleetgp.network.link import Link, as_link
 from fleetgp.prediction.methods import METHODS as PREDICTORS

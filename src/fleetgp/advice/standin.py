@@ -15,20 +15,15 @@ import numpy as np
 from fleetgp.advice.facts import Facts
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.streamed import Streamed
-from fleetgp.data.summary import Summary
-from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.engine import DataEngine
-from fleetgp.gp.evaluation import Evaluation, Posterior
-from fleetgp.gp.expert import MOST_DENSE, OtherEngine
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.moments.sums import ChebyshevSums
-from fleetgp.gp.places import drawn_by_place
-from fleetgp.gp.slopes import Slopes
-from fleetgp.gp.trend import Trend
-from fleetgp.gp.vecchia.engine import AROUND
+from fleetgp.data.streamed import Streamed, Summary
+from fleetgp.engines.base import DataEngine, Evaluation, Posterior, Slopes, Trend
+from fleetgp.engines.basis import Basis, Box
+from fleetgp.engines.expert import MOST_DENSE, OtherEngine
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.moments.sums import ChebyshevSums
+from fleetgp.engines.vecchia.engine import AROUND
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 #: Rows of an agent that are really there, besides those that matter.
@@ -56,6 +51,9 @@ class StandIns(Observations):
             return super().rows(chosen)
         return self._with(0).rows(np.arange(len(self))[chosen] % len(self.values))
 
+    def drawn(self, count: int, seed: int) -> IntArray:
+        return np.arange(count)
+
     def followed_by(self, others: Sequence[Observations]) -> Observations:
         found = super().followed_by(others)
         assert isinstance(found, StandIns)
@@ -63,11 +61,6 @@ class StandIns(Observations):
 
     def _with(self, more: int) -> StandIns:
         return replace(self, more=more)
-
-
-@drawn_by_place.register
-def _(data: StandIns, count: int, seed: int) -> IntArray:
-    return np.arange(count)
 
 
 @dataclass(frozen=True)

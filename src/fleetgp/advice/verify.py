@@ -17,21 +17,19 @@ from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.data.holdout import drawn
+from fleetgp.data.scaling import View
 from fleetgp.data.streamed import Streamed, counts_of, dimension_of
-from fleetgp.data.view import View
+from fleetgp.engines.base import Evaluation
+from fleetgp.engines.dense import reference
+from fleetgp.engines.expert import Expert, FleetExpert
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened
 from fleetgp.fleet import ConditionedFleet, Fleet
-from fleetgp.fleet.answering import agree_on_model
-from fleetgp.fleet.calibrating import current_calibration
+from fleetgp.fleet.answering import agree_on_model, current_calibration
 from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.given import check_number, check_whole
-from fleetgp.gp.dense import reference
-from fleetgp.gp.evaluation import Evaluation
-from fleetgp.gp.expert import Expert
-from fleetgp.gp.fleet_expert import FleetExpert
-from fleetgp.gp.hyperparameters import Hyperparameters
 from fleetgp.graph import Graph
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.network.ledger import Ledger
@@ -39,7 +37,7 @@ from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
-from fleetgp.training.robust import reweighed_experts
+from fleetgp.training.outer_loops import reweighed_experts
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20

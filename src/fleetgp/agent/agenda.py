@@ -1,33 +1,138 @@
 """What there is to do: every member of a view tells what it has and wants, and all draw the same conclusions.
 
 Within a view nobody repeats itself: who says nothing has what it had when it last spoke, and wants nothing.
+
+A calibration as agents keep it and tell it to each other, with the model that it belongs to.
+
+What a model does to its data beyond an offset and a scale, as agents tell each other and keep it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
-from fleetgp.agent.calibrated import Calibrated
-from fleetgp.agent.changes import Change
 from fleetgp.agent.description import MOST_STARTS
-from fleetgp.agent.questions import Question, Trainer, Wish, check_queries
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
+from fleetgp.agent.requests import Predictor, Question, Trainer, Wish, check_queries
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
-from fleetgp.consensus.scaling import Scaling
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.view import View
+from fleetgp.data.coordinates import Coordinates, CoordinatesName
+from fleetgp.data.holdout import Hold
+from fleetgp.data.scaling import Scaling, View
 from fleetgp.errors import NonsenseError
-from fleetgp.gp.hyperparameters import LOG_RANGE, sound_log_theta
+from fleetgp.model.hyperparameters import LOG_RANGE, sound_log_theta
 from fleetgp.network import Network
-from fleetgp.network.peer_checks import LARGEST
+from fleetgp.network.wire import LARGEST
+from fleetgp.prediction import Calibration
+from fleetgp.prediction.calibration import Knot
+
+Positive = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+@dataclass(frozen=True)
+class KnotRecord(Strict):
+    """A `Knot`."""
+
+    hold: Hold
+    factor: Positive
+    deviation: Positive
+    rows: Count
+    before: Share
+    after: Share
+
+
+@dataclass(frozen=True)
+class Calibrated(Strict):
+    """A `Calibration`, but for theta, which is the model's."""
+
+    method: Predictor
+    eta: Share | Literal["auto"]
+    neighbours: Count
+    hold: Literal["rows", "blocks", "both"]
+    level: Share
+    cells: Count
+    knots: Annotated[tuple[KnotRecord, ...], Field(min_length=1, max_length=2)]
+
+    @classmethod
+    def of(cls, found: Calibration) -> Calibrated:
+        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "hold", "level", "cells")}
+        return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
+
+    @property
+    def calibration(self) -> Calibration:
+        knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
+        facts = self.method, self.eta, self.neighbours, self.hold, self.level, self.cells
+        return Calibration(*facts, knots, np.zeros(0))
+
+
+Values = Annotated[tuple[Value, ...], FailFast()]
+Units = Annotated[tuple[Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)], ...], FailFast()]
+#: An input, or none.
+Which = Annotated[int, Field(ge=-1, lt=2**31)]
+
+
+@dataclass(frozen=True)
+class Change(Strict):
+    """slope, centre: of the mean function.  coordinates, origin, unit, longitude, distortion, latitude: of the inputs.
+
+    All are empty in a model with a constant mean whose inputs are as given.
+    """
+
+    slope: Values = ()
+    centre: Values = ()
+    coordinates: CoordinatesName = "as-given"
+    origin: Values = ()
+    unit: Units = ()
+    longitude: Which = -1
+    distortion: Value = 0.0
+    latitude: Which = -1
+
+    @classmethod
+    def of(cls, scaling: Scaling, coordinates: Coordinates) -> Change:
+        c = coordinates
+        return cls(scaling.slope, scaling.centre, c.name, c.origin, c.unit, c.longitude, c.distortion, c.latitude)
+
+    def scaling(self, offset: float, scale: float) -> Scaling:
+        return Scaling(offset, scale, self.slope, self.centre)
+
+    @property
+    def places(self) -> Coordinates:
+        return Coordinates(self.coordinates, self.origin, self.unit, self.longitude, self.distortion, self.latitude)
+
+    def check(self, dimension: int) -> None:
+        """A ValueError where it cannot be of data with so many inputs."""
+        sizes = [len(self.slope), len(self.centre), len(self.origin), len(self.unit)]
+        sound = sizes[0] == sizes[1] and sizes[2] == sizes[3] and {*sizes} <= {0, dimension}
+        placed = max(self.longitude, self.latitude) < max(sizes[2], 0) or self.longitude == self.latitude == -1
+        known = self.coordinates != "sphere" or -1 < self.longitude != self.latitude > -1
+        if not sound or not placed or not known or bool(sizes[2]) != (self.coordinates != "as-given"):
+            raise ValueError(f"expected a mean function and coordinates of {dimension} inputs, got others")
+
+
+def with_change(facts: Any) -> Any:
+    """What was kept by an older FleetGP, which knew of no change."""
+    return {**facts, "change": _NONE} if isinstance(facts, dict) and "change" not in facts else facts
+
+
+_NONE: dict[str, Any] = {
+    "slope": [],
+    "centre": [],
+    "coordinates": "as-given",
+    "origin": [],
+    "unit": [],
+    "longitude": -1,
+    "distortion": 0.0,
+    "latitude": -1,
+}
+
 
 #: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
 MOST_BYTES = 2**16

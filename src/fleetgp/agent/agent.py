@@ -9,18 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.activity import Activity, Phase
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.observations import ObservationStore, observations_of
-from fleetgp.agent.disk.recorder import Recorder, Reply
-from fleetgp.agent.logs import Log
+from fleetgp.agent.logs import Activity, Log, Phase
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.questions import Wish
-from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.observations import ObservationStore, Recorder, Reply, observations_of, watch_file
+from fleetgp.agent.requests import Asked, Requests, Wish
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
-from fleetgp.agent.watching import watch_file
 from fleetgp.errors import FleetGPError, InputError
 from fleetgp.files import own_folder
 from fleetgp.fleet.privacy import FEWEST_ROWS

@@ -8,23 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Trained
-from fleetgp.agent.agreements import Agreements, number_of
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.observations import ObservationStore
-from fleetgp.agent.logs import Log
+from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.meeting import Meeting
 from fleetgp.agent.memory import Memory
-from fleetgp.agent.questions import Question
-from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.requests import Asked, Question, Requests
 from fleetgp.agent.tasks import Cost, Tasks, with_names
-from fleetgp.agent.totals import Totals, parts_of_members
+from fleetgp.agent.totals import Agreements, Totals, number_of, parts_of_members
 from fleetgp.arrays import Array
+from fleetgp.engines.base import retold
+from fleetgp.engines.expert import refuse_rough
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
-from fleetgp.gp.failure import retold
-from fleetgp.gp.fleet_expert import refuse_rough
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.network import Network
 from fleetgp.prediction import (
     Calibration,
@@ -36,7 +33,7 @@ from fleetgp.prediction import (
     answer,
     prediction_method,
 )
-from fleetgp.prediction.agreed import Agreed
+from fleetgp.prediction.task import Agreed
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6

@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.inbox import Action, Inbox
-from fleetgp.agent.membership.hello import Hello, Introduction, longest
-from fleetgp.agent.membership.neighbourhood import HEARTBEAT
-from fleetgp.agent.membership.presence import Presence
+from fleetgp.agent.membership import Hello, Introduction, longest
+from fleetgp.agent.presence import HEARTBEAT, Presence
+from fleetgp.agent.threads import Action, Inbox
 from fleetgp.errors import NetworkError
-from fleetgp.network.zenoh.expiry import Expiries
 from fleetgp.network.zenoh.links import Links
-from fleetgp.network.zenoh.session import Security
+from fleetgp.network.zenoh.session import Expiries, Security
 
 #: Seconds for which news are gathered before they are told: many changes at once make one message.
 GATHER = 0.03

@@ -1,4 +1,7 @@
-"""Structured logs: one JSON document a line, with the time, the agent, the event and what belongs to it."""
+"""Structured logs: one JSON document a line, with the time, the agent, the event and what belongs to it.
+
+What an agent is doing, and how much it has done: for whoever asks.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ import stat
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 from fleetgp.errors import StorageError
 from fleetgp.files import private_folder
@@ -147,3 +151,29 @@ def _document(agent: str, level: str, event: str, fields: dict[str, Any]) -> str
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
     line = {"time": now, "level": level, "agent": agent, "event": event, **fields}
     return json.dumps(line, ensure_ascii=False, default=str)
+
+
+Phase = Literal["starting", "agreeing", "training", "calibrating", "predicting", "serving", "failed", "stopped"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclass
+class Activity:
+    """round: of the training under way.  problem, data_problem: what is wrong, with the work and with the watched file.
+
+    rounds, questions, views: how many there were.  kinds: bytes sent in rounds, by kind of content.
+    began: on the wall clock.
+    """
+
+    phase: Phase = "starting"
+    round: int = 0
+    problem: str = ""
+    data_problem: str = ""
+    rounds: int = 0
+    questions: int = 0
+    views: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        return f"training, round {self.round}" if self.phase == "training" else self.phase

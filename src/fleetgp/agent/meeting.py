@@ -11,11 +11,10 @@ import json
 import numpy as np
 
 from fleetgp.agent.agenda import WHOLE, Agenda, Trained
-from fleetgp.agent.agreements import SHORT
 from fleetgp.agent.memory import Memory
-from fleetgp.agent.totals import CONTENTS, Contents, Totals, parts_of_members
+from fleetgp.agent.totals import CONTENTS, SHORT, Contents, Totals, parts_of_members
 from fleetgp.arrays import Array
-from fleetgp.consensus.fleet_moments import SPARE, agree_on_moments
+from fleetgp.consensus.agreements import SPARE, agree_on_moments
 from fleetgp.errors import NonsenseError
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network

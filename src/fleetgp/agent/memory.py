@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fleetgp.agent.agenda import NOTHING, Trained
-from fleetgp.agent.calibrated import Calibrated
+from fleetgp.agent.agenda import NOTHING, Calibrated, Trained
+from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.checkpoint import Checkpoint
-from fleetgp.agent.disk.totals_file import load_totals, save_totals
 from fleetgp.agent.logs import Log
-from fleetgp.agent.totals import Totals
+from fleetgp.agent.totals import Totals, load_totals, save_totals
 from fleetgp.arrays import Array
-from fleetgp.gp.hyperparameters import sound_log_theta
+from fleetgp.model.hyperparameters import sound_log_theta
 
 
 class Memory:

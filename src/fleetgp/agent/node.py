@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from fleetgp.agent.description import Description
 from fleetgp.agent.heart import Heart
 from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.membership import View
-from fleetgp.agent.membership.presence import Presence
+from fleetgp.agent.membership import View
+from fleetgp.agent.presence import Presence
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import Cancelled
 from fleetgp.network.zenoh.links import Links

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.logs import Log
 from fleetgp.agent.metrics import Metrics
 from fleetgp.agent.service import Service
@@ -73,7 +73,7 @@ def _look_again(own: Credentials, log: Log, ending: threading.Event) -> None:
 
     Zenoh closes a link when the certificate of its other end expires, but may let it in again within the same second,
     and then for good. An agent that has ended cannot come back without another certificate. If it does not end, its
-    neighbours refuse it (`network.zenoh.expiry`).
+    neighbours refuse it (`network.zenoh.session`).
     """
     left = _seconds_left(own)
     while not ending.wait(min(DAY, max(left, 0.0))):

@@ -25,8 +25,8 @@ from pydantic_core import from_json, to_json
 
 from fleetgp.arrays import Array
 from fleetgp.errors import shortened
-from fleetgp.gp.hyperparameters import LOG_RANGE
-from fleetgp.network.peer_checks import LARGEST
+from fleetgp.model.hyperparameters import LOG_RANGE
+from fleetgp.network.wire import LARGEST
 
 #: No value is converted to a field's type, and no field is unknown.
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

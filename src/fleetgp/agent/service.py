@@ -14,11 +14,10 @@ import numpy as np
 
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import PREDICTORS, TRAINERS
-from fleetgp.agent.description.parts import LONGEST_WAIT
-from fleetgp.agent.inbox import Inbox
-from fleetgp.agent.questions import Question, Wish, check_queries
-from fleetgp.agent.requests import Asked
-from fleetgp.agent.status import shown_rows, status_of
+from fleetgp.agent.description.description import LONGEST_WAIT
+from fleetgp.agent.metrics import shown_rows, status_of
+from fleetgp.agent.requests import Asked, Question, Wish, check_queries
+from fleetgp.agent.threads import Inbox
 from fleetgp.errors import FleetGPError, InputError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 from fleetgp.prediction import prediction_method

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import Agenda, Item, Widths, agree_on_agenda
-from fleetgp.agent.membership.membership import View
+from fleetgp.agent.logs import Activity
+from fleetgp.agent.membership import View
 from fleetgp.agent.node import Node
 from fleetgp.network import Ledger
 from fleetgp.network.zenoh.network import ZenohNetwork

@@ -6,28 +6,25 @@ from dataclasses import asdict
 
 import numpy as np
 
-from fleetgp.agent.activity import Activity
-from fleetgp.agent.agenda import NOTHING, Agenda, Trained
-from fleetgp.agent.calibrated import Calibrated
-from fleetgp.agent.changes import Change
+from fleetgp.agent.agenda import NOTHING, Agenda, Calibrated, Change, Trained
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.observations import ObservationStore
-from fleetgp.agent.logs import Log
+from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import Memory
-from fleetgp.agent.questions import Wish
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.requests import Wish
 from fleetgp.agent.tasks import Tasks, with_names
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
 from fleetgp.errors import InputError, NetworkError, NothingToLearnError
-from fleetgp.gp.choices import Kernels
-from fleetgp.gp.kernels import PURE
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import PURE
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
-from fleetgp.training.endings import about_coordinates, about_divergence, about_flat, about_mean, about_offset
+from fleetgp.training.reporting import about_coordinates, about_divergence, about_flat, about_mean, about_offset
 from fleetgp.training.starts import SPANS
 
 #: Estimates this far from the magnitudes of an agent's own data, in log theta, are not kept: a factor of 1e10.

@@ -10,17 +10,15 @@ import time
 import traceback
 from collections.abc import Iterable
 
-from fleetgp.agent.activity import Activity
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.answer_task import AnswerTask, Asides
 from fleetgp.agent.description import Description
-from fleetgp.agent.disk.observations import ObservationStore
-from fleetgp.agent.logs import Log
-from fleetgp.agent.membership.membership import View
+from fleetgp.agent.logs import Activity, Log
+from fleetgp.agent.membership import View
 from fleetgp.agent.memory import Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.questions import Wish
-from fleetgp.agent.requests import Asked, Requests
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.requests import Asked, Requests, Wish
 from fleetgp.agent.tasks import Tasks, with_names
 from fleetgp.agent.training_task import TrainingTask
 from fleetgp.errors import Cancelled, NeighbourLostError, NetworkError, NonsenseError

@@ -15,7 +15,7 @@ from fleetgp.cli.output import count_of_agents, emit, warn
 from fleetgp.cli.sent import told_sent
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import WorkerLostError
-from fleetgp.fleet.outside import told_of_outside
+from fleetgp.fleet.conditioned import told_of_outside
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model

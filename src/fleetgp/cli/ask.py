@@ -19,7 +19,7 @@ from fleetgp.cli.running import description_of
 from fleetgp.data.times import units_of_times
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.prediction.predict import BLOCK
-from fleetgp.prediction.prediction import worst
+from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes
 

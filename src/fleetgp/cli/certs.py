@@ -36,7 +36,7 @@ def certs(
 
     [cyan]fleetgp certs fleet.toml[/cyan]
     """
-    from fleetgp.agent.description.certificates import check_name, make_certificate
+    from fleetgp.agent.certificates import check_name, make_certificate
     from fleetgp.network.zenoh.session import OPERATOR
 
     if folder.suffix == ".toml":

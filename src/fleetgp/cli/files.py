@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.cli import options
-from fleetgp.data.streamed import Streamed
-from fleetgp.data.summary import joined
+from fleetgp.data.streamed import Streamed, joined
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
-from fleetgp.io.chunks import CHUNKED, size_of
 from fleetgp.io.fields import told_of_empty
+from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.training import training_method
 
 #: A file of more bytes is read in chunks, whatever its kind.

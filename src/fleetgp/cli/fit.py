@@ -23,7 +23,7 @@ from fleetgp.cli.targets import TARGETS, Several, check_places, named_columns, p
 from fleetgp.data.partition import BY
 from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
-from fleetgp.fleet.frames import Splitting
+from fleetgp.fleet.files import Splitting
 from fleetgp.fleet.privacy import check_private_rows
 from fleetgp.graph import GRAPH_NAMES, Graph
 from fleetgp.io import read_edges, read_observations

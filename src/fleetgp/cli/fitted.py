@@ -19,13 +19,12 @@ from fleetgp.cli.noises import told_outliers
 from fleetgp.cli.output import bold, count_of_agents, plain_table, warn
 from fleetgp.cli.sent import Sent, sent_facts, told_sent
 from fleetgp.cli.targets import Told
-from fleetgp.data.longitudes import summaries_along_arc
-from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.data.summary import corners
+from fleetgp.data.coordinates import summaries_along_arc
+from fleetgp.data.streamed import Streamed, corners, counts_of
 from fleetgp.data.times import time_unit_of, times_of_numbers
-from fleetgp.storage.calibrations import compared_facts
 from fleetgp.storage.contents import without_bend
 from fleetgp.storage.model import Model
+from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
 from fleetgp.training.fit import about_approximation, about_sample
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetgp.errors import InputError, PointedError
-from fleetgp.training.known import Known, known_names, meant
+from fleetgp.training.constraints import Known, known_names, meant
 
 BOUND = Annotated[
     list[str] | None, typer.Option(help="The lowest and the highest value of a hyperparameter: l_lon=0.1:5, noise=:1.")

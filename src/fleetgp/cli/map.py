@@ -16,7 +16,7 @@ from fleetgp.cli.output import bold
 from fleetgp.cli.reading import four_sides, values_of
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
-from fleetgp.io.masks import read_mask
+from fleetgp.io.fields import read_mask
 
 MAP_OUT = Annotated[
     Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
@@ -69,9 +69,17 @@ def map_(
 
     [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
     """
-    from fleetgp.fleet.grids import cells_in_mask, check_within, grid_of
-    from fleetgp.fleet.maps import MASKED, PRIOR, check_names, chosen_cells, on_all_cells
-    from fleetgp.storage.maps import save_map
+    from fleetgp.fleet.maps import (
+        MASKED,
+        PRIOR,
+        cells_in_mask,
+        check_names,
+        check_within,
+        chosen_cells,
+        grid_of,
+        on_all_cells,
+    )
+    from fleetgp.storage.answers import save_map
 
     counts, sides, values = _counts(grid), four_sides(box), values_of(at)
     check_within(within, "--within")
@@ -102,7 +110,7 @@ def _counts(grid: str) -> tuple[int, int]:
     >>> _counts("200x100")
     (200, 100)
     """
-    from fleetgp.fleet.grids import check_counts
+    from fleetgp.fleet.maps import check_counts
 
     found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
     first, second = map(int, found.groups()) if found else (0, 0)

@@ -12,13 +12,12 @@ from rich.table import Table
 from fleetgp import defaults
 from fleetgp.cli import options
 from fleetgp.cli.output import plain_table
-from fleetgp.consensus.scaling import check_mean
-from fleetgp.data.coordinates import CoordinateRule, coordinate_rule
-from fleetgp.data.sphere import seen_by
+from fleetgp.consensus.agreements import check_mean
+from fleetgp.data.coordinates import CoordinateRule, coordinate_rule, seen_by
 from fleetgp.data.times import time_unit_of
 from fleetgp.fleet import Fleet
-from fleetgp.gp.choices import as_kernels
-from fleetgp.gp.kernels import OBSERVED
+from fleetgp.kernels.expression import as_kernels
+from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.storage.model import Model
 
 MEAN = Annotated[str, typer.Option(help="The mean function: zero, constant, or linear in the inputs.")]

@@ -11,7 +11,7 @@ import typer
 
 from fleetgp.cli.options import one_of
 from fleetgp.errors import InputError
-from fleetgp.fleet.noises import AGENTS
+from fleetgp.fleet.shards import AGENTS
 from fleetgp.storage.model import Model
 
 DEVIATION = Annotated[

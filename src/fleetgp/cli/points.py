@@ -14,10 +14,9 @@ from fleetgp.cli.output import warn
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable
-from fleetgp.io.formats import Reading
-from fleetgp.io.numbers import input_numbers
+from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
-from fleetgp.metrics.formulas import half_width
+from fleetgp.metrics.scores import half_width
 
 #: The columns of an answer, behind those of the points.
 ADDED = ("mean", "std", "std_observed", "agents", "uninformed")

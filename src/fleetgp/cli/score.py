@@ -22,17 +22,17 @@ from fleetgp.cli.reading import FILL, MISSING, FileReading, fills_of, missing_of
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
+from fleetgp.files import Kept
 from fleetgp.fleet import CrossValidation
-from fleetgp.fleet.folds import By
 from fleetgp.fleet.privacy import predictor_of
+from fleetgp.fleet.validation import By
 from fleetgp.io import read_observations
 from fleetgp.io.formats import FIELDS
-from fleetgp.io.kept import Kept
+from fleetgp.io.sst import is_celsius
 from fleetgp.io.tables import Observations
-from fleetgp.io.temperature import is_celsius
 from fleetgp.metrics import LEVEL, Scores
-from fleetgp.storage.layout import DESCRIPTION
 from fleetgp.storage.model import Model
+from fleetgp.storage.tensors import DESCRIPTION
 from fleetgp.version import __version__
 
 TRUTH = Annotated[

@@ -17,12 +17,12 @@ from fleetgp.cli.files import Taken
 from fleetgp.cli.output import emit
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
-from fleetgp.gp.choices import as_kernels
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.expression import as_kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
-from fleetgp.training.sharing import Sharing
+from fleetgp.training.multi_output import Sharing
 
 TARGETS = Annotated[
     list[str],

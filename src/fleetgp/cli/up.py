@@ -42,8 +42,7 @@ def up(
 
     [cyan]fleetgp ask boats/fleet.toml --agent boat3 boats/points.csv --out answer.csv[/cyan]
     """
-    from fleetgp.operator.example import write_example
-    from fleetgp.operator.launch import Launched
+    from fleetgp.operator.launch import Launched, write_example
 
     if example:
         write_example(file)

@@ -76,8 +76,7 @@ def show(
     save: Path | None = None,
 ) -> None:
     """Serve a page until Ctrl-C."""
-    from fleetgp.page.saved import saved_page
-    from fleetgp.page.server import PageServer
+    from fleetgp.page.server import PageServer, saved_page
 
     if save is not None:
         check_folder(save.parent)

@@ -1,15 +1,29 @@
 """Consensus algorithms: agreement, extremes, averages and linear systems over a network."""
 
 from fleetgp.consensus.average import average, average_items
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
+from fleetgp.consensus.batch import (
+    BatchOutcome,
+    BatchRule,
+    FloodRule,
+    Scope,
+    WholeFleet,
+    iterate_batch,
+    iterate_flooded,
+)
 from fleetgp.consensus.dale import dale
-from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
-from fleetgp.consensus.interlude import Interlude, WithInterludes
-from fleetgp.consensus.iterate import NeighbourRule, Outcome, OverNeighbours, Running, drive, iterate
+from fleetgp.consensus.iterate import (
+    Interlude,
+    NeighbourRule,
+    Outcome,
+    OverNeighbours,
+    Running,
+    WithInterludes,
+    drive,
+    iterate,
+)
 from fleetgp.consensus.jor import jor
 from fleetgp.consensus.power import optimal_relaxation, power_method
 from fleetgp.consensus.reductions import maximum, minimum, total
-from fleetgp.consensus.scope import Scope, WholeFleet
 from fleetgp.consensus.stopping import LATE, UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
 
 __all__ = [

@@ -7,10 +7,8 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
-from fleetgp.consensus.cell_links import CellLinks
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, CellLinks, Scope, iterate_batch
 from fleetgp.consensus.iterate import Outcome
-from fleetgp.consensus.scope import Scope
 from fleetgp.errors import unknown_name
 from fleetgp.graph import Topology, perron_epsilon
 from fleetgp.network import Network

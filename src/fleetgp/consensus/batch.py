@@ -5,24 +5,227 @@ the edges inside an item's scope carry it.
 
 All items are judged in the same windows, between which the agents rest (`spaced`). An agent outside an item does not
 hear its verdicts: there the fleet agrees after a verdict, along the tree, on whether anybody is still busy.
+
+Which agents an item of a batch concerns: all of them, or some.
+
+What the cells of a batch have around them in one round.
+
+A cell is one hosted agent's part in one item; a link brings one cell's value from one neighbour.
+
+Windows of max-consensus with rests between them, in which only the content travels.
+
+Whoever averages sends what is judged as the content of every round. So in the first round of a window the extremes are
+those of the messages themselves, and words are needed in the others only: 2 numbers beside each number of content. The
+first window brings the magnitudes at the start as well, one number more, in all of its rounds. Before each window the
+agents rest for three times as many rounds as it will send numbers beside each number of content: words about stopping
+are then less than a quarter of what has been sent, whenever one looks.
+
+When a window opens follows from the number of rounds: nothing is said about it.
+
+Many recursions at once that need everyone's value: one flood of diam(G) rounds per iteration.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.cell_links import CellLinks
 from fleetgp.consensus.iterate import drive
 from fleetgp.consensus.reductions import maximum
-from fleetgp.consensus.scope import Scope, WholeFleet
-from fleetgp.consensus.spaced import Spaced
-from fleetgp.consensus.stopping import Maximin, Status, Verdict
-from fleetgp.graph import Graph
-from fleetgp.network import Network
+from fleetgp.consensus.stopping import KIND, Maximin, Reducing, Settled, Status, Verdict, Watch, Window
+from fleetgp.graph import Graph, metropolis_weights
+from fleetgp.network import Cargo, Network
+from fleetgp.network.wire import check_from_peers
+
+
+class Scope(abc.ABC):
+    """Which agents an item concerns; the same knowledge at every agent.
+
+    active: (M, T).  window: rounds within which a word crosses any item's agents.
+    """
+
+    active: BoolArray
+    window: int
+
+    @cached_property
+    def all_hear(self) -> bool:
+        """Whether every agent takes part in every item and so hears its verdict; items of a single agent have but one
+        verdict, the first, which is known to end them.
+        """
+        return bool(self.active[:, self.active.sum(axis=0) > 1].all())
+
+    @abc.abstractmethod
+    def edges(self, graph: Graph) -> BoolArray:
+        """(2E, T), in the order of graph.directed: both ends are active."""
+
+    @abc.abstractmethod
+    def degrees(self, graph: Graph) -> IntArray:
+        """(M, T): active neighbours of the active agents."""
+
+
+class WholeFleet(Scope):
+    """Every agent takes part in every item."""
+
+    def __init__(self, network: Network, items: int) -> None:
+        self.active = np.broadcast_to(True, (network.agents, items))
+        self.window = network.diameter
+
+    def edges(self, graph: Graph) -> BoolArray:
+        return np.broadcast_to(True, (len(graph.directed), self.active.shape[1]))
+
+    def degrees(self, graph: Graph) -> IntArray:
+        return np.broadcast_to(graph.degrees[:, None], self.active.shape)
+
+
+@dataclass(frozen=True)
+class CellLinks:
+    """degrees: (C,) links of each cell.  receivers: (L,) the cell of each link.  sender_degrees: (L,) the links that
+    the sending cell has.
+    """
+
+    degrees: IntArray
+    receivers: IntArray
+    sender_degrees: IntArray
+    cargo: Cargo
+    _order: IntArray
+
+    @classmethod
+    def of(cls, network: Network, scope: Scope, alive: BoolArray) -> CellLinks:
+        """Of the cells (A, T) that are alive, in the next round."""
+        incoming, graph = network.incoming, network.topology.at(network.round)
+        hosted, ours = list(network.hosted), np.isin(graph.directed[:, 0], network.hosted)
+        number = np.cumsum(alive).reshape(alive.shape) - 1
+        # Both ends of an edge have the same items alive: they heard the same verdicts.
+        edges, items = np.nonzero(scope.edges(graph)[ours] & alive[incoming.receivers])
+        receivers = number[incoming.receivers[edges], items]
+        cargo = Cargo(incoming, edges, receivers, edges)
+        order = np.argsort(receivers, kind="stable")  # a cell's links in the order of their senders
+        degrees = scope.degrees(graph)
+        return cls(degrees[hosted][alive], receivers, degrees[incoming.senders[edges], items], cargo, order)
+
+    def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
+        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
+        reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
+        for rank, (cells, links) in enumerate(self._ranks):
+            heard = values.take(links, axis=0)
+            if not rank and len(cells) == len(reduced):
+                reduced = heard
+            elif len(cells) == len(reduced):
+                operation(reduced, heard, out=reduced)
+            else:
+                reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
+        return reduced
+
+    def differences(self, state: Array, received: Array) -> Array:
+        """What every link brings minus what its cell has, (L, ...)."""
+        return received - state.take(self.receivers, axis=0)
+
+    def metropolis_sum(self, values: Array) -> Array:
+        """The sum over each cell's links, weighted by Metropolis, (L, K) -> (C, K); in the order of the senders."""
+        return np.asarray(self._metropolis @ values)
+
+    @cached_property
+    def _metropolis(self) -> csr_array:
+        weights = metropolis_weights(self.degrees[self.receivers], self.sender_degrees)
+        starts = np.concatenate([[0], np.cumsum(self._count)])
+        return csr_array((weights[self._order], self._order, starts), shape=(len(self.degrees), len(weights)))
+
+    @cached_property
+    def _count(self) -> IntArray:
+        return np.bincount(self.receivers, minlength=len(self.degrees))
+
+    @cached_property
+    def _ranks(self) -> list[tuple[IntArray, IntArray]]:
+        """For r = 0, 1, ..: the cells that have more than r links, and the r-th link of each.
+
+        All first links at once, then all second ones: with few links a cell that is faster than cell by cell.
+        """
+        starts = np.cumsum(self._count) - self._count
+        ranks = []
+        for rank in range(int(self._count.max(initial=0))):
+            cells = np.flatnonzero(self._count > rank)
+            ranks.append((cells, self._order[starts[cells] + rank]))
+        return ranks
+
+
+#: Rounds of rest for each number that a window sends beside a number of content.
+REST = 3
+#: The section of the first window with the magnitudes at the start.
+START = "start"
+
+
+@dataclass(frozen=True)
+class Spaced:
+    """Between two rounds of a recursion whose messages, of a kind, are what must agree.
+
+    start: (C, K) the magnitudes at the start, each cell's own before the first verdict, then (agreed) the fleet's.
+    age: rounds since the last verdict.  window: None while they rest.
+    """
+
+    rule: Maximin
+    kind: str
+    start: Array
+    agreed: bool = False
+    age: int = 0
+    window: Window | None = None
+
+    @classmethod
+    def of(cls, rule: Maximin, kind: str, values: Array) -> Spaced:
+        """Before the first round, with the values (C, K) at the start."""
+        return cls(rule, kind, np.abs(values))
+
+    @property
+    def due(self) -> bool:
+        """Whether a window opens with the next round."""
+        length = max(self.rule.length, 1)
+        words = 2 * (length - 1) + (0 if self.agreed else length)
+        return self.age == REST * words
+
+    def opened(self, values: Array) -> Spaced:
+        """With a window about the values (C, K) of this round."""
+        if self.agreed:
+            return replace(self, window=Window.of(self.rule, Watch(values), self.start))
+        return replace(self, window=Window.of(self.rule, Watch(values, largest={START: self.start}), None))
+
+    @property
+    def parts(self) -> dict[str, Array]:
+        """What is to be sent in this round beside the content."""
+        if self.window is None:
+            return {}
+        if self.window.age:
+            return self.window.parts
+        return {} if self.agreed else {KIND: self.start}
+
+    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Spaced:
+        """One round later."""
+        if self.window is None:
+            return replace(self, age=self.age + 1)
+        if not self.window.age:
+            content = received[self.kind]
+            values = content.reshape(len(content), self.start.shape[1])
+            words = [] if self.agreed else [received[KIND]]
+            received = {KIND: np.concatenate([values, -values, *words], axis=-1)}
+        return replace(self, age=self.age + 1, window=self.window.heard(received, edges))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """About the values with which the window opened; None in other rounds than its last."""
+        found = None if self.window is None else self.window.verdict
+        if self.window is None or found is None or self.agreed:
+            return found
+        return replace(self.window, first_scale=found.largest[START]).verdict
+
+    def rested(self, verdict: Verdict, keep: BoolArray) -> Spaced:
+        """After a verdict, the next rest; keep: of the cells, those that go on."""
+        start = self.start if self.agreed else verdict.largest[START]
+        return Spaced(self.rule, self.kind, start[keep], agreed=True)
+
 
 #: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
 #: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
@@ -176,3 +379,97 @@ def iterate_batch(
 
 def _flat(state: Array) -> Array:
     return state.reshape(len(state), int(np.prod(state.shape[1:])))
+
+
+class FloodRule(abc.ABC):
+    """A recursion that needs everyone's value; state (A, T, ...)."""
+
+    kind: str
+
+    @abc.abstractmethod
+    def message(self, state: Array) -> Array:
+        """What each hosted agent sends, (A, T, ...)."""
+
+    @abc.abstractmethod
+    def update(self, state: Array, everyone: Array) -> Array:
+        """The next state from all messages, (M, T, ...)."""
+
+    @abc.abstractmethod
+    def settling(self, everyone: Array) -> Array:
+        """What must settle, (M, T, K), as a function of all messages."""
+
+    @abc.abstractmethod
+    def narrow(self, keep: BoolArray) -> FloodRule:
+        """The same rule for some of the items."""
+
+
+@dataclass(frozen=True)
+class FloodedItems:
+    """found: what is known of each item.  alive: (T,) those that still run, and of them rule, state and settled."""
+
+    found: BatchOutcome
+    iterations: int
+    alive: BoolArray
+    rule: FloodRule
+    state: Array
+    settled: Settled
+
+
+class Flooded:
+    """A flooded rule on a network, as the driver runs it."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def start(self, rule: FloodRule, state: Array, tol: float) -> FloodedItems:
+        everything = np.ones(state.shape[:2], dtype=bool)
+        return FloodedItems(BatchOutcome.before(state, everything, tol), 0, everything[0], rule, state, Settled(tol))
+
+    def step(self, items: FloodedItems) -> tuple[FloodedItems, Verdict | None]:
+        """One iteration. A verdict is about what was told in it: the state is already one update further."""
+        own = items.rule.message(items.state)
+        told = self.network.flood(own, items.rule.kind)
+        check_from_peers(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
+        everyone = np.stack(told)
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = items.rule.update(items.state, everyone)
+            settled = items.settled.heard(items.rule.settling(everyone))
+            verdict = settled.verdict
+        items = replace(items, iterations=items.iterations + 1, state=state, settled=settled)
+        return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
+
+    def ends(self, items: FloodedItems, verdict: Verdict) -> bool:
+        return not items.alive.any()
+
+    def _judged(self, items: FloodedItems, verdict: Verdict) -> FloodedItems:
+        keep = ~verdict.converged & ~verdict.diverged
+        agents = len(items.state)
+        alike = Verdict(np.tile(verdict.residual, agents), verdict.tol)  # everyone saw the same numbers
+        found = current(items).judged(alike, _cells(items))
+        if keep.all():
+            return replace(items, found=found)
+        alive = items.alive.copy()
+        alive[items.alive] = keep
+        narrowed = items.settled.narrowed(keep)
+        return FloodedItems(found, items.iterations, alive, items.rule.narrow(keep), items.state[:, keep], narrowed)
+
+
+def current(items: FloodedItems) -> BatchOutcome:
+    """Where all items stand now."""
+    cells = items.state.reshape(-1, *items.state.shape[2:])
+    return items.found.after(items.iterations, cells, _cells(items))
+
+
+def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
+    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations."""
+    flooded = Flooded(network)
+    items, _, _ = drive(flooded, flooded.start(rule, state, tol), rounds if state.shape[1] else 0)
+    return current(items)
+
+
+def _cells(items: FloodedItems) -> BoolArray:
+    return np.broadcast_to(items.alive, items.found.residual.shape)
+
+
+def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:
+    return value.shape == shape

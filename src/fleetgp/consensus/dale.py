@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.batch import BatchOutcome, BatchRule, iterate_batch
-from fleetgp.consensus.cell_links import CellLinks
-from fleetgp.consensus.scope import Scope
+from fleetgp.consensus.batch import BatchOutcome, BatchRule, CellLinks, Scope, iterate_batch
 from fleetgp.network import Network
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.batch import BatchOutcome
-from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
+from fleetgp.consensus.batch import BatchOutcome, FloodRule, iterate_flooded
 from fleetgp.network import Network
 
 

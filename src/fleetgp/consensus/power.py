@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.flood_iteration import FloodRule, iterate_flooded
+from fleetgp.consensus.batch import FloodRule, iterate_flooded
 from fleetgp.consensus.jor import own_diagonal
 from fleetgp.consensus.stopping import Status
 from fleetgp.network import Network

@@ -1,16 +1,20 @@
 """How a fleet comes by a sum or a maximum over its agents: along the tree, over a central node, or alone.
 
 Every agent ends with the same bits: agents can take the same decision from them, or share them as constants of a model.
+
+All data in one place: for the methods that only a central node can run.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.model.observations import Observations
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
 from fleetgp.network.reduction import Finish
 
@@ -134,3 +138,13 @@ class Alone(Reduction):
 
 def _finished(total: Array, finish: Finish | None) -> Array:
     return total if finish is None else np.asarray(finish(total, None), dtype=float)
+
+
+def gather_data(network: Network, shards: Sequence[Observations]) -> list[Observations]:
+    """Every agent's data at the central node, in the order of the agents."""
+    with network.phase("pool"):
+        sent = network.gather(
+            {"inputs": [one.packed for one in shards], "observations": [one.values for one in shards]}
+        )
+    rows = zip(sent["inputs"], sent["observations"], strict=True)
+    return [shards[0].unpacked(*own) for own in rows]

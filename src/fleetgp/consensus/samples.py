@@ -1,6 +1,6 @@
 """The communication data set of the generalized (g-) methods: D_+i = D_i U D_c.
 
-A row is drawn for where it lies (`gp/places.py`): the same data have the same sample in whatever order rows and
+A row is drawn for where it lies (`arrays.py`): the same data have the same sample in whatever order rows and
 agents come, whatever the agents are called, and with fewer digits. A few more rows hardly change it, so that what was
 sent before need not be sent again.
 """
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, Keys, row_hashes
-from fleetgp.data.sketch import scrambled
-from fleetgp.gp.places import drawn_by_place, occurrences
+from fleetgp.arrays import Array, BoolArray, Keys, occurrences, row_hashes
+from fleetgp.data.suspicions import scrambled
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.network.peer_checks import check_from_peers
+from fleetgp.network.wire import check_from_peers
 
 
 def sample(data: Observations, agents: int, seed: int) -> Observations:
@@ -33,7 +32,7 @@ def sample(data: Observations, agents: int, seed: int) -> Observations:
     True
     """
     count = max(1, len(data) // agents)
-    return data.rows(drawn_by_place(data, count, seed))
+    return data.rows(data.drawn(count, seed))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@
 - `Unwatched`: never a verdict; for a fixed number of rounds.
 
 None of them changes in place: `heard` returns what is known one round later. The driver (`iterate.drive`) asks the
-recursion whether a verdict ends it (`ends`). Trainers with a central node judge at that node: `training/server.py`,
+recursion whether a verdict ends it (`ends`). Trainers with a central node judge at that node: `training/admm.py`,
 `training/central.py`.
+
+When the time of a training is up: each agent looks at its own clock, and the first one to say so ends it for all.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.network import Clock, Network
 
 #: Relative changes below this are rounding, not movement.
 ROUNDING = 1e-14
@@ -228,3 +231,36 @@ class Settled:
         tail = np.where(ratio < 1.0, np.maximum(shrinking / (1.0 - shrinking), 1.0), np.inf)
         residual = steps[-1] / np.where(scale == 0.0, 1.0, scale) * np.where(still, 1.0, tail)
         return Verdict(np.where(np.isfinite(scale), residual, np.nan), self.tol)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """at: on a clock; None for never."""
+
+    at: float | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    @classmethod
+    def after(cls, seconds: float | None, clock: Clock) -> Deadline:
+        """So many seconds from the beginning of this work.
+
+        >>> [Deadline.after(seconds, Clock()).passed for seconds in (0.0, 3600.0, None)]
+        [True, False, False]
+        """
+        return cls(None if seconds is None else clock.began + seconds, clock)
+
+    @property
+    def given(self) -> bool:
+        """Whether there is one."""
+        return self.at is not None
+
+    @property
+    def passed(self) -> bool:
+        return self.at is not None and self.clock.passed(self.at)
+
+    def passed_at_centre(self, network: Network) -> bool:
+        """On the clock of the central node, which alone counts where there is one."""
+        return self.given and bool(network.at_centre(np.array([float(self.passed)]))[0])
+
+
+NEVER = Deadline()

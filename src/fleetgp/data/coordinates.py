@@ -2,21 +2,33 @@
 on a plane or on the sphere.
 
 Shards and queries are changed at the front door; everything below sees these coordinates only.
+
+Longitudes along the shortest arc that holds them: data on both sides of 180 degrees lie next to each other.
+
+Kernels on the whole globe: of chords, with one length-scale, in kilometres, for longitude and latitude.
+
+The place is three coordinates: two stand where longitude and latitude were, the third behind all inputs. A kernel that
+is valid in space is valid for chords, everywhere on the sphere; one of great circles is not.
+
+Points with the names and units of their columns: what an answer is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.streamed import Shards, Streamed
-from fleetgp.data.summary import Summary
+from fleetgp.data.streamed import Shards, Streamed, Summary, summaries_of
 from fleetgp.data.suspicions import LATITUDE_NAMES, LONGITUDE_NAMES
+from fleetgp.data.times import time_unit_of, times_of_numbers
 from fleetgp.errors import InputError, check_name
+from fleetgp.kernels.composite import Composite, Leaf, Scaled
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 
 CoordinatesName = Literal["as-given", "scaled", "kilometres", "sphere"]
@@ -189,3 +201,203 @@ def distortion(latitude: float, south: float, north: float, east: float) -> floa
     apart = (grid[i] - grid[j]) * DEGREE * [np.cos(np.radians(latitude)), 1.0]
     far = true > 1e-6
     return float(np.abs(np.hypot(*apart.T)[far] / true[far] - 1.0).max(initial=0.0))
+
+
+#: Longitudes stay as they are given unless an arc of so many degrees is empty: data all around the globe have no ends.
+EMPTY = 60.0
+
+
+def shortest_arc(low: Array, high: Array) -> tuple[float, float]:
+    """The west and the east end of the shortest arc that holds intervals of longitude, (n,) each.
+
+    Without an empty arc of at least 60 degrees inside them, the lowest and the highest longitude.
+
+    >>> longitudes = np.array([170.0, -175.0, 179.0])
+    >>> shortest_arc(longitudes, longitudes), shortest_arc(longitudes[:1], longitudes[:1])
+    ((170.0, 185.0), (170.0, 170.0))
+    """
+    first, last = float(low.min()), float(high.max())
+    if last - first <= 180.0:
+        return first, last
+    starts = low % 360.0
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], (starts + (high - low))[order]
+    reach = np.maximum.accumulate(ends)
+    before = np.append(reach[-1] - 360.0, np.maximum(reach[:-1], reach[-1] - 360.0))
+    after = int(np.argmax(starts - before))
+    gap = float(starts[after] - before[after])
+    if gap < EMPTY or last - first <= 360.0 - gap:
+        return first, last
+    west = float(low[order[after]])
+    west -= 360.0 * float((west + 180.0) // 360.0)
+    return west, west + 360.0 - gap
+
+
+def turned_into(longitudes: Array, west: float, east: float) -> Array:
+    """The same places, with whole turns added where a longitude is outside an arc.
+
+    >>> turned_into(np.array([170.0, -175.0]), 170.0, 185.0).tolist()
+    [170.0, 185.0]
+    """
+    turns = np.round((longitudes - 0.5 * (west + east)) / 360.0)
+    return np.asarray(longitudes - 360.0 * turns)
+
+
+def arc_of(shards: Sequence[Observations], longitude: int) -> tuple[float, float]:
+    """The shortest arc that holds the longitudes of all rows; of data in files, that of their agents' intervals."""
+    if isinstance(shards, Streamed):
+        low, high = (np.array([getattr(one, end)[longitude] for one in shards.summaries]) for end in ("low", "high"))
+        return shortest_arc(low, high)
+    values = np.concatenate([one.inputs[:, longitude] for one in shards])
+    return shortest_arc(values, values)
+
+
+def rows_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> list[Observations]:
+    """Rows in memory, with longitudes along their shortest arc if the coordinates know which input these are."""
+    if rule.longitude < 0:
+        return list(shards)
+    arc = arc_of(shards, rule.longitude)
+    found = []
+    for one in shards:
+        own = one.inputs[:, rule.longitude]
+        turned = turned_into(own, *arc)
+        if not np.array_equal(own, turned):
+            inputs = one.inputs.copy()
+            inputs[:, rule.longitude] = turned
+            one = one.at(inputs)
+        found.append(one)
+    return found
+
+
+def summaries_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> Sequence[Summary]:
+    """One per agent, with longitudes along the shortest arc of all data; nothing is loaded."""
+    if not isinstance(shards, Streamed):
+        return summaries_of(rows_along_arc(shards, rule))
+    if rule.longitude < 0:
+        return shards.summaries
+    west, east = arc_of(shards, rule.longitude)
+    found = []
+    for one in shards.summaries:
+        middle = 0.5 * (one.low + one.high)[rule.longitude : rule.longitude + 1]
+        turn = np.zeros(len(one.low))
+        turn[rule.longitude] = (turned_into(middle, west, east) - middle)[0]
+        found.append(replace(one, low=one.low + turn, high=one.high + turn, centre=one.centre + turn))
+    return found
+
+
+def told_of_seam(shards: Sequence[Observations], names: Sequence[str], rule: CoordinateRule) -> list[str]:
+    """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
+    the coordinates take them for numbers.
+    """
+    if rule.longitude >= 0:
+        return []
+    found = []
+    for d, name in enumerate(names):
+        if name.strip().lower() not in LONGITUDE_NAMES:
+            continue
+        known = summaries_of(shards)
+        low, high = min(one.low[d] for one in known), max(one.high[d] for one in known)
+        west, east = arc_of(shards, d)
+        if low < -180.0 or high > 360.0 or high - low <= east - west:
+            continue
+        other = "0 to 360" if low < 0.0 else "-180 to 180"
+        found.append(
+            f"input {name!r} runs from {low:g} to {high:g}, but all its values lie within {east - west:.3g} degrees of "
+            f'longitude: with coordinates="{rule.name}" the two ends are {high - low:.3g} degrees apart. Give '
+            f'coordinates="kilometres", or "sphere" for large areas (--coordinates), or longitudes from {other}'
+        )
+    return found
+
+
+def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
+    """The kernels in the coordinates of a model, or one clear error.
+
+    inputs: how many there are, or what they are called.
+
+    >>> from fleetgp.kernels.expression import as_kernels
+    >>> names, rule = ("lon", "lat", "day"), CoordinateRule("sphere", 0, 1)
+    >>> (kernel,) = seen_by(rule, as_kernels("iso-matern32(lon, lat) * matern12(day)", names), names)
+    >>> kernel.leaves[0].axes, kernel.names(names)
+    ((0, 1, 3), ('l_lon_lat', 'l_day', 'sigma_f', 'sigma_eps'))
+    """
+    if rule.name != "sphere":
+        return kernels
+    if mean == "linear":
+        raise InputError(
+            'mean="linear" goes along longitude and latitude, which have seams on the sphere: expected mean="zero" or '
+            '"constant", or coordinates="kilometres"'
+        )
+    third = inputs if isinstance(inputs, int) else len(inputs)
+    names = [str(d + 1) for d in range(third)] if isinstance(inputs, int) else list(inputs)
+    return tuple(_on_sphere(kernel, rule, third, names) for kernel in kernels)
+
+
+def refuse_files(rule: CoordinateRule, shards: Sequence[Observations]) -> None:
+    """One clear error for data that are known by their sums, which are of longitudes and latitudes."""
+    if rule.name == "sphere" and isinstance(shards, Streamed):
+        raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
+
+
+def _on_sphere(kernel: Kernel, rule: CoordinateRule, third: int, names: Sequence[str]) -> Kernel:
+    if not isinstance(kernel, Composite):
+        raise _error(kernel, rule, names)
+    leaves = []
+    for one in kernel.leaves:
+        if not {rule.longitude, rule.latitude} & {*one.axes}:
+            leaves.append(one)
+        elif isinstance(one, Scaled) and one.alike and {*_told(one)} == {rule.longitude, rule.latitude}:
+            leaves.append(replace(one, axes=(*_told(one), third), named=_told(one)))
+        else:
+            raise _error(kernel, rule, names)
+    return replace(kernel, leaves=tuple(leaves))
+
+
+def _told(one: Leaf) -> tuple[int, ...]:
+    """The inputs that a leaf is written with."""
+    return one.named if isinstance(one, Scaled) and one.named else one.axes
+
+
+def _error(kernel: Kernel, rule: CoordinateRule, names: Sequence[str]) -> InputError:
+    pair = f"{names[rule.longitude]}, {names[rule.latitude]}"
+    return InputError(
+        f'coordinates="sphere": expected one length-scale for {pair} wherever a kernel looks at them, got '
+        f"{kernel.name!r}: write iso-matern32({pair}), say, times or plus kernels of other inputs"
+    )
+
+
+@dataclass(frozen=True)
+class Points:
+    """values: (T, D).  names: of the inputs.  units: by name, of inputs and of the target, where they are known.
+
+    target: what is predicted at them.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+    target: str = "y"
+
+    def shown(self, values: Array, name: str) -> Any:
+        """Values of one input as people see them: times as times."""
+        unit = time_unit_of(self.units.get(name))
+        return values if unit is None else times_of_numbers(values, unit)
+
+
+def names_of(inputs: Sequence[str] | None, dimension: int) -> tuple[str, ...]:
+    """The inputs' names; x1, x2, ... where they have none."""
+    return tuple(inputs) if inputs is not None else tuple(f"x{d + 1}" for d in range(dimension))
+
+
+def coordinate_facts(name: str, units: Mapping[str, str]) -> dict[str, str]:
+    """What a file says of a coordinate: longitudes and latitudes are known by their names; times tell it themselves.
+
+    >>> coordinate_facts("lon", {}), coordinate_facts("depth", {"depth": "m"})
+    ({'units': 'degrees_east', 'standard_name': 'longitude'}, {'long_name': 'depth', 'units': 'm'})
+    """
+    own = units.get(name, "")
+    if name.lower() in LONGITUDE_NAMES:
+        return {"units": own or "degrees_east", "standard_name": "longitude"}
+    if name.lower() in LATITUDE_NAMES:
+        return {"units": own or "degrees_north", "standard_name": "latitude"}
+    told = {"units": own} if own and time_unit_of(own) is None else {}
+    return {"long_name": name, **told}

@@ -18,8 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.spatial import cKDTree
 
-from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.gp.places import order_by_place
+from fleetgp.arrays import Array, BoolArray, IntArray, order_by_place
 
 Hold = Literal["rows", "blocks"]
 HOLDS: tuple[Hold, ...] = get_args(Hold)

@@ -1,15 +1,20 @@
-"""What is taken out of the observations before they are modelled: a mean function, and their scale."""
+"""What is taken out of the observations before they are modelled: a mean function, and their scale.
+
+How a model sees rows of data: their inputs in its coordinates, their observations without its mean, scaled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.streamed import Shards, Streamed
-from fleetgp.gp.kernels import OBSERVED
+from fleetgp.data.coordinates import Coordinates
+from fleetgp.data.streamed import Shards, Streamed, Summary
+from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.model.observations import Observations
 
 
@@ -55,3 +60,39 @@ class Scaling:
         constant, *slopes = (self.scale * value for value in coefficients)
         slope = tuple(old + more for old, more in zip(self.slope, slopes, strict=True))
         return replace(self, offset=self.offset + constant, slope=slope)
+
+
+@dataclass(frozen=True)
+class View:
+    """scaling: of what the coordinates have made of the inputs."""
+
+    scaling: Scaling = field(default_factory=Scaling)
+    coordinates: Coordinates = field(default_factory=Coordinates)
+
+    def of(self, data: Observations) -> Observations:
+        return self.scaling.scaled(data.at(self.coordinates.places(data.inputs)))
+
+    def summary(self, one: Summary) -> Summary:
+        return self.coordinates.summary(one).rescaled(self.scaling)
+
+    def rescaled(self, scaling: Scaling) -> View:
+        assert self.scaling == Scaling(), "it is scaled already"
+        return replace(self, scaling=scaling)
+
+    def moved(self, coordinates: Coordinates) -> View:
+        assert self == AS_GIVEN, "it is seen otherwise already"
+        return replace(self, coordinates=coordinates)
+
+    @property
+    def facts(self) -> list[Any]:
+        """All numbers, for JSON: what is as given takes no place."""
+        scaling, coordinates = self.scaling, self.coordinates
+        found: list[Any] = [scaling.offset, scaling.scale]
+        if scaling.slope or coordinates.origin:
+            found += [scaling.slope, scaling.centre, coordinates.origin, coordinates.unit, coordinates.longitude]
+        if coordinates.latitude >= 0:
+            found += [coordinates.latitude]
+        return found
+
+
+AS_GIVEN = View()

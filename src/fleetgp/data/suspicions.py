@@ -1,12 +1,22 @@
-"""What is probably not meant: fill values among the data, two conventions of longitude, rows that come twice."""
+"""What is probably not meant: fill values among the data, two conventions of longitude, rows that come twice.
+
+Small pictures of data that pass by, the same whatever parts they come in: a random sample, and what comes twice.
+
+Every row has a number that looks random, and the rows with the least numbers are kept.
+
+What is probably not meant, in data that pass by: the same verdicts as of `suspicions`, from counts that add up.
+
+What is probably not meant among rows that keep coming: each batch is looked at once, and what was seen adds up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, row_hashes
+from fleetgp.arrays import Array, BoolArray, IntArray, Keys, row_hashes
 from fleetgp.errors import InputError
 
 #: What programs write where they know nothing; the last two are NetCDF's own.
@@ -195,3 +205,241 @@ def told_of_copies(copies: str, rows: int) -> str:
         f"{copies} of {rows} rows are exact copies of others: sigma_eps will come out too small. "
         "Remove them, unless they were really measured again"
     )
+
+
+#: How many different rows are looked at for copies: their share is then known to some percent.
+WATCHED = 4096
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of an agent's rows, drawn at random without replacement: those with the least keys.
+
+    keys: ascending.  rows: (n, D + 1), the observations last.
+    """
+
+    keys: Keys
+    rows: Array
+
+    @classmethod
+    def of(cls, rows: Array, keys: Keys, most: int) -> Sample:
+        if len(keys) > most:
+            chosen = np.argpartition(keys, most)[:most]
+            rows, keys = rows[chosen], keys[chosen]
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], rows[order])
+
+    def plus(self, other: Sample, most: int) -> Sample:
+        return Sample.of(np.concatenate([self.rows, other.rows]), np.concatenate([self.keys, other.keys]), most)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Some of the different rows, by their hashes, and how often each occurs: all that have the least hashes."""
+
+    hashes: Keys
+    times: Array
+
+    @classmethod
+    def of(cls, rows: Array) -> Copies:
+        return cls._least(scrambled(row_hashes(rows)), np.ones(len(rows)))
+
+    @classmethod
+    def _least(cls, hashes: Keys, times: Array) -> Copies:
+        found, which = np.unique(hashes, return_inverse=True)
+        return cls(found[:WATCHED], np.bincount(which, weights=times, minlength=len(found))[:WATCHED].astype(float))
+
+    def plus(self, other: Copies) -> Copies:
+        """Of both parts."""
+        return Copies._least(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.times, other.times]))
+
+    def estimate(self, rows: int) -> int:
+        """About how many of so many rows are copies of others; 0 where these are few.
+
+        >>> once = np.arange(30_000.0).reshape(-1, 2)
+        >>> two, one = Copies.of(once[:10_000]).plus(Copies.of(once[:10_000])), Copies.of(once)
+        >>> two.estimate(20_000), one.estimate(15_000)
+        (10000, 0)
+        """
+        seen = self.times.sum()
+        return many_copies(round(rows * float((seen - len(self.hashes)) / seen)), rows)
+
+
+def row_keys(name: str, first: int, count: int, seed: int) -> Keys:
+    """A number for each row of a file, from the first on, that looks random: from its place and the seed alone."""
+    start = np.random.SeedSequence([seed, *name.encode()]).generate_state(1, np.uint64)
+    return scrambled(scrambled(np.arange(first, first + count, dtype=np.uint64) ^ start) + start)
+
+
+def scrambled(values: Keys) -> Keys:
+    """A permutation of all 64-bit numbers that looks random (SplitMix64, Steele et al., 2014)."""
+    found = values + np.uint64(0x9E3779B97F4A7C15)
+    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(found ^ (found >> np.uint64(31)))
+
+
+_SORTED = np.sort(FILLS)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Of the columns of a table, the target last, NaN ignored. All fields add up over its parts.
+
+    fills: (C, F) how often each of the common fill values occurs.
+    ends: (2, C, 3) of the other values, and of minus them: the least, how often it occurs, and the second.
+    sides: (C, 2) values below 0, and above 180.
+    dated: (C,) whether all values are days, YYYYMMDD.
+    distinct: different values of the target, as many as matter.
+    """
+
+    fills: IntArray
+    ends: Array
+    sides: IntArray
+    dated: BoolArray
+    distinct: Array
+
+    @classmethod
+    def of(cls, numbers: Array) -> Tally:
+        columns = [column[np.isfinite(column)] for column in numbers.T]
+        near = [_nearest_fill(column) for column in columns]
+        rest = [column[which < 0] for column, which in zip(columns, near, strict=True)]
+        return cls(
+            np.array([np.bincount(which[which >= 0], minlength=len(_SORTED)) for which in near]),
+            np.array([[_end(sign * values) for values in rest] for sign in (1.0, -1.0)]),
+            np.array([[(column < 0.0).sum(), (column > 180.0).sum()] for column in columns]),
+            np.array([not column.size or are_dates(column) for column in columns]),
+            _some_distinct(rest[-1]),
+        )
+
+    def plus(self, other: Tally) -> Tally:
+        """Of both parts."""
+        (one, times, second), (its, its_times, its_second) = np.moveaxis(self.ends, 2, 0), np.moveaxis(other.ends, 2, 0)
+        least = np.minimum(one, its)
+        ends = np.stack(
+            [
+                least,
+                np.where(one == least, times, 0) + np.where(its == least, its_times, 0),
+                np.minimum(np.where(one == least, second, one), np.where(its == least, its_second, its)),
+            ],
+            axis=2,
+        )
+        return Tally(
+            self.fills + other.fills,
+            ends,
+            self.sides + other.sides,
+            self.dated & other.dated,
+            np.unique(np.concatenate([self.distinct, other.distinct]))[: DISTINCT + 1],
+        )
+
+    def refuse(self, names: Sequence[str], where: str, *, fills: bool) -> None:
+        """One clear error, as of `refuse_suspicious`."""
+        for column, name in enumerate(names):
+            found = self._fill(column, repeated=column == len(names) - 1) if fills else None
+            if found is not None:
+                raise InputError(fill_error(where, name, *found))
+            if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
+                raise InputError(f"{where}: {mixed_error(name, *self.sides[column].tolist())}")
+
+    def told(self, names: Sequence[str]) -> list[str]:
+        """What is strange about the inputs, as sentences; names: theirs."""
+        return [told for column, name in enumerate(names) for told in self._told_of_input(column, name)]
+
+    def suspicions(self, names: Sequence[str]) -> list[str]:
+        """The sentences of `told_suspicions`, but for copies; names: of the inputs."""
+        told = []
+        for column, name in enumerate((*names, "y")):
+            target = column == len(names)
+            found = self._fill(column, repeated=target)
+            if found is not None:
+                told.append(told_of_fill(name, *found))
+            if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
+                told.append(mixed_error(name, *self.sides[column].tolist()))
+            told += [] if target else self._told_of_input(column, name)
+        return told
+
+    def _told_of_input(self, column: int, name: str) -> list[str]:
+        low, high = self._range(column)
+        constant = low == high and not self.fills[column].any() and self.ends[0, column, 1] > 1
+        return told_of_input(name, constant=bool(constant), dates=bool(self.dated[column]))
+
+    def _range(self, column: int) -> tuple[float, float]:
+        return float(self.ends[0, column, 0]), -float(self.ends[1, column, 0])
+
+    def _fill(self, column: int, *, repeated: bool) -> tuple[float, int] | None:
+        """A value that looks like a fill value, and how often it occurs."""
+        low, high = self._range(column)
+        for number in np.flatnonzero(self.fills[column]):
+            if low <= high and far(float(_SORTED[number]), low, high):
+                return float(_SORTED[number]), int(self.fills[column, number])
+        if repeated and len(self.distinct) > DISTINCT:
+            (_, few, next_low), (_, many, next_high) = self.ends[:, column].tolist()
+            for end, times, others in ((low, few, (next_low, high)), (high, many, (low, -next_high))):
+                if times >= REPEATED and far(end, *others):
+                    return end, int(times)
+        return None
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All numbers, to be stored."""
+        return {f"tally_{field.name}": np.asarray(getattr(self, field.name), dtype=float) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Array]) -> Tally:
+        fills, ends, sides, dated, distinct = (arrays[f"tally_{field.name}"] for field in fields(cls))
+        return cls(fills.astype(np.int64), ends, sides.astype(np.int64), dated.astype(bool), distinct)
+
+
+def _nearest_fill(values: Array) -> IntArray:
+    """Which of the common fill values a value is, up to the rounding of single precision; -1 for none."""
+    found = np.full(len(values), -1, dtype=np.int64)
+    large = np.flatnonzero(np.abs(values) > 0.9 * np.abs(_SORTED).min())
+    some = values[large]
+    above = np.searchsorted(_SORTED, some)
+    for number in (np.maximum(above - 1, 0), np.minimum(above, len(_SORTED) - 1)):
+        close = np.abs(some - _SORTED[number]) <= 1e-6 * np.abs(_SORTED[number])
+        found[large[close]] = number[close]
+    return found
+
+
+def _end(values: Array) -> list[float]:
+    """The least value, how often it occurs, and the second one; infinite where there is none."""
+    least = float(values.min(initial=np.inf))
+    at = values == least
+    return [least, float(at.sum()), float(values[~at].min(initial=np.inf))]
+
+
+def _some_distinct(values: Array) -> Array:
+    few = np.unique(values[: 100 * DISTINCT])
+    return (few if len(few) > DISTINCT else np.unique(values))[: DISTINCT + 1]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the sentences of `told_suspicions` are about, of rows that need not be looked at again."""
+
+    tally: Tally
+    copies: Copies
+    rows: int
+
+    @classmethod
+    def of(cls, inputs: Array, observations: Array) -> Watched:
+        numbers = np.column_stack([inputs, observations])
+        return cls(Tally.of(numbers), Copies.of(numbers), len(numbers))
+
+    def plus(self, other: Watched) -> Watched:
+        """Of both parts."""
+        return Watched(self.tally.plus(other.tally), self.copies.plus(other.copies), self.rows + other.rows)
+
+    def told(self, names: Sequence[str]) -> list[str]:
+        """The sentences of `told_suspicions`; how many copies there are is an estimate where rows are many.
+
+        >>> X, y = np.arange(12.0).reshape(6, 2), np.array([1.0, 2.0, 3.0, 2.5, 1.5, -9999.0])
+        >>> first, last = Watched.of(X[:3], y[:3]), Watched.of(X[3:], y[3:])
+        >>> first.told(["a", "b"]), len(first.plus(last).told(["a", "b"]))
+        ([], 1)
+        """
+        copies = self.copies.estimate(self.rows)
+        about = "about " if len(self.copies.hashes) == WATCHED else ""
+        repeated = [told_of_copies(f"{about}{copies}", self.rows)] if copies else []
+        return [*self.tally.suspicions(names), *repeated]

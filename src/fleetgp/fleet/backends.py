@@ -8,14 +8,13 @@ from typing import Literal, Protocol, Self, get_args
 
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, check_name
-from fleetgp.fleet.answering import Answers, HostedAnswers, Question
-from fleetgp.fleet.calibrating import calibrate_hosted
+from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.source import Source
 from fleetgp.given import check_whole
-from fleetgp.gp.choices import Kernels
-from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.prediction import (
@@ -26,8 +25,7 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
-from fleetgp.prediction.gradient import Gradient
-from fleetgp.prediction.joint import Joint
+from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.sphere import seen_by
+from fleetgp.data.coordinates import CoordinateRule, seen_by
 from fleetgp.defaults import default_kernel
 from fleetgp.errors import InputError
-from fleetgp.gp.choices import Kernels, as_kernels
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.expression import Kernels, as_kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import SAME, NoiseModel
 
 AS_THEY_ARE = CoordinateRule()

@@ -1,47 +1,253 @@
-"""A fleet on a Ray cluster: its agents in groups, a worker for each; this process only follows them."""
+"""A fleet on a Ray cluster: its agents in groups, a worker for each; this process only follows them.
+
+One result from those of the groups of a fleet: as if all agents had been in one process, to the last bit.
+
+Passes over files at the workers of a cluster, as one listener hears of them.
+
+What a worker of a cluster does, for its group of agents: a training, or answers.
+"""
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import ray
 
+from fleetgp.arrays import Array
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError
-from fleetgp.fleet.answering import Answers, Question
+from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.groups import Held, answer_in_group, calibrate_group, train_group, train_group_together
-from fleetgp.fleet.parts import merged_fit, merged_prediction, merged_report
-from fleetgp.fleet.passes import MergedPasses
 from fleetgp.fleet.source import Source
-from fleetgp.gp.choices import Kernels
-from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import Topology
-from fleetgp.graph.groups import groups_of
-from fleetgp.io.file_shards import Elsewhere, FileShards
-from fleetgp.io.passes import listener_of_passes
+from fleetgp.graph.topology import groups_of
+from fleetgp.io.file_shards import Elsewhere, FileShards, SummedFiles
+from fleetgp.io.survey import listener_of_passes, passes_told_to
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import cores
 from fleetgp.model.observations import Observations
-from fleetgp.network import Ledger
+from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.crew import Crew, Task
+from fleetgp.network.ray.host import Memory
 from fleetgp.network.ray.session import Session
-from fleetgp.prediction import (
-    Calibration,
-    Conditioner,
-    Holding,
-    Prediction,
-    PredictionMethod,
-    PredictionOptions,
-)
-from fleetgp.prediction.gradient import Gradient
-from fleetgp.prediction.joint import Joint
-from fleetgp.progress import Progress
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions
+from fleetgp.prediction import Calibration, Conditioner, Holding, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction.results import Gradient, Joint, kept_once, worst
+from fleetgp.progress import Listener, Pace, Progress
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
+
+#: Arguments of a `Report`: the start, the round, theta (A, P), and whether the start is the chosen one.
+Told = tuple[int, int, Array, bool]
+Hosting = Sequence[Sequence[int]]
+
+
+def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
+    """Arrays whose axis runs over the agents of a group, as one that runs over all agents.
+
+    >>> joined_rows([np.array([0.0, 2.0]), np.array([1.0])], [[0, 2], [1]]).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    order = np.argsort([agent for group in hosting for agent in group])
+    return np.concatenate(parts, axis=axis).take(order, axis=axis)
+
+
+def _one_expert(method: TrainingMethod) -> bool:
+    """Whether every group has one expert for all data, the same."""
+    return method.meet in ("moments", "pool")
+
+
+def merged_report(method: TrainingMethod, told: Sequence[Told], hosting: Hosting) -> Told:
+    """What all groups tell of one round."""
+    start, done, thetas, chosen = told[0]
+    if not _one_expert(method):
+        thetas = joined_rows([part[2] for part in told], hosting)
+    return start, done, thetas, chosen
+
+
+def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) -> Fit:
+    """Of the trainings of all groups."""
+    first = fits[0]
+    ledger = Ledger.merged(fit.ledger for fit in fits)
+    agents = sum(map(len, hosting))
+    along = {"thetas": 0, "history": 1, "jitter": 0, "used": 0, "sample": 0, "approximation": 0, "outliers": 0}
+    whole: dict[str, Any] = {}
+    for name, axis in along.items():
+        values = [getattr(fit, name) for fit in fits]
+        if _one_expert(method) and values[0].size and name != "sample":  # every agent has the same
+            whole[name] = np.repeat(values[0].take([0], axis=axis), agents, axis=axis)
+        else:
+            whole[name] = joined_rows(values, hosting, axis) if values[0].size else values[0]
+    engine = joined_rows([fit.engine for fit in fits], hosting).tolist()
+    if _one_expert(method):
+        return replace(first, **whole, engine=tuple(engine), ledger=ledger)
+    nlls = joined_rows([fit.nlls for fit in fits], hosting)
+    start_nlls = joined_rows([fit.start_nlls for fit in fits], hosting, axis=1)
+    starts = tuple(replace(start, nll=float(nll.sum())) for start, nll in zip(first.starts, start_nlls, strict=True))
+    sums = {"nll": float(nlls.sum()), "nlls": nlls, "start_nlls": start_nlls, "starts": starts}
+    return replace(first, **whole, **sums, engine=tuple(engine), ledger=ledger)
+
+
+def merged_prediction(
+    told: Sequence[tuple[int, Prediction]], hosting: Hosting, to: int | None
+) -> tuple[int, Prediction]:
+    """Of the answers of all groups at one block. to: the only agent that was told."""
+    number, parts = told[0][0], [part for _, part in told]
+    asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
+    whole: dict[str, Any] = {  # what was one row at a worker is many when it gets here
+        name: kept_once(joined_rows([getattr(p, name) for p in parts], hosting))
+        for name in ("means", "field_variances", "explained", "factors", "noise")
+    }
+    whole["participants"] = kept_once(parts[asked].participants)
+    largest = {
+        name: np.max([getattr(part, name) for part in parts], axis=0)
+        for name in ("query_rounds", "solver_rounds", "residual")
+    }
+    return number, replace(
+        parts[asked],
+        **whole,
+        **largest,
+        status=worst(part.status for part in parts),
+        jitter=max(part.jitter for part in parts),
+        engine=tuple(joined_rows([part.engine for part in parts], hosting).tolist()),
+        ledger=Ledger.merged(part.ledger for part in parts),
+    )
+
+
+#: How often a worker tells of a pass, besides its beginning.
+TICKS = 100
+
+
+class Ticks:
+    """At a worker: a listener that tells of each pass as often, whatever it hears.
+
+    What workers tell is taken together, thing by thing, and a worker in the place of a lost one tells as many again.
+
+    >>> told: list[Progress] = []
+    >>> listener = Ticks(told.append)
+    >>> for rows in (0, 30, 31, 40, 0, 40):  # two passes
+    ...     listener(Progress("moments", rows, 40, ""))
+    >>> len(told) == 2 * (TICKS + 1), [told[tick].round for tick in (0, 1, 75, 76, 100, 101)]
+    (True, [0, 30, 30, 31, 40, 0])
+    """
+
+    def __init__(self, tell: Callable[[Progress], None]) -> None:
+        self._tell, self._told = tell, 0
+
+    def __call__(self, heard: Progress) -> None:
+        assert heard.rounds is not None, "after the first pass it is known how many rows there are"
+        over = heard.round == heard.rounds
+        due = TICKS if over else TICKS * heard.round // heard.rounds
+        while self._told <= due:
+            self._tell(heard)
+            self._told += 1
+        if over:
+            self._told = 0
+
+
+class MergedPasses:
+    """Of all workers, for a listener: what every one of them has told."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+        self._task, self._pace = "", Pace()
+
+    def __call__(self, told: Sequence[Progress]) -> None:
+        task, rows, total = told[0].task, sum(one.round for one in told), sum(one.rounds or 0 for one in told)
+        if task != self._task:
+            self._task, self._pace = task, Pace(rows)
+        if self._listener is not None:
+            detail = self._pace.told(rows, None if rows == total else total)
+            self._listener(Progress(task, rows, total, detail, unit="row"))
+
+
+#: Seconds that data may take to come from the store of the cluster.
+FETCH = 3600.0
+
+#: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
+Held = list[Any] | SummedFiles
+
+
+def _taken(data: Held) -> Sequence[Observations]:
+    """The group's data; files stay where they are, but for the rows that were drawn of them."""
+    if isinstance(data, SummedFiles):
+        return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
+    return tuple(chain(*ray.get(data, timeout=FETCH)))
+
+
+def train_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Held,
+    method: TrainingMethod,
+    kernels: Kernels,
+    options: TrainingOptions,
+) -> Fit:
+    """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
+    with passes_told_to(Ticks(tell)):
+        return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+
+
+def train_group_together(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Sequence[Held],
+    method: TrainingMethod,
+    kernel: Kernel,
+    options: TrainingOptions,
+) -> tuple[Fit, ...]:
+    """The group's part of a training of several outputs. data: of each."""
+    outputs = [_taken(one) for one in data]
+    return train_together(method, outputs, network, kernel, options, lambda *report: tell(report))
+
+
+def calibrate_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    data: Held,
+    source: Source,
+    method: PredictionMethod,
+    options: PredictionOptions,
+    holding: Holding,
+) -> Calibration:
+    """The group's part of a calibration. The result is the same everywhere, but for the ledger."""
+    return calibrate_hosted(replace(source, shards=_taken(data)), network, method, options, holding)
+
+
+def answer_in_group(
+    network: Network,
+    memory: Memory,
+    tell: Callable[[Any], None],
+    name: int,
+    data: Held,
+    source: Sequence[Any],
+    grows: bool,
+    question: Question,
+) -> None:
+    """The group's part of the answers. It tells the blocks.
+
+    name: under which the posteriors and agreements stay here.  grows: whether new rows enter the posteriors that there
+    are of an earlier name.
+    """
+    references = [source, data] if isinstance(data, SummedFiles) else [source, *data]
+    held, answers = memory.own.get(name, (None, None))
+    if held != references:  # another model, or the same one with more rows
+        ((own, options),) = ray.get(list(source), timeout=FETCH)
+        conditioner = memory.own.setdefault("conditioner", Conditioner()) if grows else Conditioner()
+        agreed = memory.shared.setdefault(name, {})
+        answers = HostedAnswers(replace(own, shards=_taken(data)), options, conditioner, agreed)
+        memory.own[name] = references, answers
+    for number, found in answers.blocks(network, question):
+        tell((number, replace(found, ledger=Ledger.merged([found.ledger]))))  # the network's own goes on counting
 
 
 class OnCluster:

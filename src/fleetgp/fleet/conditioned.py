@@ -1,39 +1,83 @@
-"""A conditioned fleet: every agent's posterior at one theta, for query after query."""
+"""A conditioned fleet: every agent's posterior at one theta, for query after query.
+
+Points that the data say nothing about, in words.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.streamed import counts_of, dimension_of
+from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
+from fleetgp.data.streamed import corners, counts_of, dimension_of
+from fleetgp.data.times import told_value
+from fleetgp.engines.base import retold
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import FleetGPWarning, InputError, shortened
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
-from fleetgp.fleet.outside import told_of_outside
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
-from fleetgp.gp.failure import retold
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.prediction import (
-    Calibration,
-    Conditioner,
-    Gradient,
-    Joint,
-    Prediction,
-    PredictionOptions,
-)
-from fleetgp.prediction.gradients import check_gradient
-from fleetgp.prediction.jointly import check_joint
+from fleetgp.model.observations import Observations
+from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
+from fleetgp.prediction.gradient import check_gradient
+from fleetgp.prediction.joint import check_joint
 from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
-from fleetgp.prediction.prediction import joined
+from fleetgp.prediction.results import joined
+
+
+def told_of_outside(
+    queries: Array,
+    uninformed: BoolArray,
+    shards: Sequence[Observations],
+    names: Sequence[str] | None,
+    units: Mapping[str, str],
+    rule: CoordinateRule,
+    what: str = "points are no better known than the prior, which is all their answer says",
+) -> str:
+    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none.
+
+    units: of the inputs by name, where they are known; times are told as dates.  rule: which input is a longitude.
+    """
+    count = int(uninformed.sum())
+    if not count:
+        return ""
+    first = int(np.flatnonzero(uninformed)[0])
+    low, high = corners(summaries_along_arc(shards, rule))
+    labels = names or [f"input {d + 1}" for d in range(len(low))]
+    told = [
+        (name, *(told_value(value, units.get(name)) for value in values))
+        for name, *values in zip(labels, queries[first], low, high, strict=True)
+    ]
+    place = ", ".join(f"{name} {value}" for name, value, _, _ in told)
+    ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in told)
+    hint = _turned(queries[uninformed], low, high, labels, rule.longitude)
+    return (
+        f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
+    )
+
+
+def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str], known: int) -> str:
+    """The hint that longitudes run from 0 to 360 in one place and from -180 to 180 in the other.
+
+    known: the input for which it makes no difference, -1 for none.
+    """
+    for d, name in enumerate(labels):
+        values = outside[:, d]
+        if d == known or low[d] < -180.0 or high[d] > 360.0 or ((values >= low[d]) & (values <= high[d])).any():
+            continue
+        for shift, verb in ((-360.0, "subtract 360 from"), (360.0, "add 360 to")):
+            if ((values + shift >= low[d]) & (values + shift <= high[d])).any():
+                return f". Are these longitudes from {'0 to 360' if shift < 0 else '-180 to 180'}? Then {verb} {name}"
+    return ""
 
 
 class ConditionedFleet:

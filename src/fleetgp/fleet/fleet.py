@@ -9,35 +9,42 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import MeanName, check_mean
+from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
-from fleetgp.data.watched import Watched
+from fleetgp.data.suspicions import Watched
 from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
+from fleetgp.fleet.answering import calibrate
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
-from fleetgp.fleet.calibrating import calibrate
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet
-from fleetgp.fleet.files import from_files
-from fleetgp.fleet.frames import from_dataset, from_frame
-from fleetgp.fleet.gradient import gradient
-from fleetgp.fleet.joint import joint, sample
+from fleetgp.fleet.files import from_dataset, from_files, from_frame
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
 from fleetgp.fleet.named import AgentName, Named, check_agent, with_numbers
-from fleetgp.fleet.noises import NoiseName, noise_model_of, observed, observed_more, own_groups, parted
-from fleetgp.fleet.predicting import condition, predict
+from fleetgp.fleet.predicting import condition, gradient, joint, predict, sample, suggest
 from fleetgp.fleet.privacy import PrivateRows, check_private_rows
 from fleetgp.fleet.scoring import score_fleet
-from fleetgp.fleet.shards import check_shards, places_of, same_shards, warn_of_offset, warn_of_shards
-from fleetgp.fleet.suggest import suggest
-from fleetgp.fleet.thetas import check_theta_of
-from fleetgp.fleet.validating import cross_validate
+from fleetgp.fleet.shards import (
+    NoiseName,
+    check_shards,
+    check_theta_of,
+    noise_model_of,
+    observed,
+    observed_more,
+    own_groups,
+    parted,
+    places_of,
+    same_shards,
+    warn_of_offset,
+    warn_of_shards,
+)
+from fleetgp.fleet.validation import cross_validate
 from fleetgp.given import as_flag, check_whole
-from fleetgp.gp.kernels import OBSERVED, Kernel
-from fleetgp.gp.moments.fleet import FleetMoments
 from fleetgp.graph import as_topology
+from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress

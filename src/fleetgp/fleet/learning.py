@@ -1,30 +1,110 @@
-"""`Fleet.train` and `Fleet.trainer`."""
+"""`Fleet.train` and `Fleet.trainer`.
+
+What a fleet adds to a training: options that it knows itself, and what becomes of one that is interrupted.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import counts_of
+from fleetgp.data.streamed import Streamed, counts_of, joined
 from fleetgp.defaults import default_kernel
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
+from fleetgp.engines.base import retold
+from fleetgp.errors import FleetGPWarning, InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.privacy import refuse_private
-from fleetgp.fleet.trainings import keep_unfinished, of_sample, options_of
-from fleetgp.gp.failure import retold
-from fleetgp.io.passes import passes_told_to
+from fleetgp.fleet.shards import check_starts
+from fleetgp.fleet.source import held_by
+from fleetgp.io.survey import passes_told_to
+from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
-from fleetgp.progress import Listener, listening
+from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.endings import warn_of_end
-from fleetgp.training.known import Ends, MedianAndFactor
-from fleetgp.training.reporting import TrainingProgress
-from fleetgp.training.setting import prepare
+from fleetgp.training.constraints import Ends, Known, MedianAndFactor
+from fleetgp.training.problem import prepare
+from fleetgp.training.reporting import TrainingProgress, warn_of_end
 from fleetgp.training.trainer import check_stepwise
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+    from fleetgp.fleet.outputs import Outputs
+
+
+#: By the names of hyperparameters.
+ByName = Mapping[str, Any] | None
+
+
+def options_of(
+    fleet: Fleet | Outputs,
+    method: TrainingMethod,
+    theta0: object,
+    seed: int | None,
+    bounds: ByName = None,
+    priors: ByName = None,
+    fixed: ByName = None,
+    **given: Any,
+) -> TrainingOptions:
+    """What was given, checked, with what the fleet knows itself."""
+    for target, shards in fleet.observed():
+        refuse_constant(target, shards)
+    starts = None if theta0 is None else check_starts(fleet.data, theta0, fleet.names)
+    chosen_seed = fleet.seed if seed is None else seed
+    said = [
+        each for each in (bounds, priors, fixed) if each is not None and not (isinstance(each, Mapping) and not each)
+    ]
+    known = Known.of(fleet.names, bounds, priors, fixed) if said else None
+    if known is not None and len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1:
+        raise InputError(
+            "bounds, priors and fixed values are of one kernel's hyperparameters, got several kernels with different "
+            "ones to choose from: give one kernel, or leave them out"
+        )
+    model: dict[str, Any] = {"normalize": fleet.normalize, "mean": fleet.mean, "coordinates": fleet.coordinates}
+    options = TrainingOptions(starts=starts, seed=chosen_seed, known=known, **model, **given)
+    options.refuse_foreign(method)
+    return options
+
+
+def refuse_constant(target: str, shards: Sequence[Observations]) -> None:
+    """One clear error where all observations are the same."""
+    if isinstance(shards, Streamed):
+        constant = joined(shards.summaries).squares == 0.0
+    else:
+        values = [own.values for own in shards]
+        constant = min(y.min() for y in values) == max(y.max() for y in values)
+    if constant and sum(counts_of(shards)) > 1:
+        raise NothingToLearnError(f"the target {target!r}")
+
+
+def of_sample(fit: Fit, shards: Sequence[Observations], before: Fit | None) -> Fit:
+    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
+
+    before: what the fleet was trained to.
+    """
+    held = held_by(shards, before)
+    if isinstance(shards, Streamed) and shards.sampled and fit.moments is None:
+        held = np.array(counts_of(shards))
+    if not len(held):
+        return fit
+    return replace(fit, drawn=np.array(list(map(len, shards))), held=held)
+
+
+def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
+    """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+    if furthest is None or furthest.thetas is None:
+        return "the training was interrupted before its first round: the fleet is as it was"
+    said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+    if fleet.theta is not None and fleet.unfinished is None:
+        return f"{said}: the fleet keeps the theta that it had"
+    if len(fleet.kernels) > 1:
+        return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
+    fleet.fit, fleet.unfinished = None, furthest
+    fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
+    return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
 
 def train(

@@ -1,23 +1,255 @@
-"""`Fleet.map`: mean and deviations on a grid, as an xarray dataset. Needs the extra "data"."""
+"""Grids and maps of a field, as xarray datasets.
+
+`Fleet.map`: mean and deviations on a grid, as an xarray dataset. Needs the extra "data".
+
+The cells of a map: a grid over two inputs of a fleet, the value of every other, and which cells are left out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.points import coordinate_facts
-from fleetgp.errors import InputError
-from fleetgp.fleet.grids import Grid, Mask, cells_in_mask, cells_within, grid_of, points_of
-from fleetgp.fleet.outside import told_of_outside
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.agreements import agree_on_coordinates
+from fleetgp.consensus.reductions import Alone
+from fleetgp.data.coordinates import Coordinates, Points, coordinate_facts, names_of, summaries_along_arc
+from fleetgp.data.streamed import Streamed, corners
+from fleetgp.data.suspicions import LONGITUDE_NAMES
+from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
+from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.fleet.conditioned import told_of_outside
+from fleetgp.given import as_numbers, check_number, check_whole
+from fleetgp.io.fields import named_as
+from fleetgp.io.selection import nearest_cells
 from fleetgp.io.sst import xarray
-from fleetgp.prediction.frames import shown_axis
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.prediction.results import shown_axis
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
+
+
+#: Beyond this many points a map takes days, and more memory than most machines have.
+MOST_CELLS = 10_000_000
+#: Where a map shall be: a function of points (T, D), an array (second, first input), or an xarray DataArray over both.
+Mask = Callable[[Array], Any] | Array | BoolArray | Any | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """names: of all inputs.  along: the positions of the two that the grid is over.  axes: the coordinates along them.
+
+    fixed: the values of the other inputs, by name.
+    """
+
+    names: tuple[str, ...]
+    along: tuple[int, int]
+    axes: tuple[Array, Array]
+    fixed: dict[str, float]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.axes[0]), len(self.axes[1])
+
+    @property
+    def cells(self) -> Array:
+        """(T, D), the first of the two inputs slowest."""
+        first, second = np.meshgrid(*self.axes, indexing="ij")
+        found = np.empty((first.size, len(self.names)))
+        found[:, self.along[0]], found[:, self.along[1]] = first.ravel(), second.ravel()
+        for name, value in self.fixed.items():
+            found[:, self.names.index(name)] = value
+        return found
+
+
+def grid_of(
+    fleet: Fleet, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
+) -> Grid:
+    """So many points along the two inputs that have no value in `at`, over a box or over the data.
+
+    box: the lowest first and second of these inputs, then the highest.
+
+    >>> from fleetgp import Fleet
+    >>> fleet = Fleet([([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])], inputs=["x", "day", "y"])
+    >>> grid = grid_of(fleet, (3, 2), None, {"day": 8})
+    >>> grid.axes, grid.cells[1].tolist()
+    ((array([0., 1., 2.]), array([1., 5.])), [0.0, 8.0, 5.0])
+    """
+    if at is not None and not isinstance(at, Mapping):
+        raise InputError(f'at: expected the values of other inputs by name, {{"day": 5}}, got {shortened(at)}')
+    names = names_of(fleet.inputs, fleet.dimension)
+    fixed = {name: _value(name, value, names, fleet.units) for name, value in (at or {}).items()}
+    left = [d for d, name in enumerate(names) if name not in fixed]
+    if len(left) != 2:
+        told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
+        advice = f": give the others a value, {_example(fleet, names, left)}" if len(left) > 2 else ""
+        raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
+    low, high = _corners(fleet, left, box)
+    first, second = check_counts(counts)
+    return Grid(
+        names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
+    )
+
+
+def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
+    """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
+    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
+    d = (others or list(left))[-1]
+    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
+    units = fleet.units.get(names[d])
+    value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
+    quote = '"' if time_unit_of(units) else ""
+    return f'at={{"{names[d]}": {quote}{value}{quote}}} (on the command line --at {names[d]}={value})'
+
+
+def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
+    if box is None:
+        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.data, fleet.coordinates)))
+    elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
+        raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
+    else:
+        for side in box:
+            check_number("box", side)
+        low, high = np.array(box[:2], dtype=float), np.array(box[2:], dtype=float)
+        if fleet.coordinates.longitude in left:  # from 170 to -170 is across 180 degrees
+            d = list(left).index(fleet.coordinates.longitude)
+            high[d] += 360.0 * (high[d] < low[d] <= high[d] + 360.0)
+    if not (np.isfinite([low, high]).all() and (low < high).all()):
+        raise InputError(f"the map's box must have a width and a height, but it runs from {low} to {high}")
+    return low, high
+
+
+def check_counts(counts: Sequence[int], name: str = "grid") -> tuple[int, int]:
+    """How many points along the two inputs, or one clear error. name: what the caller knows them by."""
+    if not isinstance(counts, list | tuple) or len(counts) != 2:
+        raise InputError(f"{name}: expected two numbers of points, (200, 100), got {shortened(counts)}")
+    for count in counts:
+        check_whole(name, count, least=2)
+    first, second = int(counts[0]), int(counts[1])
+    if first * second > MOST_CELLS:
+        raise InputError(f"{name}: {first * second:,} points are too many: give at most {MOST_CELLS:,} in all")
+    return first, second
+
+
+def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]) -> float:
+    """That of an input, as a caller gives it: a number, or a date where the input is a time."""
+    if name not in names:
+        raise unknown_name("input in at", name, names)
+    unit = time_unit_of(units.get(name))
+    if unit is not None and isinstance(value, str | date | np.datetime64):
+        given = value if isinstance(value, str) else str(np.array(value, dtype="datetime64[us]"))
+        return float(numbers_of_times(np.array([given], dtype=object), unit, f"at: {name}")[0])
+    if unit is None and isinstance(value, str | date | np.datetime64):
+        raise InputError(f"at: expected a number for {name}, which is no time, got {value!r}")
+    check_number(f"at: {name}", value)
+    return float(value)
+
+
+# ---- cells that are left out ------------------------------------------------------------------------------------
+
+
+def check_within(within: object, name: str = "within") -> None:
+    """One clear error for what is no distance. name: what the caller knows it by."""
+    if not isinstance(within, int | float | np.integer | np.floating) or isinstance(within, bool) or not within > 0.0:
+        raise InputError(f"{name} must be a number of length-scales above 0, or inf, got {shortened(within)}")
+
+
+def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
+    """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
+    from scipy.spatial import cKDTree
+
+    check_within(within)
+    if isinstance(fleet.data, Streamed):
+        if within < np.inf:
+            raise InputError(
+                "the model knows its data by their moments, not where every observation is: expected within=inf "
+                f"(--within inf), got {within:g}"
+            )
+        return np.ones(len(cells), dtype=bool)
+    if fleet.theta is None:
+        raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
+    coordinates, kernel, dimension = _coordinates(fleet), fleet.kernel, fleet.dimension
+    places = coordinates.places(np.concatenate([own.inputs for own in fleet.data]))
+    theta = fleet.theta / np.exp(coordinates.shift(kernel.units(dimension)))
+    scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
+    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
+    return np.asarray(distance <= within)
+
+
+def _coordinates(fleet: Fleet) -> Coordinates:
+    """Those of its training, or as they would be agreed on."""
+    if fleet.fit is not None:
+        return fleet.fit.coordinates
+    return agree_on_coordinates(Alone(), fleet.data, fleet.coordinates)
+
+
+def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
+    """(T,) which cells a mask keeps: not where it is 0, False or NaN."""
+    count = grid.shape[0] * grid.shape[1]
+    if mask is None:
+        return np.ones(count, dtype=bool)
+    if hasattr(mask, "dims") and hasattr(mask, "coords"):
+        values = _of_field(grid, mask)
+    elif callable(mask):
+        values = _as_array(mask(grid.cells))
+        if values.shape != (count,):
+            raise InputError(f"mask: expected a value for each of {count} points, got the shape {values.shape}")
+    else:
+        values, expected = _as_array(mask), grid.shape[::-1]
+        if values.shape != expected:
+            x, y = (grid.names[d] for d in grid.along)
+            raise InputError(f"mask: expected the shape {expected}, {y} and {x}, got {values.shape}")
+        values = values.T.ravel()
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"mask: expected true and false, or numbers, got {values.dtype}")
+    kept = (values != 0) & ~np.isnan(values.astype(float))
+    if not kept.any():
+        raise InputError("mask: it leaves out all cells of the map: expected 1 (or True) where the map shall be")
+    return np.asarray(kept)
+
+
+def _as_array(mask: Any) -> Any:
+    """A mask as a caller gives it; what is masked in it is left out."""
+    try:
+        return np.ma.filled(mask, 0) if isinstance(mask, np.ma.MaskedArray) else np.asarray(mask)
+    except ValueError as error:
+        raise InputError(f"mask: expected an array, or a function of points, got {shortened(mask)}") from error
+
+
+def _of_field(grid: Grid, mask: Any) -> Any:
+    """A field's value at every cell, that of its nearest one; NaN beyond its edge."""
+    names = [grid.names[d] for d in grid.along]
+    field = named_as(mask.squeeze(drop=True), names)
+    if set(map(str, field.dims)) != set(names) or not all(name in field.coords for name in names):
+        raise InputError(
+            f"mask: expected a field over {' and '.join(names)}, with their coordinates, got one over "
+            f"{', '.join(map(str, field.dims)) or 'nothing'}"
+        )
+    have = [as_numbers(field[name], f"mask: {name}") for name in names]
+    places = [_nearest(name, own, axis) for name, own, axis in zip(names, have, grid.axes, strict=True)]
+    values = np.asarray(field.transpose(*names).values)[np.ix_(*(np.maximum(place, 0) for place in places))]
+    outside = np.logical_or.outer(places[0] < 0, places[1] < 0)
+    return np.where(outside, np.nan, values.astype(float)).ravel()
+
+
+def _nearest(name: str, have: Array, wanted: Array) -> IntArray:
+    """The position of the nearest cell, -1 outside; longitudes may be whole turns away."""
+    found = nearest_cells(have, wanted)
+    for turn in (-360.0, 360.0) if name.strip().lower() in LONGITUDE_NAMES else ():
+        found = np.where(found < 0, nearest_cells(have, wanted + turn), found)
+    return found
+
+
+def points_of(fleet: Fleet, values: Array) -> Points:
+    """Cells with the names of the fleet's inputs."""
+    return Points(values, names_of(fleet.inputs, fleet.dimension), fleet.units, fleet.target)
+
 
 #: What the variable "coverage" of a map says of a cell.
 KNOWN, PRIOR, LEFT_OUT, MASKED = 0, 1, 2, 3

@@ -9,31 +9,28 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import MeanName
+from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.data.streamed import counts_of
 from fleetgp.defaults import COORDINATES, KERNEL, MEAN, NORMALIZE
+from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
-from fleetgp.fleet.noises import parted
+from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
-from fleetgp.fleet.shards import check_shards, places_of
-from fleetgp.fleet.trainings import keep_unfinished, options_of
+from fleetgp.fleet.shards import check_shards, parted, places_of
 from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
-from fleetgp.gp.choices import Kernels
-from fleetgp.gp.failure import retold
-from fleetgp.gp.kernels import Kernel
 from fleetgp.graph import as_topology
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
-from fleetgp.training.endings import warn_of_end
-from fleetgp.training.known import Ends, MedianAndFactor
-from fleetgp.training.reporting import TrainingProgress
-from fleetgp.training.sharing import Sharing
-from fleetgp.training.together import refuse_moments
+from fleetgp.training.constraints import Ends, MedianAndFactor
+from fleetgp.training.multi_output import Sharing, refuse_moments
+from fleetgp.training.reporting import TrainingProgress, warn_of_end
 
 
 class Outputs(Closing):

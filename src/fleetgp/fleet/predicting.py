@@ -1,21 +1,36 @@
-"""`Fleet.predict` and `Fleet.condition`."""
+"""`Fleet.predict`, `condition`, `predict_joint`, `predict_gradient` and `suggest`.
+
+`Fleet.predict` and `Fleet.condition`.
+
+`Fleet.joint` and `Fleet.sample`: mean and covariance of f at several points together, and draws of it.
+
+`Fleet.gradient`: the slope of the field, which vehicles follow.
+
+`Fleet.suggest`: where one agent, or all, should measure next.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import Streamed
-from fleetgp.fleet.calibrating import current_calibration
+from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.errors import InputError
+from fleetgp.fleet.answering import current_calibration
 from fleetgp.fleet.conditioned import ConditionedFleet
-from fleetgp.fleet.named import AgentName
+from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
-from fleetgp.gp.expert import check_engine_name
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.prediction import Prediction
+from fleetgp.given import check_whole
+from fleetgp.prediction import Gradient, Joint, Prediction, Suggestion
 from fleetgp.prediction.options import Beta, Consensus, Eta, refuse_foreign
+from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -127,3 +142,197 @@ def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None
         return None
     found = last.last_moments if last is not None and source.grown_from(last.source) else None
     return found or (source.moments, source.trained)
+
+
+def joint(
+    fleet: Fleet,
+    queries: Any,
+    method: str | None = None,
+    *,
+    noisy: bool = False,
+    agent: AgentName | None = None,
+    theta: Sequence[float] | Array | None = None,
+    engine: str = "auto",
+    neighbours: int | None = None,
+    eta: Eta | None = None,
+    seed: int | None = None,
+) -> Joint:
+    """Mean (T,) and covariance (T, T) of f at the queries (T, D) together, by any method of `predict` but NPAE.
+
+    full-gp, dec-full-gp: the exact joint posterior; dec-full-gp in no round. With one agent every method is it.
+    dec-nearest: the exact one of all observations that are among the nearest to any of the queries; at most 5,000.
+    PoE, gPoE, BCM, rBCM, grBCM: the committee's rule, applied to the whole vector of queries at once. At most 500
+    queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
+
+    The variances of a joint committee are not those of `predict`, where queries are correlated; those of one query
+    are. A committee supposes that the agents' data are independent of each other given f at the queries. Given f at one
+    point they are not; given f at many they nearly are, as Tresp (2000) proposed. So what two agents both infer
+    from the field between them is counted less often, and more queries among the data make the answer better.
+
+    noisy: the covariance of observations instead of that of f, with the noise of the agent that asks on its diagonal.
+    agent: who asks, by its number or its name: along the tree no other agent is told.
+    theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
+
+    Where the covariance of queries is close to singular, as of points that are close together with a smooth kernel, a
+    committee adds 1e-9 of the prior variance to each variance, and says so in `jitter`.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
+    >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6], [1.5, 0.2]], "dec-rbcm")
+    >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
+    ((3, 3), 4, (5, 3))
+    """
+    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
+
+
+def conditioned_for(
+    fleet: Fleet,
+    method: str | None,
+    theta: Sequence[float] | Array | None,
+    engine: str,
+    neighbours: int | None,
+    eta: Eta | None,
+    seed: int | None,
+) -> tuple[ConditionedFleet, dict[str, Any]]:
+    """The conditioned fleet that a method asks, and the options that are left for it."""
+    check_engine_name(engine)
+    row = predictor_of(fleet.private, method)
+    nearest = row.rule == "nearest"
+    refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
+    conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
+    return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
+
+
+def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *, seed: int = 0, **given: Any) -> Array:
+    """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
+
+    seed: of the draws.  given: noisy, agent, theta, engine, neighbours and eta, as in `joint`.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
+    >>> fleet = Fleet(shards, theta=theta, kernel="se")
+    >>> fleet.sample([[0.5, 0.5], [0.5, 0.6]], n=3, method="dec-full-gp", seed=7).shape
+    (3, 2)
+    """
+    return joint(fleet, queries, method, **given).sample(n, seed)
+
+
+def gradient(
+    fleet: Fleet,
+    queries: Any,
+    method: str | None = None,
+    *,
+    agent: AgentName | None = None,
+    theta: Sequence[float] | Array | None = None,
+    engine: str = "auto",
+    neighbours: int | None = None,
+    eta: Eta | None = None,
+    seed: int | None = None,
+) -> Gradient:
+    """The gradient (T, D) of the mean at the queries (T, D), in units of the data per unit of each input as given.
+
+    It is that of what `predict` answers by the same method, with the same agents taking part and the same observations
+    among the nearest: at places where these change, `predict` has small steps, which no gradient tells of. Far from all
+    data it is the slope of the mean function, which is zero without mean="linear".
+
+    By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and `covariance` tell how well the gradient
+    of f is known. With matern12 f has none, and the mean has kinks at the data: see `kinks`.
+    agent: who asks, by its number or its name: along the tree no other agent is told.
+    theta, engine, neighbours, eta, seed: as in `predict`. The agents add up (D + 1) times the numbers of a
+    prediction. NPAE, and averages over neighbours (consensus="average"), have none.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> slope = fleet.gradient([[0.5, 0.5]], "dec-rbcm").gradient
+    >>> ahead, behind = fleet.predict([[0.5, 0.5 + 1e-6], [0.5, 0.5 - 1e-6]], "dec-rbcm").mean
+    >>> bool(abs(slope[0, 1] - (ahead - behind) / 2e-6) < 1e-4)
+    True
+    """
+    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    return conditioned.gradient(queries, method, agent=agent, **given)
+
+
+def suggest(
+    fleet: Fleet,
+    agent: AgentName | None,
+    candidates: Any,
+    n: int = 1,
+    *,
+    by: str = "variance",
+    method: str | None = None,
+    theta: Sequence[float] | Array | None = None,
+    engine: str = "auto",
+    neighbours: int | None = None,
+    eta: Eta | None = None,
+    seed: int | None = None,
+) -> Suggestion:
+    """The n candidates at which it is most worth to measure next, each given that those before it are measured.
+
+    agent: for whom; it alone is told. None: n places for every agent, no place twice, from the same candidates or, with
+        a list of M arrays, from each agent's own. All agents have the same joint posterior and make the same
+        assignment: nothing more is sent. The best place goes first; where several agents may go there, it is the turn
+        of another one each time.
+    candidates: (C, D) places. Copies count once.
+    by: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the other
+        candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
+    method, theta, engine, neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
+        candidates there may be: 500 in all by a committee.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> places = np.stack(np.meshgrid(np.linspace(0, 2, 6), np.linspace(0, 2, 6)), -1).reshape(-1, 2)
+    >>> found = fleet.suggest(0, places, n=3, by="mutual-information")
+    >>> found.places.shape, bool((np.diff(found.gains) < 0).any())
+    ((3, 2), True)
+    >>> fleet.suggest(None, places, n=2).agents.tolist()
+    [0, 1, 2, 3, 1, 2, 3, 0]
+    """
+    check_whole("n", n, least=1)
+    check_criterion(by)
+    agent = None if agent is None else check_agent(agent, fleet.labels)
+    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    lists = _lists(candidates, agent, fleet.agents)
+    checked = [conditioned.checked(one) for one in lists]
+    places, first = _distinct(np.concatenate(checked))
+    ends = np.cumsum([0, *(len(one) for one in checked)])
+    allowed = np.zeros((len(checked), len(places)), dtype=bool)
+    for k, (start, end) in enumerate(pairwise(ends)):
+        allowed[k, first[start:end]] = True
+    rows = [0] * fleet.agents if agent is None and len(checked) == 1 else list(range(len(checked)))
+    joint = conditioned.known_jointly(places, method, agent=agent, **given)
+    chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, by), allowed[rows], int(n))
+    # Of copies, an agent's first.
+    indices = [
+        int(np.argmax(first[ends[rows[k]] : ends[rows[k] + 1]] == c)) for c, k in zip(chosen, whose, strict=True)
+    ]
+    agents = whose if agent is None else np.full(len(whose), agent)
+    points = conditioned.source.points(places[chosen])
+    found = places[chosen], np.array(indices), agents, gains
+    return Suggestion(*found, by, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
+
+
+def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:
+    """Each agent's own candidates, or one for all that there are."""
+    apart = isinstance(candidates, list | tuple) and bool(candidates) and all(np.ndim(one) == 2 for one in candidates)
+    if not apart:
+        return [candidates]
+    if agent is not None:
+        raise InputError(f"agent {agent}: expected its candidates as one array (C, D), got a list of {len(candidates)}")
+    if len(candidates) != agents:
+        raise InputError(f"candidates: expected an array for each of the {agents} agents, got {len(candidates)}")
+    return list(candidates)
+
+
+def _distinct(places: Array) -> tuple[Array, Any]:
+    """Places without copies, in the order in which they come first, and which of these each is."""
+    _, start, which = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(start, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return places[start[order]], rank[which.ravel()]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from fleetgp.engines.moments.sums import LARGEST_GRID
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.rows import LARGEST_GRID
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method

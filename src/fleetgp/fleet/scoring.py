@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array, row_hashes
-from fleetgp.data.streamed import Streamed, summaries_of
-from fleetgp.data.summary import joined
+from fleetgp.data.streamed import Streamed, joined, summaries_of
 from fleetgp.errors import InputError
 from fleetgp.fleet.named import AgentName, with_numbers
-from fleetgp.fleet.noises import check_deviations, parted
 from fleetgp.fleet.privacy import refuse_queries
-from fleetgp.fleet.shards import check_shards
+from fleetgp.fleet.shards import check_deviations, check_shards, parted
 from fleetgp.metrics import LEVEL, Scores, Trivial, score
 from fleetgp.model.observations import Observations
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.consensus.scaling import MeanName, Scaling
-from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates
-from fleetgp.data.points import Points, names_of
+from fleetgp.consensus.agreements import MeanName, Scaling
+from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, Points, names_of
 from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.privacy import PrivateRows
-from fleetgp.fleet.shards import rows_added, same_shards
-from fleetgp.fleet.thetas import check_theta_of
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.fleet.shards import check_theta_of, rows_added, same_shards
 from fleetgp.graph import Topology
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.training import Fit, training_method
 

@@ -5,10 +5,8 @@ graphs repeats with its period; each graph may be disconnected as long as their 
 `agents`, `at(round)`, `union`, `period` and `diameter`, so that algorithms need not know which they have.
 """
 
-from fleetgp.graph.checks import require_connected
-from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon
-from fleetgp.graph.sequence import GraphSequence, Topology
-from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, as_topology, check_topology
+from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon, require_connected
+from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, GraphSequence, Topology, as_topology, check_topology
 from fleetgp.graph.tree import Tree
 
 __all__ = [

@@ -1,19 +1,98 @@
-"""A communication graph: a frozen list of undirected edges, and what follows from it."""
+"""A communication graph: a frozen list of undirected edges, and what follows from it.
+
+What may be a graph: one clear error for whatever may not.
+
+How far agents are from each other, in hops.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import GraphError, InputError, shortened
+from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.given import as_flag, as_numbers, check_finite, check_number, check_whole
-from fleetgp.graph.checks import NetworkxGraph, check_agents, named, pairs_of, require_connected
-from fleetgp.graph.hops import hops_from
+
+#: More agents than any machine has room for are a mistake.
+MOST_AGENTS = 10_000_000
+
+
+@runtime_checkable
+class NetworkxGraph(Protocol):
+    """What is asked of a networkx graph."""
+
+    @property
+    def nodes(self) -> Iterable[Any]: ...
+
+    @property
+    def edges(self) -> Iterable[tuple[Any, ...]]: ...
+
+    def is_directed(self) -> bool: ...
+
+
+def require_connected(graph: Graph, what: str = "the graph") -> None:
+    """One clear error, with the components, for a graph on which some agents cannot be reached."""
+    if len(graph.components) > 1:
+        raise GraphError(_disconnected(graph.components, what))
+
+
+def named(agents: Iterable[int]) -> str:
+    return listed(str(int(agent)) for agent in agents)
+
+
+def _disconnected(components: list[list[int]], what: str) -> str:
+    parts = "; ".join("{" + named(c) + "}" for c in components[:8])
+    more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
+    return f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"
+
+
+def check_agents(agents: object) -> None:
+    """A number of agents, or one clear error."""
+    whole = isinstance(agents, int | np.integer) and not isinstance(agents, bool)
+    if not whole or not 1 <= agents <= MOST_AGENTS:  # type: ignore[operator]
+        raise GraphError(
+            f"expected a graph of at least one agent, and at most {MOST_AGENTS:,}, got {shortened(agents)}"
+        )
+
+
+def pairs_of(edges: object) -> IntArray:
+    """(E, 2) agents, or one clear error."""
+    try:
+        listed_edges = edges if isinstance(edges, np.ndarray) else [tuple(edge) for edge in edges]  # type: ignore[attr-defined]
+        given = np.array(listed_edges)
+    except (TypeError, ValueError):
+        given = np.array(None)
+    if given.size == 0 and given.ndim <= 2:
+        return np.zeros((0, 2), dtype=np.int64)
+    if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+        raise GraphError(f"expected edges as pairs of agents' numbers, as [(0, 1), (1, 2)], got {shortened(edges)}")
+    return given.astype(np.int64)
+
+
+def hops_from(source: int, adjacency: csr_array) -> IntArray:
+    """(M,) from one agent to every other that it can reach; M for those it cannot.
+
+    >>> hops_from(1, csr_array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]])).tolist()
+    [1, 0, 1, 4]
+    """
+    agents = adjacency.shape[0]
+    order, parents = breadth_first_order(adjacency, source, directed=False)
+    hops = np.full(agents, agents, dtype=np.int64)
+    hops[source] = 0
+    place = np.empty(agents, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    # Breadth first, agents come in the order of their parents: a level ends with the last child of the one before.
+    above, end, level = place[parents[order[1:]]], 1, 0
+    while end < len(order):
+        start, end, level = end, 1 + int(np.searchsorted(above, end)), level + 1
+        hops[order[start:end]] = level
+    return hops
 
 
 class Graph:

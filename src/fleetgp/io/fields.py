@@ -1,6 +1,8 @@
 """NetCDF and Zarr as tables: a row for each cell of a field that holds a value. As a whole, or block by block.
 
 Inputs are coordinates, or other variables, over some of the field's axes. Needs the extra "data" (xarray).
+
+Where a map shall be: a field in a NetCDF file that is 0 or missing elsewhere. Needs the extra "data" (xarray).
 """
 
 from __future__ import annotations
@@ -15,11 +17,9 @@ import numpy as np
 
 from fleetgp.arrays import BoolArray, IntArray
 from fleetgp.errors import InputError
-from fleetgp.io.columns import Columns, Part
-from fleetgp.io.formats import Reading, Table, check_names, reading_errors
+from fleetgp.io.formats import Columns, Part, Reading, Table, check_names, reading_errors
 from fleetgp.io.selection import LATITUDES, LONGITUDES, at_value, indexer, listed, moments_of, on_map, turned
-from fleetgp.io.sst import MOST_POINTS, xarray
-from fleetgp.io.temperature import VARIABLES, is_kelvin, shift_to_celsius
+from fleetgp.io.sst import MOST_POINTS, VARIABLES, is_kelvin, shift_to_celsius, xarray
 
 #: Stored blocks of up to so many cells are read as they are stored: each is unpacked once.
 MOST_STORED = 1 << 22
@@ -254,3 +254,36 @@ def _values(variable: Any, axes: Sequence[Any], where: Mapping[Any, slice | IntA
 def _known(values: Any) -> BoolArray:
     """Which cells hold a value: land has no sea-surface temperature."""
     return np.asarray(~np.isnan(values)) if values.dtype.kind == "f" else np.ones(values.shape, dtype=bool)
+
+
+def read_mask(path: str | Path, names: Sequence[str]) -> Any:
+    """The one field of a file over two axes, as a DataArray; or one clear error. names: of the axes."""
+    if not Path(path).is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        data = xarray().open_dataset(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: it cannot be read as NetCDF: {str(error).strip():.200}") from error
+    with data:
+        fields = {str(name): named_as(field.squeeze(drop=True), names) for name, field in data.data_vars.items()}
+        over = [name for name, field in fields.items() if set(field.dims) == set(names)]
+        if len(over) != 1:
+            told = f"{len(over)} ({', '.join(over)}): keep one" if over else f"none; it has {', '.join(fields)}"
+            raise InputError(f"{path}: expected one variable over {' and '.join(names)}, got {told}")
+        return fields[over[0]].load()
+
+
+def named_as(field: Any, names: Sequence[str]) -> Any:
+    """A field whose axes of longitude and latitude are called as they are elsewhere.
+
+    >>> import xarray as xr
+    >>> named_as(xr.DataArray([[1, 0]], dims=("latitude", "x1")), ["lon", "lat"]).dims
+    ('lat', 'x1')
+    """
+    found = {}
+    for kind in (LONGITUDES[:-1], LATITUDES[:-1]):
+        wanted = next((name for name in names if name in kind), None)
+        have = next((axis for axis in field.dims if axis in kind), None)
+        if wanted is not None and have is not None and have != wanted and wanted not in field.coords:
+            found[have] = wanted
+    return field.rename(found) if found else field

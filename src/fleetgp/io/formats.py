@@ -1,6 +1,10 @@
 """Files with named columns: CSV, Parquet and NPZ. Needs the extra "data". NetCDF and Zarr are `io.fields`.
 
 What a file says of its own size is checked before anything is allocated for it.
+
+Which columns of a file are read, and how.
+
+Columns of files and data frames as numbers: NaN where a value is missing, or one clear error.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.data.times import TimeUnit, check_time_unit
+from fleetgp.arrays import Array
+from fleetgp.data.times import TimeUnit, are_dates_as_text, are_times, check_time_unit, numbers_of_times, units_of_times
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import as_flag, as_path
+from fleetgp.given import as_flag, as_numbers, as_path, is_nothing
 
 #: The kinds of files that are read, by their endings: tables, and fields.
 TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")
@@ -339,3 +344,98 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) 
         size *= int(count)
     if size != member.file_size - 8 - width - length or min(shape, default=1) < 0:
         raise InputError(f"{wrong}: it says that it has the shape {shape}, but holds {member.file_size} bytes")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """By their names. fill: values that stand for nothing.  judged: whether a value may look like one.
+
+    reading: what a file does not say of itself.
+    """
+
+    inputs: tuple[str, ...]
+    target: str
+    agent: str | None = None
+    fill: tuple[float, ...] = ()
+    judged: bool = True
+    reading: Reading = field(default_factory=Reading)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return *self.inputs, self.target
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return *self.numbers, *([self.agent] if self.agent else [])
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a reader gives. values: by column.  empty: cells that hold nothing.  units: by column.
+
+    notes: what was done to the values.
+    """
+
+    values: dict[str, Any]
+    empty: int = 0
+    units: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+#: What begins like a date, in the order of whatever country.
+_OTHER_DATE = re.compile(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\d)")
+
+
+def input_numbers(
+    values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0
+) -> tuple[Array, str]:
+    """The same for an input, which may be times, or dates as text; and then its units, which say since when.
+
+    >>> input_numbers(np.array(["2021-01-05", "2021-01-06T12:00"], dtype=object), "day", "t.csv")
+    (array([18632. , 18633.5]), 'days since 1970-01-01')
+    """
+    unit = (reading or Reading()).time_unit
+    if are_times(values) or (np.asarray(values).dtype.kind in "OUT" and are_dates_as_text(values)):
+        return numbers_of_times(values, unit, f"{path}: column {name!r}"), units_of_times(unit)
+    try:
+        return numeric(values, name, path, reading, before), ""
+    except InputError as error:
+        texts = (value for value in np.asarray(values).ravel() if isinstance(value, str))
+        if any(_OTHER_DATE.match(text) for text in texts):
+            raise InputError(f"{error}. Are these dates? Then write them like 2023-06-04 19:23") from error
+        raise
+
+
+def numeric(values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0) -> Array:
+    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read.
+
+    before: how many rows of the file come before these.
+    """
+    array, reading = np.asarray(values), reading or Reading()
+    hint = ""
+    if array.dtype.kind == "O":
+        array = np.array([np.nan if is_nothing(value) else value for value in array], dtype=object)
+        comma = any(isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in array)
+        how = "say so (--decimal ,)" if reading.settable else "write points"
+        hint = f". Are these decimal commas? Then {how}" if comma else ""
+        row = _first_text(array, reading.decimal or ".")
+        if row is not None:  # one such cell makes texts of all others
+            raise InputError(
+                f"{path}: column {name!r} must hold numbers: expected a number, got {shortened(array[row])} "
+                f"(first: row {before + row + 1}){hint}"
+            )
+    try:
+        return as_numbers(array, f"{path}: column {name!r} must hold numbers")
+    except InputError as error:
+        raise InputError(f"{error}{hint}") from error
+
+
+def _first_text(values: Any, decimal: str) -> int | None:
+    """The first row of a column whose text is no number; None if there is none."""
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            try:
+                float(value.replace(decimal, ".").replace("_", "no number"))  # Python would read 1_000
+            except ValueError:
+                return row
+    return None

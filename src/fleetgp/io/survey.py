@@ -1,28 +1,159 @@
-"""The first pass over a file: whose rows it has, how many and where they are, and what is strange about them."""
+"""The first pass over a file: whose rows it has, how many and where they are, and what is strange about them.
+
+Files with named columns, some thousand rows at a time: CSV, Parquet, NetCDF and Zarr. Needs the extra "data".
+
+Passes over files, as a listener hears of them: rows that were read, rows per second, and the time left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, Keys
 from fleetgp.data.partition import is_present
-from fleetgp.data.sketch import Copies, Sample, row_keys
-from fleetgp.data.streamed import FIRST
-from fleetgp.data.summary import Summary
-from fleetgp.data.tally import Tally
+from fleetgp.data.streamed import FIRST, Summary
+from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
 from fleetgp.given import LARGEST
-from fleetgp.io.chunks import Chunk, chunks
-from fleetgp.io.columns import Columns
-from fleetgp.io.formats import pandas_for
+from fleetgp.io.fields import field_chunks
+from fleetgp.io.formats import (
+    Columns,
+    Part,
+    Reading,
+    check_fields,
+    check_file,
+    check_names,
+    csv_errors,
+    csv_names,
+    csv_options,
+    input_numbers,
+    numeric,
+    pandas_for,
+)
 from fleetgp.io.tables import label_text, missing_rows
 from fleetgp.model.observations import Observations
+from fleetgp.progress import Listener, Pace, Progress
+
+#: The kinds of files that are read in chunks, by their endings.
+CHUNKED = (".csv", ".parquet", ".nc", ".zarr")
+#: Values of all columns of a text file that are in memory at once, at most: wide tables come in fewer rows.
+MOST_VALUES = 1 << 22
+#: What pandas takes for a missing number.
+NO_NUMBER = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+             "NA", "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows. numbers: (n, D + 1), the target last; NaN where there is none.  labels: (n,), who made them.
+
+    before: how many rows of the file come before these.  empty: cells of a field that hold nothing, and are no rows.
+    units: of the columns, where the file tells them.  notes: what was done to the values.
+    """
+
+    numbers: Array
+    labels: Any | None
+    before: int
+    empty: int = 0
+    units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
+    """All rows of a file in their order, at most so many at once; one error that names the file, and where it broke."""
+    _check(file, columns.reading)
+    reader = {".csv": _csv, ".parquet": _parquet}.get(file.suffix.lower(), field_chunks)
+    read = 0
+    found = reader(file, columns, rows)
+    while True:
+        try:
+            part = next(found)
+        except StopIteration:
+            return
+        except InputError as error:
+            raise InputError(f"{error}{_after(read)}") from error
+        except (OSError, ValueError, KeyError, IndexError, EOFError, RuntimeError, NotImplementedError) as error:
+            kind = file.suffix[1:].upper()
+            raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
+        inputs = [input_numbers(part.values[name], name, file, columns.reading, read) for name in columns.inputs]
+        observed = numeric(part.values[columns.target], columns.target, file, columns.reading, read)
+        numbers = np.column_stack([*(own for own, _ in inputs), observed])
+        numbers[is_any_of(numbers, columns.fill)] = np.nan
+        labels = part.values[columns.agent] if columns.agent else None
+        told = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
+        units = {**part.units, **told}
+        listed = tuple(units.get(name, "") for name in columns.numbers) if units else ()
+        yield Chunk(numbers, labels, read, part.empty, listed, part.notes)
+        read += len(numbers)
+
+
+def size_of(file: Path) -> tuple[int, int]:
+    """Bytes, and when it was last written to (in nanoseconds): of a folder, of all that is in it."""
+    files = [entry for entry in file.rglob("*") if entry.is_file()] if file.is_dir() else [file]
+    facts = [entry.stat() for entry in files]
+    return sum(fact.st_size for fact in facts), max((fact.st_mtime_ns for fact in facts), default=0)
+
+
+def _after(read: int) -> str:
+    return f" (after row {read})" if read else ""
+
+
+def _check(file: Path, reading: Reading) -> None:
+    """One clear error for what is no file that can be read in chunks."""
+    kind = file.suffix.lower()
+    if kind not in CHUNKED:
+        hint = ": NPZ is read as a whole only, write Parquet" if kind == ".npz" else ""
+        raise InputError(f"{file}: expected a file that ends in {', '.join(CHUNKED)}{hint}")
+    check_file(file, reading)
+
+
+def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
+    how = columns.reading
+    options = csv_options(how)
+    with csv_errors(file, how):
+        have = csv_names(file, options)
+    check_names(file, columns.all, have, how)
+    written: dict[str, Any] = {}
+    if columns.agent is not None:  # it may be called NA, or 007
+        gaps = {name: list(NO_NUMBER) for name in columns.numbers}
+        written = {"dtype": {columns.agent: str}, "keep_default_na": False, "na_values": gaps}
+    few = max(1, min(rows, MOST_VALUES // len(have)))
+    # All columns are read: with some of them, pandas would not notice rows that are too long.
+    with csv_errors(file, how):
+        reader = pandas_for(file).read_csv(file, low_memory=False, chunksize=few, **written, **options)
+    with reader:
+        while True:
+            with csv_errors(file, how):
+                table = next(reader, None)
+            if table is None:
+                return
+            check_fields(table, have, file, how)
+            yield Part({name: table[name].to_numpy() for name in columns.all})
+
+
+def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise InputError(f'{file}: Parquet needs pyarrow: pip install "fleetgp[data]"') from error
+    # Pages come one by one through a small buffer, however long a row group is.
+    options = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+    with ParquetFile(file, **options) as table:
+        check_names(file, columns.all, table.schema_arrow.names, columns.reading)
+        for batch in table.iter_batches(batch_size=rows, columns=list(columns.all), use_threads=False):
+            yield Part({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})
+
 
 T = TypeVar("T")
 
@@ -201,3 +332,105 @@ def _parts(names: Sequence[str], codes: IntArray) -> dict[str, IntArray]:
 
 def _added(one: dict[str, T], other: dict[str, T], plus: Callable[[T, T], T]) -> dict[str, T]:
     return {**one, **{name: plus(one[name], its) if name in one else its for name, its in other.items()}}
+
+
+#: Seconds between two things that a listener hears of a pass.
+OFTEN = 0.1
+#: Bytes of a text file from which the length of its lines is guessed.
+START = 1 << 16
+
+_LISTENER: ContextVar[Listener | None] = ContextVar("the listener of passes over files", default=None)
+
+
+@contextmanager
+def passes_told_to(listener: Listener | None) -> Iterator[None]:
+    """Of passes over files that this thread begins in the meantime, somebody hears."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+def listener_of_passes() -> Listener | None:
+    return _LISTENER.get()
+
+
+class Pass:
+    """Counts the rows of one pass, in any thread. Only at its end as many are told as there are to be read.
+
+    task: what the pass is called.  rows: how many there are to be read; None if nobody knows.  about: that is a guess.
+    """
+
+    def __init__(self, task: str, rows: float | None, *, about: bool = False) -> None:
+        self._task, self._expected, self._about = task, rows, about
+        self._listener, self._lock, self._pace = _LISTENER.get(), Lock(), Pace()
+        self._read, self._told = 0, -float("inf")
+
+    def __enter__(self) -> Self:
+        self.read(0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None and self._listener is not None:
+            self._listener(Progress(self._task, self._read, self._read, self._pace.told(self._read), unit="row"))
+
+    def read(self, rows: int) -> None:
+        """So many more."""
+        with self._lock:
+            self._read += rows
+            if self._listener is None or time.monotonic() < self._told + OFTEN:
+                return
+            self._told = time.monotonic()
+            expected = None if self._expected is None else max(round(self._expected), self._read + 1)
+            detail = self._pace.told(self._read, expected, about=self._about)
+            self._listener(Progress(self._task, self._read, expected, detail, unit="row"))
+
+    def expect(self, rows: float | None) -> None:
+        """So many more, or fewer, than was thought."""
+        with self._lock:
+            self._expected = None if rows is None or self._expected is None else self._expected + rows
+
+    def counted(self, parts: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+        """The same, as they are read."""
+        for name, rows in parts:
+            yield name, rows
+            self.read(len(rows))
+
+
+class FirstPass(Pass):
+    """The first pass over files: how many rows there are is guessed, until a file has been read."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        heard = listener_of_passes() is not None
+        self._guesses = {file: guessed_rows(file) if heard else None for file in files}
+        guesses = [guess for guess in self._guesses.values() if guess is not None]
+        super().__init__("first pass", sum(guesses) if len(guesses) == len(files) else None, about=True)
+
+    def known(self, file: Path, rows: int, *, before: bool) -> None:
+        """A file has so many rows. before: that was known, and they were not read."""
+        guess = self._guesses[file]
+        self.expect(None if guess is None else (0 if before else rows) - guess)
+
+    def followed(self, files: Iterable[Path], surveys: Iterable[Survey]) -> Iterator[Survey]:
+        """The same, where files are read elsewhere: a file counts when it is there."""
+        for file, found in zip(files, surveys, strict=True):
+            self.known(file, found.rows, before=False)
+            self.read(found.rows)
+            yield found
+
+
+def guessed_rows(file: Path) -> float | None:
+    """About how many rows a file has, at hardly any cost; None if that cannot be told, or the file is none."""
+    try:
+        if file.suffix.lower() == ".parquet":
+            from pyarrow.parquet import read_metadata
+
+            return float(read_metadata(file).num_rows)
+        if file.suffix.lower() == ".csv":
+            with file.open("rb") as stream:
+                start = stream.read(START)
+            return size_of(file)[0] * start.count(b"\n") / max(1, len(start))
+    except (ImportError, OSError, ValueError):  # whoever reads it will say what is wrong
+        return None
+    return None

@@ -5,11 +5,13 @@ A prediction is a mean and a variance at each of T places, taken as Gaussian. Th
 good, but for the coverage, which shall be what was promised. `score` has all of them at once.
 """
 
-from fleetgp.metrics.formulas import (
+from fleetgp.metrics.scores import (
     LEVEL,
+    Scores,
     Trivial,
     coverage,
     crps,
+    framed,
     half_width,
     interval_score,
     log_density,
@@ -17,8 +19,8 @@ from fleetgp.metrics.formulas import (
     msll,
     nlpd,
     rmse,
+    score,
 )
-from fleetgp.metrics.scores import Scores, framed, score
 
 __all__ = [
     "LEVEL",

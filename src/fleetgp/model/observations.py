@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, IntArray, order_by_place
 
 #: Bytes of the version: a float holds it exactly.
 VERSION_BYTES = 6
@@ -84,6 +84,10 @@ class Observations:
             None if self.group is None else self.group[chosen],
             None if self.weight is None else self.weight[chosen],
         )
+
+    def drawn(self, count: int, seed: int) -> IntArray:
+        """The numbers of the first rows in the order of `order_by_place`, as they were given."""
+        return np.sort(order_by_place(self.inputs, self.values, seed)[:count])
 
     @staticmethod
     def joined(parts: Sequence[Observations]) -> Observations:

@@ -1,7 +1,6 @@
 """Networks: how agents exchange values, and the ledger of what they sent."""
 
-from fleetgp.network.base import Network
-from fleetgp.network.clock import Clock
+from fleetgp.network.base import Clock, Network
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import FRAMING, KINDS, SERVER, Ledger, Traffic

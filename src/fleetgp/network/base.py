@@ -15,25 +15,92 @@ only non-local lines of any algorithm:
 
 A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger. How it ends is in
 `lifetime`.
+
+The life of a network: it ends once, and stays ended: by `close`, by `cancel`, or with a round that failed.
+
+The clock by which a process judges whether the time of its work is up.
 """
 
 from __future__ import annotations
 
 import abc
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.errors import NetworkError
+from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Graph, Topology, Tree, require_connected
-from fleetgp.network.clock import Clock
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
-from fleetgp.network.lifetime import Lifetime
 from fleetgp.network.pricing import price_exchange
 from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
+
+
+class Lifetime(abc.ABC):
+    """What may wait in a verb, and can be ended from any thread.
+
+    waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
+    """
+
+    def __init__(self) -> None:
+        self.waiting_for: frozenset[int] = frozenset()
+        self._over: BaseException | None = None
+
+    def close(self) -> None:
+        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
+        self._end(NetworkError("the network is closed: open another one"))
+
+    def cancel(self, why: Cancelled) -> None:
+        """End the work: a verb that waits, and every later one, raises what is given here."""
+        self._end(why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, why: BaseException) -> None:
+        if self._over is None:
+            self._over = why
+            self._wake()
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """A verb at work. If it fails, neighbours may be in another round: no later round could be trusted."""
+        self._check_open()
+        try:
+            yield
+        except BaseException as error:
+            why = f"an earlier round failed ({type(error).__name__}: {error})"
+            self._end(NetworkError(f"{why}: begin again with another network"))
+            raise
+        finally:
+            self.waiting_for = frozenset()
+
+    @abc.abstractmethod
+    def _wake(self) -> None:
+        """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
+
+
+class Clock:
+    """This machine's, which never goes back."""
+
+    @property
+    def began(self) -> float:
+        """When the work began that begins now."""
+        return time.monotonic()
+
+    def passed(self, at: float) -> bool:
+        return time.monotonic() >= at
 
 
 class Network(Lifetime):

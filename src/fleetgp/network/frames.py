@@ -13,11 +13,10 @@ from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
-from fleetgp.network.peer_checks import content, is_sound
 from fleetgp.network.pricing import price_relays
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, told_of
 from fleetgp.network.tree_frames import CollectionWalk, ReductionWalk
-from fleetgp.network.wire import Frame, Part, phase_number
+from fleetgp.network.wire import Frame, Part, content, is_sound, phase_number
 
 
 class FrameNetwork(Network):

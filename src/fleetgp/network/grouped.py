@@ -2,14 +2,25 @@
 
 A packet is a frame between groups: what all agents of one tell those of the other in a round, or in a wave of a
 reduction. Rounds, messages and bytes are counted as if every agent had sent its own.
+
+The edges of a round as a group of agents sees them: those inside it, and those that are cut.
+
+Over an edge inside a group a value moves by an index. What goes over the cut edges to another group goes in one packet,
+in the order in which the other group has these edges.
+
+What crosses which edge in a flood, computed and not sent: for networks that know everybody's sizes.
+
+Where frames arrive for the agents of one host, until their round comes.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +29,166 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, NeighbourLostError, NonsenseError
 from fleetgp.graph import Graph, Topology, Tree
 from fleetgp.network.base import Network
-from fleetgp.network.borders import Border
-from fleetgp.network.edges import Cargo, Incoming
-from fleetgp.network.everyone import Everyone, Prices
-from fleetgp.network.group_reduction import GroupReduction
-from fleetgp.network.group_tree import GroupTree
+from fleetgp.network.collection import Everyone, Prices
+from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
+from fleetgp.network.group_reduction import GroupReduction, GroupTree
 from fleetgp.network.ledger import check_kind
-from fleetgp.network.mailbox import Mailbox
-from fleetgp.network.peer_checks import check_rows
 from fleetgp.network.pricing import price_collection, price_headers, price_reduction, price_values, speaking_in
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
-from fleetgp.network.relays import Relays
-from fleetgp.network.wire import Frame, Part, phase_number
+from fleetgp.network.wire import Frame, Part, check_rows, decode, phase_number
+
+
+class Border:
+    """incoming: the round's edges into the group, whose agents are `hosted`.  group_of: (M,) everybody's group.
+
+    sources: (E,) the place of each edge's value on axis 0; 0 on cut edges.
+    arriving: of each other group with which there are edges, the edges on which its values arrive.
+    leaving: of the same groups, the places on axis 0 of what goes back along them, in the order in which that group has
+        their reverses.
+    """
+
+    def __init__(self, incoming: Incoming, hosted: IntArray, group_of: IntArray, own: int) -> None:
+        self._parcels: WeakKeyDictionary[Cargo, Parcels] = WeakKeyDictionary()
+        groups, receivers = group_of[incoming.senders], hosted[incoming.receivers]
+        position = np.zeros(len(group_of), dtype=np.int64)
+        position[hosted] = np.arange(len(hosted))
+        self.sources = np.where(groups == own, position[incoming.senders], 0)
+        self.arriving = {int(k): np.flatnonzero(groups == k) for k in np.unique(groups[groups != own])}
+        order = np.lexsort((receivers, incoming.senders))  # by the reverse's receiver, then its sender
+        self.leaving = {k: incoming.receivers[order[groups[order] == k]] for k in self.arriving}
+        # The reverse of an edge inside the group, among its edges.
+        self._reverse = np.empty(len(groups), dtype=np.int64)
+        self._reverse[order] = np.arange(len(groups))
+        inside = groups[order] == own
+        self._reverse[order[inside]] = np.flatnonzero(groups == own)
+
+    def parcels(self, cargo: Cargo) -> Parcels:
+        """Which rows of a cargo go where."""
+        if cargo not in self._parcels:
+            self._parcels[cargo] = Parcels(self, cargo, self._reverse)
+        return self._parcels[cargo]
+
+
+class Parcels:
+    """The rows of a part with a cargo.
+
+    sources: (L',) the row that arrives, where it comes from inside the group; 0 elsewhere.
+    arriving, leaving: of each other group, which of the rows that arrive are its, and which rows go to it.
+    """
+
+    def __init__(self, border: Border, cargo: Cargo, reverse: IntArray) -> None:
+        beyond = np.full(len(border.sources), -1, dtype=np.int64)
+        for k, cut in border.arriving.items():
+            beyond[cut] = k
+        order = np.argsort(reverse[cargo.edges], kind="stable")
+        to, of = beyond[cargo.edges[order]], beyond[cargo.arriving]
+        self.sources = np.zeros(len(cargo.arriving), dtype=np.int64)
+        self.sources[of < 0] = cargo.rows[order[to < 0]]
+        self.arriving = {k: np.flatnonzero(of == k) for k in border.arriving}
+        self.leaving = {k: cargo.rows[order[to == k]] for k in border.arriving}
+
+
+#: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
+MEMORABLE = 5_000_000
+
+#: Edges in use, what they carry of each amount (E, K), and in how many messages.
+Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
+
+
+class Relays:
+    """Of the edges over which some agents send. sending: (M,) which."""
+
+    def __init__(self, topology: Topology, sending: BoolArray) -> None:
+        self._topology, self._sending = topology, sending
+        self._edges = np.flatnonzero(sending[topology.union.directed[:, 1]])
+        self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
+
+    def of(self, sources: IntArray, amounts: IntArray, round: int, rounds: int) -> Carried:
+        """From a round on. amounts: (S, K) what each source says."""
+        if self._topology.period == 1:
+            return self._at_once(sources, amounts, rounds)
+        return self._round_by_round(sources, amounts, round, rounds)
+
+    def _at_once(self, sources: IntArray, amounts: IntArray, rounds: int) -> Carried:
+        """For all rounds at once, from distances.
+
+        A value goes from u to v when u has it and v has not sent it to u: where u is not farther from its source.
+        """
+        union = self._topology.union
+        receivers, senders = union.directed[self._edges].T
+        carrying = np.zeros((len(senders), rounds), dtype=bool)
+        carried = np.zeros((len(senders), amounts.shape[1]), dtype=np.int64)
+        for source, amount in zip(sources.tolist(), amounts, strict=True):
+            crossing = self._crossings.get(source)
+            if crossing is None:
+                distance = union.distances(source)
+                crossed = np.flatnonzero((distance[senders] <= distance[receivers]) & (distance[senders] < rounds))
+                crossing = crossed, distance[senders[crossed]]
+                if union.agents * len(senders) <= MEMORABLE:
+                    self._crossings[source] = crossing
+            carrying[crossing] = True
+            carried[crossing[0]] += amount
+        yield self._edges, carried, carrying.sum(axis=1)
+
+    def _round_by_round(self, sources: IntArray, amounts: IntArray, round: int, rounds: int) -> Carried:
+        """On a topology that changes."""
+        union = self._topology.union
+        known = np.eye(union.agents, dtype=bool)[:, sources]
+        passed = np.zeros((len(union.directed), len(sources)), dtype=bool)
+        for step in range(rounds):
+            receivers, senders = self._topology.at(round + step).directed.T
+            there, back = edge_positions(union, receivers, senders), edge_positions(union, senders, receivers)
+            relayed = known[senders] & ~passed[there] & ~passed[back]
+            mine = self._sending[senders]
+            yield there[mine], relayed[mine] @ amounts, np.asarray(relayed[mine].any(axis=1), dtype=np.int64)
+            passed[there] |= relayed
+            known = known.copy()
+            np.logical_or.at(known, receivers, relayed)
+
+
+class Mailbox:
+    """Any thread puts frames in, one takes them out, round after round.
+
+    A frame that comes twice counts once, and one of a round that is over not at all.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._early: dict[tuple[int, Edge], Frame] = {}
+
+    def put(self, data: bytes) -> None:
+        self._arrived.put(data)
+
+    def wake(self) -> None:
+        """Let whoever waits call `waiting` once more."""
+        self._arrived.put(None)
+
+    def take(
+        self, expected: list[Edge], round: int, timeout: float, waiting: Callable[[frozenset[int]], None]
+    ) -> dict[Edge, Frame]:
+        """A round's frame of each (sender, receiver); a NeighbourLostError if nothing comes for so many seconds.
+
+        waiting: told before each wait whom it is for; it raises if there is to be none.
+        """
+        missing = {edge for edge in expected if (round, edge) not in self._early}
+        while missing:
+            senders = frozenset(sender for sender, _ in missing)
+            waiting(senders)
+            try:
+                data = self._arrived.get(timeout=timeout)
+            except queue.Empty:
+                raise NeighbourLostError(round, senders, timeout) from None
+            if data is None:
+                continue
+            frame = decode(data)
+            if frame.round >= round:
+                self._early[frame.round, (frame.sender, frame.receiver)] = frame
+            if frame.round == round:
+                missing.discard((frame.sender, frame.receiver))
+        found = {edge: self._early[round, edge] for edge in expected}
+        for over in [key for key in self._early if key[0] <= round]:
+            del self._early[over]
+        return found
 
 
 class GroupedNetwork(Network):

@@ -13,9 +13,8 @@ from fleetgp.graph import Topology, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
-from fleetgp.network.grouped import GroupedNetwork
+from fleetgp.network.grouped import GroupedNetwork, Mailbox
 from fleetgp.network.ledger import Ledger
-from fleetgp.network.mailbox import Mailbox
 from fleetgp.network.wire import Frame, encode
 
 Result = TypeVar("Result")

@@ -12,12 +12,11 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Tree
+from fleetgp.network.collection import Prices, prices_of, shapes_of
 from fleetgp.network.edges import Cargo, Incoming
-from fleetgp.network.everyone import Prices
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.ragged import prices_of, shapes_of
 from fleetgp.network.reduction import Reducing, Way
-from fleetgp.network.tree_parts import WHO, bit_bytes, list_type
+from fleetgp.network.tree_frames import WHO, bit_bytes, list_type
 from fleetgp.network.wire import HEADER_BYTES, Part, part_bytes
 
 

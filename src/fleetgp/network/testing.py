@@ -5,22 +5,147 @@ network ends. Both raise AssertionError at the first difference.
 
 `run(function)` must open a fleet, call function(network) once per group of hosted agents, all groups at the same time,
 and return the list of results; for `InProcess` that is `lambda function: [function(InProcess(topology))]`.
+
+The conformance suite of reductions and collections along the tree; a part of `testing.check_network`.
+
+The conformance suite, second part: how a network ends, and that nobody waits for ever.
+
+`check_ends`: close, double close, cancellation, wake-up, wrong use, nonsense. Rounds must have a long deadline.
+`check_lost_neighbour`: a neighbour that falls silent is named, and no round goes on without it. The deadline is short.
+`run` is that of `testing`; every call must open another fleet. Where its groups are processes, `semaphore` must make
+one of value 0 that works between them.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.graph import Topology
+from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError, NetworkError, NonsenseError
+from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo
 from fleetgp.network.inprocess import InProcess
 from fleetgp.network.ledger import Ledger
-from fleetgp.network.testing_tree import check_tree_against_definition, tree_transcript
+from fleetgp.network.reduction import MAXIMUM, MINIMUM, PIECE, SUM, Merge
+
+#: Rows of a value that goes in three pieces, and in more than one row a piece.
+LONG, WIDE = 3, PIECE // 2 + 1
+ROWS = 5
+
+
+def _nearest(one: Array, other: Array) -> Array:
+    """The two smallest of two lists, row by row: a merger that is none of NumPy's."""
+    return np.sort(np.concatenate([one, other], axis=-1), axis=-1)[..., :2]
+
+
+NEAREST = Merge(_nearest, np.inf)
+
+
+def _tree_values(agent: int, *shape: int) -> Array:
+    return np.random.default_rng([11, agent]).standard_normal(shape)
+
+
+def _present(agent: int) -> BoolArray:
+    """Nobody in row 4, agent 0 alone in row 3."""
+    return np.array([agent % 2 == 0, agent % 3 == 1, True, agent == 0, False])
+
+
+def tree_transcript(network: Network) -> dict[str, Array]:
+    """What the hosted agents see; axis 0 is the hosted agents."""
+    x = np.stack([_tree_values(agent, ROWS, 2) for agent in network.hosted])
+    present = np.stack([_present(agent) for agent in network.hosted])
+    last = network.agents - 1
+    seen: dict[str, Array] = {}
+
+    def same(name: str, value: Array | BoolArray | None) -> None:
+        """The same at all hosted agents; NaN where nobody here was told."""
+        found = np.full(1, np.nan) if value is None else np.asarray(value, dtype=float).ravel()
+        seen[name] = np.tile(found, (len(network.hosted), 1))
+
+    with network.phase("reduce"):
+        for name, merge in (("sum", SUM), ("max", MAXIMUM), ("min", MINIMUM), ("nearest", NEAREST)):
+            same(f"tree {name}", network.reduce(x, "statistics", merge))
+        same("tree vector", network.reduce(x[:, :, 0], "statistics"))
+        wide = np.stack([_tree_values(agent, LONG, WIDE) for agent in network.hosted])
+        same("tree pieces", network.reduce(wide, "moments"))
+        same("tree finish", network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, told=(1,)))
+    with network.phase("reduce to one"):
+        told = network.reduce(x, "statistics", to=last)
+        assert (told is None) == (last not in network.hosted)
+        seen["tree to one"] = _where_told(network, last, told, ROWS * 2)
+    with network.phase("present"):
+        found = network.reduce_present(x, present, "predictions")
+        assert found.value is not None
+        assert found.who is not None
+        same("present sum", np.where(found.absent[:, None], 0.0, found.value))
+        same("present who", found.who)
+        same("present absent", found.absent)
+        ordered = network.reduce_present(x, present, "predictions", NEAREST, finish=_counted, told=(1,), to=last)
+        same("present absent to one", ordered.absent)
+        value = None if ordered.value is None else np.where(ordered.absent[:, None], 0.0, ordered.value)
+        seen["present to one"] = _where_told(network, last, value, ROWS)
+    with network.phase("collect"):
+        rows = [np.full((agent % 3, 2), float(agent)) for agent in network.hosted]
+        found_all = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
+        assert found_all is not None
+        same("collect", np.concatenate([v.ravel() for kind in found_all for v in found_all[kind]]))
+        found_one = network.collect({"statistics": rows}, to=last)
+        assert (found_one is None) == (last not in network.hosted)
+        value = None if found_one is None else np.concatenate([v.ravel() for v in found_one["statistics"]])
+        length = sum(2 * (agent % 3) for agent in range(network.agents))
+        seen["collect to one"] = _where_told(network, last, value, length)
+    return seen
+
+
+def _counted(total: Array, who: BoolArray | None) -> Array:
+    assert who is not None
+    count = who.sum(axis=0)[:, None]
+    return np.asarray(np.where(count > 0, total[:, :1], 0.0) * count)
+
+
+def _where_told(network: Network, told: int, value: Array | None, size: int) -> Array:
+    seen = np.full((len(network.hosted), size), np.nan)
+    if value is not None:
+        seen[network.hosted.index(told)] = value.ravel()
+    return np.asarray(np.nan_to_num(seen, nan=-7.0))
+
+
+def check_tree_against_definition(seen: dict[str, Array], topology: Topology) -> None:
+    """The reference itself, against sums, extremes and lists over all agents."""
+    agents = range(topology.agents)
+    x = np.stack([_tree_values(agent, ROWS, 2) for agent in agents])
+    present = np.stack([_present(agent) for agent in agents])
+    wide = np.stack([_tree_values(agent, LONG, WIDE) for agent in agents])
+    spoken = [np.full((agent % 3, 2), float(agent)) for agent in agents]
+    everyone = np.concatenate([row.ravel() for row in spoken] + [row[:, 0] for row in spoken])
+    smallest = np.sort(x.transpose(1, 0, 2).reshape(ROWS, -1), axis=1)[:, :2]
+    expected = {
+        "tree sum": x.sum(axis=0),
+        "tree max": x.max(axis=0),
+        "tree min": x.min(axis=0),
+        "tree nearest": smallest if topology.agents > 1 else x[0],
+        "tree vector": x[:, :, 0].sum(axis=0),
+        "tree pieces": wide.sum(axis=0),
+        "tree finish": x.sum(axis=0)[:, :1] ** 2,
+        "present sum": np.where(present[..., None], x, 0.0).sum(axis=0),
+        "present who": present,
+        "present absent": ~present.any(axis=0),
+        "collect": everyone,
+    }
+    for name, value in expected.items():
+        assert np.allclose(seen[name], np.asarray(value, dtype=float).ravel(), rtol=1e-12, atol=1e-12), name
+    last = topology.agents - 1
+    assert np.allclose(seen["tree to one"][last], x.sum(axis=0).ravel(), rtol=1e-12, atol=1e-12)
+    assert (seen["tree to one"][:last] == -7.0).all()
+    if topology.period == 1:
+        tree = Tree.of(topology.union)
+        assert tree.height <= topology.diameter <= 2 * tree.height, "the root is no centre"
+
 
 Run = Callable[[Callable[[Network], Any]], list[Any]]
 
@@ -121,3 +246,178 @@ def _check_against_definition(seen: dict[str, Array], topology: Topology) -> Non
     everyone = np.concatenate([row.ravel() for row in rows] + [row[:, 0] for row in rows])
     assert np.array_equal(seen["flood 1"], np.tile(everyone, (topology.agents, 1))), "flood"
     check_tree_against_definition(seen, topology)
+
+
+#: Seconds that nothing here takes, on any machine: only a hang is longer.
+LONG_WAIT = 120.0
+
+
+def _of_threads() -> threading.Semaphore:
+    return threading.Semaphore(0)
+
+
+def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
+    """Whatever ends a network, it stays ended, and whoever waits is woken."""
+    run(_check_wrong_use_and_close)
+    run(_check_cancelled)
+    beside = Beside(run, topology, semaphore)
+    _check_wakes(beside, lambda network: network.close(), NetworkError, "closed")
+    _check_wakes(beside, lambda network: network.cancel(Cancelled("enough")), Cancelled, "enough")
+    _check_names_sender(run, topology, _send_nonsense)
+    _check_names_sender(run, topology, _send_in_another_phase)
+
+
+def check_lost_neighbour(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
+    """A group falls silent in the middle of a round."""
+    outcomes = Beside(run, topology, semaphore).a_silent_group(_lose)
+    silent = set(range(topology.agents)) - {agent for hosted, _ in outcomes for agent in hosted}
+    for hosted, lost in outcomes:
+        near = {j for i in hosted for j in topology.union.neighbours(i)} - set(hosted)
+        missing = {j for i in hosted for j in topology.at(0).neighbours(i)} & silent
+        assert missing <= set(lost) <= near, f"agents {hosted} blame {lost}, not {sorted(missing)}"
+
+
+# ---- the end of one network -----------------------------------------------------------------------------------
+
+
+def _raised(verb: Callable[[], Any]) -> BaseException | None:
+    try:
+        verb()
+    except BaseException as error:
+        return error
+    return None
+
+
+def _round(network: Network) -> Array:
+    return network.neighbour_sum(np.ones(len(network.hosted)), "statistics")
+
+
+def _flood(network: Network) -> list[Array]:
+    return network.flood(np.ones(len(network.hosted)), "statistics")
+
+
+def _check_over(network: Network, kind: type[BaseException], why: str) -> None:
+    """Every verb raises, at once and as often as it is called; what was booked stays."""
+    before = network.round, network.ledger.as_dict()
+    for error in (_raised(lambda: _round(network)), _raised(lambda: _flood(network)), _raised(lambda: _round(network))):
+        assert isinstance(error, kind), f"expected {kind.__name__}, got {error!r}"
+        assert why in str(error), f"expected {why!r}, got {str(error)!r}"
+    assert (network.round, network.ledger.as_dict()) == before, "a network that is over counts on"
+
+
+def _check_wrong_use_and_close(network: Network) -> None:
+    count, neighbours = len(network.hosted), network.incoming.degrees
+    for wrong in (
+        lambda: network.exchange(np.zeros(count), "secrets"),
+        lambda: network.exchange(np.zeros(count + 1), "statistics"),
+        lambda: network.flood([np.zeros(1)] * (count + 1), "statistics"),
+    ):
+        assert isinstance(_raised(wrong), FleetGPError), "wrong use is not refused"
+    assert (network.round, network.ledger.messages) == (0, 0), "wrong use counts as a round"
+    assert np.array_equal(_round(network), neighbours), "there is no right round after wrong use"
+    with network:
+        pass
+    network.close()
+    _check_over(network, NetworkError, "closed")
+    network.cancel(Cancelled("too late"))
+    _check_over(network, NetworkError, "closed")
+
+
+def _check_cancelled(network: Network) -> None:
+    _round(network)
+    network.cancel(Cancelled("enough"))
+    network.close()
+    _check_over(network, Cancelled, "enough")
+
+
+# ---- a group that says nothing ----------------------------------------------------------------------------------
+
+
+class Beside:
+    """Runs work at all groups but one."""
+
+    def __init__(self, run: Run, topology: Topology, semaphore: Callable[[], Any]) -> None:
+        self._run, self._agents, self._semaphore = run, topology.agents, semaphore
+
+    def a_silent_group(self, work: Callable[[Network], Any]) -> list[tuple[Any, Any]]:
+        """work(network) at every group but agent 0's, which takes no part and leaves last; (hosted, result) of each."""
+        finished, agents = self._semaphore(), self._agents
+
+        def one(network: Network) -> Any:
+            if 0 in network.hosted:
+                for _ in range(agents - len(network.hosted)):
+                    assert finished.acquire(timeout=LONG_WAIT), "some group neither finished nor failed"
+                return None
+            try:
+                return network.hosted, work(network)
+            finally:
+                finished.release(len(network.hosted))
+
+        return [found for found in self._run(one) if found is not None]
+
+
+def _rounds(network: Network) -> None:
+    """As many as it takes until everybody has noticed that somebody is silent."""
+    for _ in range(network.agents * network.topology.period):
+        _round(network)
+
+
+def _lose(network: Network) -> tuple[int, ...]:
+    error = _raised(lambda: _rounds(network))
+    assert isinstance(error, NeighbourLostError), f"expected NeighbourLostError, got {error!r}"
+    _check_over(network, NetworkError, "an earlier round failed")
+    return error.neighbours
+
+
+def _check_wakes(beside: Beside, end: Callable[[Network], None], kind: type[BaseException], why: str) -> None:
+    """Another thread ends a network whose verb waits."""
+
+    def work(network: Network) -> BaseException | None:
+        finished = threading.Event()
+
+        def watch() -> None:
+            while not network.waiting_for and not finished.wait(0.001):
+                pass
+            end(network)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        error = _raised(lambda: _rounds(network))
+        finished.set()
+        watcher.join(LONG_WAIT)
+        _check_over(network, kind, why)
+        return error
+
+    for hosted, error in beside.a_silent_group(work):
+        assert isinstance(error, kind), f"agents {hosted}: expected {kind.__name__}, got {error!r}"
+        assert why in str(error), f"agents {hosted}: expected {why!r}, got {str(error)!r}"
+
+
+# ---- a group that nobody can work with --------------------------------------------------------------------------
+
+
+def _send_nonsense(network: Network) -> None:
+    network.exchange(np.full((len(network.hosted), 1), np.nan if 0 in network.hosted else 0.0), "hyperparameters")
+
+
+def _send_in_another_phase(network: Network) -> None:
+    with network.phase("one" if 0 in network.hosted else "another"):
+        _round(network)
+
+
+def _check_names_sender(run: Run, topology: Topology, work: Callable[[Network], None]) -> None:
+    """Agent 0's group sends what nobody can work with: those who get it name the sender, and stop."""
+
+    def one(network: Network) -> tuple[tuple[int, ...], BaseException | None]:
+        error = _raised(lambda: work(network))
+        if error is not None:
+            _check_over(network, NetworkError, "an earlier round failed")
+        return network.hosted, error
+
+    outcomes = run(one)
+    culprits = next(set(hosted) for hosted, _ in outcomes if 0 in hosted)
+    for hosted, error in outcomes:
+        senders = {j for i in hosted for j in topology.at(0).neighbours(i)} & culprits
+        if senders and 0 not in hosted:
+            assert isinstance(error, NonsenseError), f"agents {hosted}: expected NonsenseError, got {error!r}"
+            assert error.sender in senders, f"agents {hosted} blame {error.sender}, not one of {sorted(senders)}"

@@ -8,8 +8,8 @@ import ssl
 import time
 from typing import Any
 
+from fleetgp.agent.certificates import Credentials, days_left
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.certificates import Credentials, days_left
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.network.zenoh.session import OPERATOR, Security, address_of, open_session, prefix_of
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from fleetgp.operator.resilience import former_members
 from fleetgp.page import words
-from fleetgp.page.happenings import Happenings
-from fleetgp.page.links import Heard, LinkState, Presence, link_state, parts_of, presence_of
+from fleetgp.page.happenings import Happenings, Heard, LinkState, Presence, link_state, parts_of, presence_of
 
 #: Estimates over time, events and questions that are kept.
 ESTIMATES, EVENTS, QUESTIONS = 240, 60, 20

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.links import Heard
+from fleetgp.page.happenings import Heard
 from fleetgp.page.maps import Axes, Field, Purse, axes_of, field_of
 from fleetgp.page.source import Chosen
 

@@ -1,9 +1,23 @@
-"""The page's server: a few files, one stream of what changes, and a few things that viewers may do."""
+"""The page's server: a few files, one stream of what changes, and a few things that viewers may do.
+
+Connections of the page: a deadline for every request, so that nobody keeps others out by sending half of one.
+
+A browser sends a request in one piece. A client that holds many connections open without completing a request (slow
+loris) loses them after a fraction of a second, one that holds few after some seconds. One that opens new ones all the
+time loses its own.
+
+What has changed between two pictures, as a JSON merge patch (RFC 7396), which a browser applies in a few lines.
+
+A page as it is now, or of a finished run, as one HTML file that needs nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
+import re
 import socket
 import threading
 import time
@@ -12,6 +26,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,13 +34,175 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fleetgp.errors import FleetGPError, InputError, NetworkError
-from fleetgp.page.connections import TimedProtocol
-from fleetgp.page.patches import changes
-from fleetgp.page.saved import saved_page
 from fleetgp.page.security import KNOWN_FOR, Door, Guarded, is_loopback, new_token
 from fleetgp.page.source import Source
+
+#: Seconds in which a connection must be used, and in which a request must be complete after its first byte.
+COMPLETE = 5.0
+#: The same where one address, or all together, have more connections than this that wait for a request.
+SOON = 0.25
+MOST_OF_ADDRESS, MOST_OF_ALL = 16, 64
+#: Connections that may wait for a request at any time, of one address and of all: of more, the one that has waited
+#: longest is closed. A whole request waits no longer than it takes to arrive, so that it passes those who hold theirs.
+LIMIT_OF_ADDRESS, LIMIT_OF_ALL = 150, 300
+#: Seconds for which a client may read nothing of its answer.
+STALLED = 20.0
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, with deadlines. waiting: whether the next request is not complete yet."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deadlines: list[asyncio.TimerHandle] = []
+        self._stalled: asyncio.TimerHandle | None = None
+        self._begun = False
+        self._since = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._deadlines)
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadlines()
+        waiting = [one for one in self.connections if isinstance(one, TimedProtocol) and one.waiting]
+        own = [one for one in waiting if one.address == self.address]
+        for held, limit in ((own, LIMIT_OF_ADDRESS), (waiting, LIMIT_OF_ALL)):
+            if len(held) > limit:
+                oldest = min(held, key=lambda one: one._since)
+                oldest._drop_deadlines()
+                oldest.transport.abort()
+                return
+
+    def data_received(self, data: bytes) -> None:
+        if not self._begun:
+            self._drop_deadlines()
+            self._begun = True
+        super().data_received(data)
+        self._set_deadlines()
+
+    def on_response_complete(self) -> None:
+        self._begun = False
+        super().on_response_complete()
+        self._set_deadlines()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop_deadlines()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(STALLED, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _set_deadlines(self) -> None:
+        """For the request that is on its way, if there are none yet: more bytes of it do not move them."""
+        if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._drop_deadlines()
+        elif not self._deadlines:
+            self._since = self.loop.time()
+            self._deadlines = [
+                self.loop.call_later(COMPLETE, self.transport.close),
+                self.loop.call_later(SOON, self._make_room),
+            ]
+
+    def _drop_deadlines(self) -> None:
+        for timer in self._deadlines:
+            timer.cancel()
+        self._deadlines = []
+
+    def _make_room(self) -> None:
+        waiting = [one.address for one in self.connections if isinstance(one, TimedProtocol) and one.waiting]
+        if len(waiting) > MOST_OF_ALL or waiting.count(self.address) > MOST_OF_ADDRESS:
+            self._drop_deadlines()
+            self.transport.close()
+
+
+def changes(before: Any, after: Any) -> Any:
+    """The patch that makes `after` of `before`. Values that are None count as not there; lists are told whole.
+
+    >>> changes({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}})
+    {'b': {'d': 4}, 'a': None}
+    """
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    patch = {}
+    for key, value in after.items():
+        if key not in before:
+            patch[key] = value
+        elif before[key] != value:
+            patch[key] = changes(before[key], value)
+    patch.update({key: None for key in before if key not in after})
+    return patch
+
+
+def applied(state: Any, patch: Any) -> Any:
+    """What a patch makes of a state.
+
+    >>> applied({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 4}, "a": None})
+    {'b': {'c': 2, 'd': 4}}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(state) if isinstance(state, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = applied(result.get(key), value)
+    return result
+
+
+IMPORT = re.compile(r'^import .*? from "\./([\w.]+)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) )", re.MULTILINE)
+
+
+def _read(name: str) -> str:
+    return (files("fleetgp.page") / "static" / name).read_text(encoding="utf-8")
+
+
+def bundled(name: str = "app.js", done: set[str] | None = None) -> str:
+    """A module with all that it imports, each once, as one script."""
+    done = set() if done is None else done
+    done.add(name)
+    text = _read(name)
+    before = "".join(bundled(other, done) for other in IMPORT.findall(text) if other not in done)
+    return before + EXPORT.sub("", IMPORT.sub("", text))
+
+
+def saved_page(source: Source) -> str:
+    """The page with its present picture, map and rows inside. It asks for nothing, and tells nobody."""
+    _, picture = source.picture()
+    told: dict[str, Any] = {"picture": picture, "rows": source.rows()}
+    data = source.field(picture.get("map", {}).get("version", -1))
+    if data is not None:
+        told["field"] = base64.b64encode(data).decode()
+    script = f'"use strict";(() => {{\n{_read("theme.js")}\n{bundled()}\n}})();'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    # "<" could end the element that the JSON stands in.
+    content = json.dumps(told, allow_nan=False).replace("<", "\\u003c")
+    page = re.sub(r"\s*<script .*?</script>|\s*<link .*?>", "", _read("index.html"))
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    head = f"{meta}\n<style>\n{_read('style.css')}</style>\n</head>"
+    tail = f'<script type="application/json" id="saved">{content}</script>\n<script>{script}</script>\n</body>'
+    return page.replace("</head>", head, 1).replace("</body>", tail, 1)
+
 
 #: The port, where none was asked for and it is free.
 PORT = 8765

@@ -15,8 +15,7 @@ from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network import Ledger
 from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.happenings import PAGE
-from fleetgp.page.links import Heard
+from fleetgp.page.happenings import PAGE, Heard
 from fleetgp.page.maps import Axes, axes_of, field_of, told_point
 from fleetgp.page.source import ANY, Source
 from fleetgp.progress import Progress

@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.description.parts import PREDICTORS
+from fleetgp.agent.description.description import PREDICTORS
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.operator.client import AgentClient, why_unreachable
 from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.happenings import PAGE, PAGE_MAP
-from fleetgp.page.links import Heard
+from fleetgp.page.happenings import PAGE, PAGE_MAP, Heard
 from fleetgp.page.mapper import Mapper
 from fleetgp.page.maps import SHARE, told_point
 from fleetgp.page.source import ANY, Source

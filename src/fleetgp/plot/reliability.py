@@ -11,7 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.fleet import CrossValidation
 from fleetgp.metrics import coverage
-from fleetgp.metrics.formulas import checked_row
+from fleetgp.metrics.scores import checked_row
 from fleetgp.plot.style import COLOURS, COLUMN, SMALL, TEXT, axes_of
 from fleetgp.prediction import Prediction
 

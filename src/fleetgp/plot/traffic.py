@@ -15,7 +15,7 @@ from fleetgp.given import as_numbers
 from fleetgp.graph import Graph, GraphSequence
 from fleetgp.network import Ledger
 from fleetgp.network.ledger import FRAMING, SERVER
-from fleetgp.plot.fields import draw_names
+from fleetgp.plot.maps import draw_names
 from fleetgp.plot.style import COLOURS, COLUMN, PAGE, SMALL, TEXT, axes_of, several_axes
 from fleetgp.units import readable_bytes
 

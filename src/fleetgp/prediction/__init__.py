@@ -2,12 +2,10 @@
 
 from fleetgp.prediction.calibration import Calibration, Holding
 from fleetgp.prediction.conditioned import Conditioned, Conditioner
-from fleetgp.prediction.gradient import Gradient
-from fleetgp.prediction.joint import Joint
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import agree_on, answer
-from fleetgp.prediction.prediction import Prediction
+from fleetgp.prediction.results import Gradient, Joint, Prediction
 from fleetgp.prediction.suggestion import Suggestion
 
 __all__ = [

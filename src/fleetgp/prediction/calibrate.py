@@ -20,9 +20,8 @@ from scipy.spatial import cKDTree
 from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.fleet_moments import outer_corners
+from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.consensus.scaling import Scaling
 from fleetgp.data.holdout import (
     FEWEST,
     FOLDS,
@@ -35,10 +34,10 @@ from fleetgp.data.holdout import (
     second_half,
 )
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.gp.kernels import Kernel
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.network.peer_checks import check_from_peers
+from fleetgp.network.wire import check_from_peers
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -53,7 +52,7 @@ from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.options import PredictionOptions
 from fleetgp.prediction.predict import answer
-from fleetgp.prediction.prediction import Prediction
+from fleetgp.prediction.results import Prediction
 
 #: Where rows are private: so many places all over the box are asked about, and so many near a row stand for it.
 PLACES, NEAR = 1000, 4

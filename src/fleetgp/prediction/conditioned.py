@@ -8,23 +8,19 @@ from functools import cached_property, partial
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import augmented, without
-from fleetgp.consensus.scaling import Scaling
-from fleetgp.data.growing import added, same_data
-from fleetgp.data.streamed import Streamed, dimension_of
-from fleetgp.gp.evaluation import Posterior
-from fleetgp.gp.expert import MOST_DENSE, Expert, OtherEngine, check_engine, condition
-from fleetgp.gp.fleet_expert import FleetExpert
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.outliers import reweighed
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.data.streamed import Streamed, added, dimension_of, same_data
+from fleetgp.engines.base import Posterior
+from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, OtherEngine, check_engine, condition, reweighed
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
-from fleetgp.prediction.extension import Extensions
-from fleetgp.prediction.posteriors import Marginals, Posteriors, Room, chunks
-from fleetgp.prediction.reach import Reach
+from fleetgp.prediction.local import Reach
+from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
 
 
 class Conditioned:

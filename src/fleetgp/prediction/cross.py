@@ -14,12 +14,11 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.reductions import Reduction
-from fleetgp.gp.basis import Basis, Box
-from fleetgp.gp.chebyshev import degree_for
-from fleetgp.gp.dense.posterior import cross_covariance
-from fleetgp.gp.evaluation import Posterior, WeightedPosterior
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
+from fleetgp.engines.base import Posterior, WeightedPosterior
+from fleetgp.engines.basis import Basis, Box, degree_for
+from fleetgp.engines.dense.engine import cross_covariance
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.model.hyperparameters import Hyperparameters
 
 #: What the common basis may miss of k(x, x), on average over the box.
 DROP = 1e-15

@@ -15,7 +15,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.model.observations import Observations
 from fleetgp.network import Merge, Network
-from fleetgp.network.peer_checks import check_from_peers
+from fleetgp.network.wire import check_from_peers
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.local import local_answers
 from fleetgp.prediction.task import Answer, Task

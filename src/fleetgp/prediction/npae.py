@@ -4,6 +4,8 @@ mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covaria
 an agent needs from the others for its row of C_A is flooded, see `cross`. (The paper sends C_j^-1 itself, N_j^2
 scalars, and X_j.) Rows are scaled to unit diagonal, which conditions them better. An agent with
 nothing to say on a query (k_A below 1e-12 of the prior) has the trivial equation q_i = 0.
+
+NPAE from the agents' posteriors: who tells whom what, and which of the three solutions the method takes.
 """
 
 from __future__ import annotations
@@ -15,13 +17,18 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
+from fleetgp.engines.base import WeightedPosterior
 from fleetgp.errors import NumericalError
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.network import Network
-from fleetgp.network.peer_checks import check_from_peers
-from fleetgp.prediction.cross import Carrier
+from fleetgp.network.wire import check_from_peers
+from fleetgp.prediction.aggregation import participants_along_tree
+from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
+from fleetgp.prediction.posteriors import Marginals
 from fleetgp.prediction.rules import SMALLEST
-from fleetgp.prediction.selection import Selection
+from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
+from fleetgp.prediction.task import Answer, Task
 
 SILENT = 1e-12
 #: The smallest pivot of a correlation matrix of means that is taken for more than rounding.
@@ -244,3 +251,56 @@ def variance_of(n: NpaeInputs, explained: Array, settled: BoolArray | None = Non
     if settled is None:
         return variance
     return np.where((explained < prior) | settled, variance, prior)
+
+
+def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
+    network, options, prior = task.network, task.options, task.prior
+    known, carrier = _crossing(task, conditioned)
+    nested = NpaeInputs(known.mean, prior - known.variance, prior, carrier)
+    participants = task.everyone
+    if task.along_tree:
+        return _along_tree(task, nested, known)
+    if task.method.solver == "direct":
+        with network.phase("aggregate"):
+            outcome = central(nested, network)
+    elif task.method.solver == "dale":
+        with network.phase("select"):
+            chosen = takes_part(network, nested.explained, prior, options.eta)
+            participants = agree_on_participants(network, chosen, lambda t: nested.explained[:, t])
+        selection = Selection(network.topology, participants)
+        outcome = over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
+    else:
+        star = task.method.solver == "jor-star"
+        outcome = over_everyone(nested, network, star=star, tol=options.tol, rounds=options.rounds, seed=options.seed)
+    return Answer(
+        outcome.means,
+        outcome.variances,
+        participants,
+        outcome.averaging,
+        outcome.solving,
+        known.engine,
+        max(outcome.jitter, known.jitter),
+    )
+
+
+def _along_tree(task: Task, nested: NpaeInputs, known: Marginals) -> Answer:
+    """Who takes part is agreed first, if not all do; then all that they have to say travels, and is solved directly."""
+    network, before, participants = task.network, task.network.round, task.everyone
+    if task.method.nearest:
+        chosen = takes_part(network, nested.explained, task.prior, task.options.eta)
+        participants = participants_along_tree(network, chosen, lambda t: nested.explained[:, t])
+    with network.phase("aggregate"):
+        answers, jitter = along_tree(nested, network, participants, task.to)
+    rounds = np.full(len(task.queries), network.round - before)
+    return Answer.told(task, answers, participants, rounds, engine=known.engine, jitter=max(jitter, known.jitter))
+
+
+def _crossing(task: Task, conditioned: Conditioned) -> tuple[Marginals, Carrier]:
+    """What the agents' posteriors say, and how they tell each other what their means have in common."""
+    hosted, basis = task.network.hosted, task.agreed.basis
+    if basis is not None:
+        own, known = conditioned.own(hosted).all_at(task.queries)
+        return known, ByVectors(own, basis, task.queries)
+    posteriors, known = conditioned.weighted(hosted).all_at(task.queries)
+    weighted = [posterior for posterior in posteriors if isinstance(posterior, WeightedPosterior)]
+    return known, ByWeights(weighted, conditioned.kernel, task.queries)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import check_number, check_whole
-from fleetgp.gp.expert import check_engine_name
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
 from fleetgp.prediction.methods import METHODS, PredictionMethod
 
 Consensus = Literal["tree", "average"]

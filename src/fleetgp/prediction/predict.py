@@ -10,24 +10,23 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
 from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.gp.failure import retold
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.moments.fleet import FleetMoments
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
+from fleetgp.engines.base import retold
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.prediction.aggregation import aggregate
-from fleetgp.prediction.agreed import Agreed, Earlier, agree
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.cross import LONGEST
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import predict_from_nearest
-from fleetgp.prediction.npae_methods import aggregate_nested
+from fleetgp.prediction.npae import aggregate_nested
 from fleetgp.prediction.options import PredictionOptions
-from fleetgp.prediction.prediction import Prediction, explained_share, joined, kept_once, worst
+from fleetgp.prediction.results import Prediction, explained_share, joined, kept_once, worst
 from fleetgp.prediction.rules import SMALLEST
-from fleetgp.prediction.task import Answer, Task
+from fleetgp.prediction.task import Agreed, Answer, Earlier, Task, agree
 
 #: Queries that the agents answer together: one message carries them all.
 BLOCK = 2000

@@ -3,11 +3,14 @@
 Every agent knows its own correlation with a query, [k_mu*]_i = k_i*' C_i^-1 k_i*, and takes part if that is large
 enough (`choice`). Who takes part is flooded, so every agent knows it. Agents that are needed as bridges
 between the participants relay with zero weight.
+
+CBNN's choice: which agents take part in a query, from what their own data explain of the prior variance there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -17,7 +20,12 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome, Scope, maximum, minimum
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
-from fleetgp.network.peer_checks import check_from_peers
+from fleetgp.network.wire import check_from_peers
+from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.options import AUTO, Eta
+from fleetgp.prediction.posteriors import Marginals
+from fleetgp.prediction.rules import SMALLEST
+from fleetgp.prediction.task import Task
 
 #: Among so many agents the diameter is found by products of small dense matrices, which is faster than by searches.
 FEW = 200
@@ -188,3 +196,56 @@ def _steps_to_everyone(agents: int, edges: IntArray) -> int | None:
             return None
         known, steps = more, steps + 1
     return steps
+
+
+#: eta="auto": an agent takes part if it tells at least this share of what the best one tells. With half of it 2 to 7
+#: of 100 agents in cells are left on smooth and on rough fields, and the RMSE is at most 3 % above that of all; a share
+#: of the best one's precision instead keeps everybody on rough fields, or too few on smooth ones.
+SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """chosen: (A, T) who takes part.  asked: (A, T) whose own posterior had to be known for that.  known: these."""
+
+    chosen: BoolArray
+    asked: BoolArray
+    known: Marginals
+
+
+def takes_part(network: Network, explained: Array, prior: Array, eta: Eta) -> BoolArray:
+    """(A, T) from what each agent's own data explain, (A, T), of the prior variance, likewise: at least the share eta.
+
+    "auto": it tells at least half as much as the best agent does, so that its variance is below the geometric mean of
+    the prior's and the best one's.
+    """
+    if eta != AUTO:
+        return np.asarray(explained >= eta * prior)
+    told = _information(explained, prior)
+    with network.phase("select"):
+        best = maximum(network, told)
+    return (told > 0.0) & (told >= SHARE * best)
+
+
+def choose(task: Task, conditioned: Conditioned, *, only_who: bool) -> Choice:
+    """The hosted agents' choices. only_who: the own posterior of an agent that certainly takes part is of no use.
+
+    Bounds from the nearest observations spare the agents that cannot take part their posteriors.
+    """
+    network, prior, eta = task.network, task.prior, task.options.eta
+    least, most = conditioned.reach.bounds(task.queries)
+    if eta == AUTO:
+        with network.phase("select"):
+            best = maximum(network, _information(least, prior))
+        possible, certain = _information(most, prior) >= SHARE * best, np.zeros_like(least, dtype=bool)
+    else:
+        possible, certain = most >= eta * prior, least >= eta * prior
+    asked = possible & ~certain if only_who else possible
+    known = conditioned.own(network.hosted).at(task.queries, asked)
+    takes = takes_part(network, prior - known.variance, prior, eta)
+    return Choice(np.where(asked, takes, possible), asked, known)
+
+
+def _information(explained: Array, prior: Array) -> Array:
+    """What data tell of f at a query that explain so much of its variance, in nats: rBCM's beta."""
+    return np.asarray(-0.5 * np.log(np.maximum(1.0 - explained / prior, SMALLEST)))

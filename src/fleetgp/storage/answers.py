@@ -1,4 +1,7 @@
-"""Predictions of many points, block by block: with progress, and kept when interrupted."""
+"""Predictions of many points, block by block: with progress, and kept when interrupted.
+
+A map on disk: NetCDF with coordinates, mean and standard deviations, and a picture. Needs the extra "cli".
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp import plot
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.streamed import Streamed, counts_of
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import unknown_name
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
-from fleetgp.io.kept import Kept
+from fleetgp.files import Kept, whole
+from fleetgp.fleet.maps import AGENTS, COVERAGE, KNOWN, Grid, identifier, map_dataset, on_all_cells
 from fleetgp.network import KINDS, InProcess
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.prediction.predict import block_size
-from fleetgp.prediction.prediction import worst
+from fleetgp.prediction.results import worst
 from fleetgp.progress import Pace, Progress, listening
-from fleetgp.storage.calibrations import calibration_facts
 from fleetgp.storage.model import Model
+from fleetgp.storage.sections import calibration_facts
 from fleetgp.version import __version__
 
 
@@ -202,3 +207,56 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         max((piece["held"] for piece in pieces), default=0),
         kept,
     )
+
+
+PICTURE = ".png"
+#: A map of such a name is a picture alone.
+PICTURES = (PICTURE, ".pdf")
+
+
+def save_map(
+    path: Path, model: Model, grid: Grid, answers: Answers, chosen: BoolArray, coverage: Array, units: str
+) -> Path:
+    """Write the NetCDF file and the picture, both whole; the picture's path. Where `path` is a picture's, it alone.
+
+    answers: at the chosen cells.  coverage: (T,) what is said of the others.  units: of the target, if they are given.
+    """
+    columns: dict[str, Any] = {"mean": answers.mean, "std": answers.std, "std_observed": answers.std_observed}
+    columns |= {AGENTS: answers.participants}
+    facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
+    known = on_all_cells(coverage, chosen, answers.uninformed)
+    data = map_dataset(model.fleet, grid, columns, known, chosen, facts, units)
+    picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
+    figure = _draw(grid, data, model, answers)
+    with whole(picture) as partial_picture:
+        if path != picture:
+            with whole(path) as partial:
+                data.to_netcdf(partial)
+        figure.savefig(partial_picture, dpi=200, format=picture.suffix[1:].lower())
+    return picture
+
+
+def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
+    """Mean and standard deviation side by side; dots are the observations, at most some thousand of them."""
+    panels = plot.map(data, dots=model.fleet)
+    everywhere, shown = sum(counts_of(model.fleet.data)), len(panels[0].lines[0].get_xdata())
+    ended = "" if answers.status == "converged" else f", {answers.status}"
+    blank = "" if (data[COVERAGE].values == KNOWN).all() else "; hatched: nothing known"
+    dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"
+    said = f"dots: {dots}" if shown else "the model knows no single observations"
+    chosen = "".join(f", {name} = {_shown(data, name)}" for name in grid.fixed)
+    figure = panels[0].figure
+    figure.suptitle(f"{_agents(model)}, {answers.method}{ended}{chosen} ({said}{blank})", fontsize=9)
+    return figure
+
+
+def _agents(model: Model) -> str:
+    return "1 agent" if len(model.agents) == 1 else f"{len(model.agents)} agents"
+
+
+def _shown(data: Any, name: str) -> str:
+    """The value that an input has in the whole map."""
+    value = data[identifier(name)].values
+    if value.dtype.kind != "M":
+        return f"{float(value):.6g}"
+    return str(value.astype("datetime64[s]")).removesuffix("T00:00:00")

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetgp.data.longitudes import summaries_along_arc
-from fleetgp.data.points import coordinate_facts
-from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.data.summary import corners
-from fleetgp.gp.kernels import OBSERVED
-from fleetgp.storage.layout import DESCRIPTION
+from fleetgp.data.coordinates import coordinate_facts, summaries_along_arc
+from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.storage.loading import LONGEST_DESCRIPTION
 from fleetgp.storage.model import Model
-from fleetgp.storage.tensors import read_inside
+from fleetgp.storage.tensors import DESCRIPTION, read_inside
 
 #: Units that files spell out, as people write them.
 SHORT = {"degrees_east": "degrees", "degrees_north": "degrees", "kilometres": "km"}

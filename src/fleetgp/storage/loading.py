@@ -13,28 +13,43 @@ from typing import Any, get_args
 import numpy as np
 
 from fleetgp.consensus import Status
-from fleetgp.consensus.scaling import check_mean
+from fleetgp.consensus.agreements import check_mean
 from fleetgp.data.streamed import Streamed
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
-from fleetgp.fleet.noises import noise_model_of, parted
+from fleetgp.fleet.shards import noise_model_of, parted
 from fleetgp.given import as_path
-from fleetgp.gp.composite import with_noise
-from fleetgp.gp.expression import as_kernel
-from fleetgp.gp.hyperparameters import check_theta
 from fleetgp.graph import Graph, GraphSequence, Topology
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.expression import as_kernel
+from fleetgp.model.hyperparameters import check_theta
 from fleetgp.network import Ledger
-from fleetgp.storage.calibrations import read_calibration, read_compared
-from fleetgp.storage.json_values import from_json, typed
-from fleetgp.storage.layout import DESCRIPTION, FORMAT, LEDGER, TRAINING, VERSION, agent_file
-from fleetgp.storage.means import read_coordinates, read_mean, read_scaling
 from fleetgp.storage.model import Model
-from fleetgp.storage.remembered import load_moments
-from fleetgp.storage.tensors import Shape, load_arrays, read_inside
+from fleetgp.storage.sections import (
+    load_moments,
+    read_calibration,
+    read_compared,
+    read_coordinates,
+    read_mean,
+    read_scaling,
+)
+from fleetgp.storage.tensors import (
+    DESCRIPTION,
+    FORMAT,
+    LEDGER,
+    TRAINING,
+    VERSION,
+    Shape,
+    agent_file,
+    from_json,
+    load_arrays,
+    read_inside,
+    typed,
+)
 from fleetgp.training import Fit, training_method
+from fleetgp.training.constraints import Known
 from fleetgp.training.fit import Start
-from fleetgp.training.known import Known
 from fleetgp.version import __version__
 
 #: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.

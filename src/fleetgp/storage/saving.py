@@ -20,9 +20,9 @@ from fleetgp.fleet import Fleet
 from fleetgp.fleet.predicting import earlier_moments
 from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
-from fleetgp.storage.calibrations import calibration_facts, compared_facts
-from fleetgp.storage.json_values import to_json
-from fleetgp.storage.layout import (
+from fleetgp.storage.model import Model
+from fleetgp.storage.sections import calibration_facts, compared_facts, mean_facts, save_moments
+from fleetgp.storage.tensors import (
     AGENTS,
     DESCRIPTION,
     FILES,
@@ -34,11 +34,9 @@ from fleetgp.storage.layout import (
     VERSION_WITH_MOMENTS,
     VERSION_WITH_ROWS,
     agent_file,
+    save_arrays,
+    to_json,
 )
-from fleetgp.storage.means import mean_facts
-from fleetgp.storage.model import Model
-from fleetgp.storage.remembered import save_moments
-from fleetgp.storage.tensors import save_arrays
 from fleetgp.training import Fit
 from fleetgp.version import __version__
 

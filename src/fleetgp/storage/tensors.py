@@ -1,4 +1,15 @@
-"""Arrays in safetensors files, and other files of a folder that may come from anywhere: sizes are checked first."""
+"""Arrays in safetensors files, and other files of a folder that may come from anywhere: sizes are checked first.
+
+A trained fleet as a folder: JSON for people, safetensors for numbers, nothing that runs. Needs the extra "data".
+
+model.json               what it is: agents, graph, hyperparameters, how it was trained
+training.safetensors     every agent's estimate, and how it came there
+ledger.json              what was sent in training, by edge and kind of content
+agents/0000.safetensors  inputs and observations of one agent, a file each; not of data larger than memory
+moments.safetensors      after dec-full-gp the moments of all data, and what each agent's data are like
+
+Values in JSON: what it cannot hold, and what must be of the kind that it was written as.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +19,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -115,3 +126,41 @@ def _safetensors() -> Any:
     except ImportError as error:
         raise InputError('a model folder needs safetensors: pip install "fleetgp[data]"') from error
     return safetensors.numpy
+
+
+FORMAT = "fleetgp-model"
+#: Raised when an older FleetGP could not read the folder any more.
+VERSION = 4
+#: Of folders without private rows: with all rows, and with moments, whose mean is zero, whose inputs are as given and
+#: whose noise is one for all; and with another mean, other inputs or noise.
+VERSION_WITH_ROWS, VERSION_WITH_MOMENTS, VERSION_WITH_MEAN = 1, 2, 3
+DESCRIPTION = "model.json"
+TRAINING = "training.safetensors"
+LEDGER = "ledger.json"
+MOMENTS = "moments.safetensors"
+AGENTS = "agents"
+FILES = (DESCRIPTION, TRAINING, LEDGER, MOMENTS)
+
+
+def agent_file(number: int) -> str:
+    return f"{AGENTS}/{number:04d}.safetensors"
+
+
+T = TypeVar("T")
+
+
+def to_json(value: float) -> float | None:
+    """A number as JSON has it: none for infinity."""
+    return float(value) if np.isfinite(value) else None
+
+
+def from_json(value: float | None) -> float:
+    return float("inf") if value is None else float(value)
+
+
+def typed(facts: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A value of a description, if it is of the kind that it was written as."""
+    value = facts[name]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
+    return value

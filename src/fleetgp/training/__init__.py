@@ -3,8 +3,8 @@
 from fleetgp.training.fit import Compared, Fit, Start
 from fleetgp.training.kernel_choice import train_best
 from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, training_method
+from fleetgp.training.multi_output import train_together
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.together import train_together
 from fleetgp.training.train import train
 from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
-from fleetgp.consensus.scaling import Scaling
+from fleetgp.consensus.agreements import Scaling
 from fleetgp.data.coordinates import AS_GIVEN, Coordinates
-from fleetgp.gp.moments.fleet import FleetMoments
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
-from fleetgp.training.known import Known
-from fleetgp.training.mean import MeanFit
+from fleetgp.training.constraints import Known
+from fleetgp.training.outer_loops import MeanFit
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.gp.kernels import OBSERVED, Kernel
-from fleetgp.training.bounds import Bounds
-from fleetgp.training.prior import Prior
+from fleetgp.kernels.stationary import OBSERVED, Kernel
+from fleetgp.training.constraints import Bounds, Prior
 
 if TYPE_CHECKING:
+    from fleetgp.training.problem import Setting
     from fleetgp.training.run import Run
-    from fleetgp.training.setting import Setting
 
 #: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-6.
 LONGEST = 1e3

@@ -22,20 +22,19 @@ from fleetgp.consensus import Interlude
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
 from fleetgp.data.streamed import Streamed, dimension_of
+from fleetgp.engines.expert import Expert, check_engine, reweighed
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.gp.choices import Kernels
-from fleetgp.gp.expert import Expert, check_engine
-from fleetgp.gp.hyperparameters import Hyperparameters
-from fleetgp.gp.kernels import Kernel
-from fleetgp.gp.outliers import reweighed
+from fleetgp.kernels.expression import Kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.metrics import log_density
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.fit import Compared, Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.run import Report
-from fleetgp.training.samples import SMALLEST
+from fleetgp.training.starts import SMALLEST
 from fleetgp.training.train import train
 
 #: Cells of the box of an agent's own data, of which it hides a fifth: in two dimensions a block is a seventh of the box

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.training.bounds import Bounds
+from fleetgp.training.constraints import Bounds
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
 FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 4.0, 3.0

@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.scaling import MeanName, check_mean
+from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.given import as_flag, check_number, check_whole
-from fleetgp.gp.expert import check_engine_name
-from fleetgp.gp.vecchia.engine import NEIGHBOURS
-from fleetgp.training.known import Known
+from fleetgp.training.constraints import Known
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]

@@ -20,9 +20,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.training.bounds import Bounds
-from fleetgp.training.curvature import Curvature, measure_curvature
-from fleetgp.training.objective import Objective, Values
+from fleetgp.training.constraints import Bounds
+from fleetgp.training.objective import Curvature, Objective, Values, measure_curvature
 
 #: No hyperparameter changes by more than this factor's logarithm in one round.
 TRUST = 1.0

@@ -1,11 +1,162 @@
-"""What a listener hears of a training, and what is left of one that is interrupted."""
+"""What a listener hears of a training, and what is left of one that is interrupted.
+
+What is to be said of how a training ended: at a bound, or nowhere, and what helps then.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
 from fleetgp.arrays import Array
+from fleetgp.data.coordinates import DISTORTED, Coordinates
+from fleetgp.engines.base import told_theta
+from fleetgp.errors import FleetGPWarning, NotConvergedWarning
 from fleetgp.progress import Listener, Progress, Remembering
-from fleetgp.training.fit import Fit, disagreement
+from fleetgp.training.fit import Fit, about_bounds, about_floor, disagreement
+from fleetgp.training.methods import training_method
 from fleetgp.training.options import TrainingOptions
+
+#: Options with which a user sets the length of steps.
+STEPS = ("rho", "kappa", "lipschitz", "step")
+#: Observations whose size is so many times their standard deviation are far from zero.
+FAR_FROM_ZERO = 16.0
+#: Less than this, in log theta, is no way that a training has gone.
+NOWHERE = 0.01
+
+
+def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
+    """What a user should know of the end of a training; empty if it is an ordinary one. names: of theta."""
+    if fit.status == "diverged":
+        return about_divergence(fit, options, names)
+    told = [
+        about_coordinates(fit.coordinates),
+        about_offset(fit),
+        about_mean(fit),
+        about_flat(fit, names),
+        about_bounds(fit),
+        about_floor(fit, options.noise_floor) if fit.at_floor.any() else "",
+    ]
+    return ". ".join(filter(None, told))
+
+
+def about_coordinates(coordinates: Coordinates) -> str:
+    """What it means that the Earth is no plane where the data are."""
+    if coordinates.distortion <= DISTORTED:
+        return ""
+    return (
+        f"distances in kilometres are wrong by up to {coordinates.distortion:.0%} where the data are: they reach too "
+        "far, or too far from the equator, for a plane"
+    )
+
+
+def about_mean(fit: Fit) -> str:
+    """What it means that the mean function has not settled."""
+    if fit.mean is None or fit.mean.settled:
+        return ""
+    if not np.isfinite(fit.mean.errors).all():
+        return "the mean function is that of ordinary least squares: generalized least squares has no answer at theta"
+    often = "once" if fit.mean.turns == 1 else f"{fit.mean.turns} times"
+    return f"the mean function has not settled: theta was trained {often} and ended by {fit.status}"
+
+
+def about_offset(fit: Fit) -> str:
+    """What it means that the observations are far from zero, where the model takes them to vary around zero."""
+    if fit.offset < FAR_FROM_ZERO:
+        return ""
+    return (
+        f"the observations are far from zero: their size is about {fit.offset:.0f} times their standard deviation, and "
+        'the model has mean zero. Use normalize=True or mean="constant"'
+    )
+
+
+def about_flat(fit: Fit, names: Sequence[str]) -> str:
+    """Along which hyperparameters the likelihood is flat, and which ones stand at a limit of the training."""
+    theta = fit.theta
+    told = [
+        f"the likelihood does not depend on {names[k]} (now {theta[k]:.4g}): {_cause(names[k])}"
+        for k in fit.flat_numbers
+    ]
+    told += [
+        f"{names[k]} stands at the limit of the search, {theta[k]:.4g}, and the optimum lies there or beyond: "
+        f'give {names[k]} bounds or, for observations with a trend, mean="linear"'
+        for k in fit.stopped_numbers
+    ]
+    return ". ".join(told)
+
+
+def _cause(name: str) -> str:
+    """Why a likelihood is flat along a hyperparameter, and what a user may do about it."""
+    if name.endswith("alpha"):
+        return "with a large alpha rq is se, which has one hyperparameter less"
+    if name.startswith("sigma_f"):
+        return "this part of the kernel explains nothing of the observations"
+    return "the observations do not depend on its input, which may be left out"
+
+
+def about_rounds(fit: Fit, options: TrainingOptions) -> str:
+    """What to do about a training that ended before it converged; empty if it converged, or was not asked to."""
+    settled = fit.mean is None or fit.mean.settled
+    if fit.status != "round limit" or options.tol == 0.0 or not settled:
+        return ""
+    if fit.rounds < options.rounds:
+        return (
+            f"{fit.method} stopped after {fit.rounds} rounds before it converged, since rounding hides any further "
+            "progress: theta may be off. Raise noise_floor, give bounds, or use a larger tol"
+        )
+    return (
+        f"{fit.method} reached its limit of {options.rounds} rounds before it converged: theta may be off. Give more "
+        "rounds, continue with theta0=fit.theta, or use a larger tol"
+    )
+
+
+def warn_of_end(fit: Fit, options: TrainingOptions, names: Sequence[str], who: str = "", stacklevel: int = 2) -> None:
+    """Warn of what a user should know of the end of a training. who: stands before it."""
+    for told, kind in (
+        (about_end(fit, options, names), FleetGPWarning),
+        (about_rounds(fit, options), NotConvergedWarning),
+    ):
+        if told:
+            warnings.warn(f"{who}{told}", kind, stacklevel=stacklevel + 1)
+
+
+def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
+    """Which hyperparameter went farthest, and what to do about it. names: of theta."""
+    start = fit.history[0, 0]
+    with np.errstate(all="ignore"):
+        moved = np.log(fit.history) - np.log(start)
+    held = np.logical_or(*fit.known.touched(fit.thetas))[
+        : -fit.noises
+    ]  # not so noise: with too little there is no likelihood
+    moved[..., np.flatnonzero(held)] = 0.0  # at a bound, where it may end
+    sound = np.flatnonzero(np.isfinite(moved).all(axis=(1, 2)))  # the start is
+    agent, which = np.unravel_index(np.abs(moved[sound[-1]]).argmax(), moved.shape[1:])
+    far, end = moved[sound[-1], agent, which], fit.history[sound[-1], agent, which]
+    said = f"{fit.method} diverged: "
+    own = training_method(fit.method).options
+    given = [name for name in STEPS if name in own and getattr(options, name) is not None]
+    if given:
+        return f"{said}its steps were too long. Leave out {' and '.join(given)}, to have them chosen for these data"
+    if abs(far) < NOWHERE:
+        return f"{said}there is no likelihood at {told_theta(start, names)}. Start closer to the scale of the data"
+    label = names[which]
+    return f"{said}{label} went from {start[which]:.4g} to {end:.4g}. {_advice(far, label, fit)}"
+
+
+def _advice(far: float, label: str, fit: Fit) -> str:
+    """far: how far it went, in log theta."""
+    if label.startswith("sigma_eps") and far < 0.0:
+        floor = "Give a noise_floor; its default is 1e-3" if fit.noise_floor == 0.0 else "Give a larger noise_floor"
+        return f"The observations look free of noise, and their likelihood has no best sigma_eps. {floor}"
+    if label.startswith("l_") and far > 0.0:
+        return f"The observations do not depend on the input of {label}. Leave that input out, or bound {label}"
+    if label.endswith("alpha") and far > 0.0:
+        return f"With a large {label} rq is se: take se, which has one hyperparameter less, or bound {label}"
+    if label == "sigma_f" and far < 0.0:
+        return "The observations do not vary with the inputs. Are these the right columns?"
+    return f"Start elsewhere, with another theta0, or give {label} bounds"
 
 
 class TrainingProgress:

@@ -15,7 +15,7 @@ from fleetgp.training.fit import Start
 from fleetgp.training.flat import tried
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.primal import Local
-from fleetgp.training.setting import Setting
+from fleetgp.training.problem import Setting
 from fleetgp.training.starts import best_start
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but

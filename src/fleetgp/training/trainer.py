@@ -16,7 +16,7 @@ from fleetgp.network import Ledger
 from fleetgp.training.admm import Rounds
 from fleetgp.training.methods import METHODS, TrainingMethod
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.setting import Setting, stepwise
+from fleetgp.training.problem import Setting, stepwise
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
 #: with time the network goes on in any case.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fleetgp.gp.dense import plain
-from fleetgp.gp.dense.likelihood import compiled
-from fleetgp.gp.moments.transform import library
+from fleetgp.engines.dense import plain
+from fleetgp.engines.dense.likelihood import compiled
+from fleetgp.engines.moments.sums import library
 
 fast = compiled()
 assert fast is not None

@@ -7,10 +7,10 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.agent import metrics, process, service
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.certificates import days_left, make_certificate
 from fleetgp.agent.description import read_description
-from fleetgp.agent.description.certificates import days_left, make_certificate
 from fleetgp.agent.logs import Log
-from fleetgp.operator.example import fleet_text, free_ports
+from fleetgp.operator.launch import fleet_text, free_ports
 
 assert all((metrics, process, service))
 assert days_left(make_certificate("keys", "boat1", days=365).certificate) > 364

@@ -1,25 +1,204 @@
-"""A fleet as its file describes it: the same for all its agents."""
+"""A fleet as its file describes it: the same for all its agents.
+
+The tables of a fleet.toml, field by field. Needs the extra "fleet".
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
-from fleetgp.agent.description.certificates import Credentials
-from fleetgp.agent.description.parts import KNOWN, FleetPart
+from fleetgp.agent.certificates import NAME, Credentials
 from fleetgp.arrays import Array
-from fleetgp.data.coordinates import coordinate_rule
+from fleetgp.consensus.agreements import MeanName
+from fleetgp.data.coordinates import CoordinatesName, coordinate_rule, seen_by
+from fleetgp.defaults import COORDINATES, MEAN, NORMALIZE, default_kernel
+from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.fleet.privacy import refuse_private
-from fleetgp.gp.kernels import Kernel
+from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private
 from fleetgp.graph import Graph
-from fleetgp.prediction import PredictionMethod, PredictionOptions
-from fleetgp.training import TrainingMethod, TrainingOptions
-from fleetgp.training.known import Known
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.expression import Kernels, as_kernels
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.model.noise import NoiseModel
+from fleetgp.prediction import PREDICTION_METHODS, PredictionMethod, PredictionOptions
+from fleetgp.prediction.options import Consensus, Eta, checked_eta
+from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions
+from fleetgp.training.constraints import Known
+
+#: The methods that need no server.
+TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
+PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
+#: What [training] says of hyperparameters by their names, a table each.
+KNOWN = ("bounds", "priors", "fixed")
+#: No training has more starts.
+MOST_STARTS = 100
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+#: Seconds: nobody waits longer for anything.
+LONGEST_WAIT = 86_400.0
+Seconds = Annotated[float, Field(ge=0.1, le=LONGEST_WAIT, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+def _single(target: object) -> object:
+    """One target: a running fleet has one model."""
+    if isinstance(target, list):
+        raise ValueError(
+            f"expected one column, got {len(target)}: a running fleet has one target. Fit several together by "
+            "`fleetgp fit --target a b`, or describe a fleet for each"
+        )
+    return target
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class AgentPart(_Part):
+    """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
+
+    show_rows: whoever may ask it for its status may see its rows, too.
+    """
+
+    name: Name
+    endpoint: str
+    data: Place
+    neighbours: list[str] = []
+    missing: Literal["refuse", "drop"] = "refuse"
+    fill: list[float] | None = None
+    watch: bool = False
+    metrics: Port | None = None
+    show_rows: bool = False
+
+
+class TrainingPart(_Part):
+    """Options of training, as in `TrainingOptions` but in a fleet without a central node, and when to train again.
+
+    The options are for all methods that this fleet will train with: each takes those that it has.
+
+    bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
+    calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
+    again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
+    """
+
+    method: str = "dec-fact-gp"
+    theta0: list[float] | list[list[float]] | None = None
+    rounds: Count = 2000
+    tol: Fraction = 1e-5
+    seconds: Positive | None = None
+    rho: Positive | None = None
+    kappa: Positive | None = None
+    nested: Literal["l-bfgs", "gradient-descent"] = "l-bfgs"
+    step: Positive = 1e-5
+    nested_iterations: Count | None = None
+    noise_floor: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
+    bounds: dict[str, list[float]] = {}
+    priors: dict[str, list[float]] = {}
+    fixed: dict[str, float] = {}
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+    neighbours: Count = 30
+    calibrate: Literal["no", "rows", "blocks", "both"] = "no"
+    again_with_members: bool = True
+    again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
+
+
+class PredictionPart(_Part):
+    """Options of prediction, as `Fleet.predict` has them. They are for all methods: each takes those that it has."""
+
+    method: str = PREDICTOR
+    consensus: Consensus = "tree"
+    rounds: Count = 20_000
+    tol: Positive = 1e-6
+    eta: Annotated[Eta, PlainValidator(checked_eta)] = 1e-3
+    neighbours: Count = NEIGHBOURS
+    engine: Literal["auto", "dense", "moments", "vecchia"] = "auto"
+
+
+class TimeoutsPart(_Part):
+    """Seconds. connect: to find the others at the start.  round: for a round, the longest local computation included.
+    lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
+    """
+
+    connect: Seconds = 30.0
+    round: Seconds = 30.0
+    lease: Seconds = 5.0
+    ask: Seconds = 60.0
+
+
+class TlsPart(_Part):
+    """The folder that `fleetgp certs` made, or the three files, in which {name} stands for the agent's name."""
+
+    folder: Place | None = None
+    authority: Place | None = None
+    certificate: Place | None = None
+    key: Place | None = None
+
+
+class FleetPart(_Part):
+    """The whole file. deviation: the column of the known standard deviations of the target.
+
+    noise, robust, private: as of a `Fleet`.
+    """
+
+    name: Name
+    inputs: Annotated[list[str], Field(min_length=1)]
+    target: Annotated[str, BeforeValidator(_single)]
+    kernel: str
+    normalize: bool = NORMALIZE
+    mean: MeanName = MEAN
+    coordinates: CoordinatesName = COORDINATES
+    deviation: str | None = None
+    noise: Literal["agents"] | None = None
+    robust: bool = False
+    private: Literal["rows"] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    state: Place = "state"
+    checkpoint_rounds: Count = 10
+    training: TrainingPart = TrainingPart()
+    prediction: PredictionPart = PredictionPart()
+    timeouts: TimeoutsPart = TimeoutsPart()
+    tls: TlsPart | None = None
+    agent: Annotated[list[AgentPart], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_kernel(cls, file: object) -> object:
+        """The default kernel where the file names none."""
+        if not isinstance(file, dict) or "kernel" in file:
+            return file
+        parts = [part for part in (file.get("training"), file.get("prediction")) if isinstance(part, dict)]
+        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts))}
+
+    @property
+    def predictor(self) -> str:
+        """The method of [prediction], or the default one, which sends no rows where these are private."""
+        given = self.prediction.method if "method" in self.prediction.model_fields_set else None
+        return predictor_of(self.private, given).name
+
+    @property
+    def noise_model(self) -> NoiseModel:
+        """How the noise of observations differs."""
+        names = tuple(agent.name for agent in self.agent) if self.noise else ()
+        return NoiseModel(known=self.deviation is not None, robust=self.robust, groups=names)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The one, or those to choose from, or one clear error."""
+        rule = coordinate_rule(self.coordinates, self.inputs)
+        plain = as_kernels(self.kernel, self.inputs)
+        seen = seen_by(rule, plain, self.inputs, self.mean)
+        return tuple(with_noise(one, self.noise_model) for one in seen)
+
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.

@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Topology
-from fleetgp.network.ray.clock import Readings
-from fleetgp.network.ray.network import Post, RayNetwork, Send
+from fleetgp.network.ray.network import Post, RayNetwork, Readings, Send
 
 #: How many things a task may tell before anybody asks for them, and for how many seconds it then waits.
 AHEAD, UNHEARD = 200, 3600.0

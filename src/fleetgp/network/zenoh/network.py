@@ -16,8 +16,7 @@ from fleetgp.graph import Topology
 from fleetgp.network.edges import Edge
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.wire import Frame, encode
-from fleetgp.network.zenoh.links import Links
-from fleetgp.network.zenoh.mail import Arrived
+from fleetgp.network.zenoh.links import Arrived, Links
 
 #: Neighbours that wait themselves are given this many deadlines, then they count as lost all the same.
 PATIENCE = 4

@@ -1,0 +1,370 @@
+"""What a fleet agrees on before it trains: scale and mean, coordinates, box and moments.
+
+The scale of the observations and their mean function, agreed by the fleet before anything is modelled.
+
+The moments of all data of a fleet, at every agent or at a central node: a box, and sums over the data on it, each
+in one reduction.
+
+No observation and no input is sent. What moments tell of them is in docs/privacy.md.
+
+The coordinates of a model, agreed by the fleet: the centre of its inputs, and their deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.reductions import Reduction, of_fleet
+from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units, rows_along_arc
+from fleetgp.data.scaling import Scaling as Scaling
+from fleetgp.data.streamed import Streamed, Summary, dimension_of, moments_of, summaries_of
+from fleetgp.engines.basis import Box
+from fleetgp.engines.expert import too_many
+from fleetgp.engines.moments.fleet import FleetMoments, moments_on, sizes_for_all
+from fleetgp.errors import InputError, NothingToLearnError, check_name
+from fleetgp.model.observations import Observations
+from fleetgp.network import MAXIMUM, SUM, Merge, Network
+
+#: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
+MeanName = Literal["zero", "constant", "linear"]
+#: Inputs whose correlations have a smaller eigenvalue than this do not vary independently.
+INDEPENDENT = 1e-10
+#: A standard deviation below this share of the mean is rounding.
+CONSTANT = 1e-15
+
+
+def check_mean(name: object) -> MeanName:
+    """The name of a mean function, or one clear error."""
+    check_name("mean", name, get_args(MeanName))
+    return cast(MeanName, name)
+
+
+def agree_on_scaling(
+    reduction: Reduction,
+    shards: Sequence[Observations],
+    mean: MeanName = "zero",
+    *,
+    normalize: bool = True,
+    learning: bool = False,
+) -> Scaling:
+    """The mean function by ordinary least squares and, with normalize, the deviation from it, in one reduction.
+
+    With mean="zero" and normalize the fleet's mean and standard deviation. learning: whether a constant target is an
+    error, the same at every agent.
+    """
+    if mean == "linear":
+        found = _linear(reduction, shards)
+        return found if normalize else replace(found, scale=1.0)
+    own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
+    ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
+    spread = float(np.sqrt(squares / count))
+    if learning and normalize and count > 1 and spread <= CONSTANT * abs(centre):
+        raise NothingToLearnError("the target of the fleet")
+    return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
+
+
+def _linear(reduction: Reduction, shards: Sequence[Observations]) -> Scaling:
+    """By least squares about the centre of all inputs; the root solves, so that all agents hold the same bits."""
+    dimension = dimension_of(shards)
+    rows = np.stack([_products(one) for one in summaries_of(shards)])[:, None]
+
+    def solved(total: Array, _: object) -> Array:
+        count, mean, squares = total[0, 0], total[0, 1 : dimension + 2], total[0, dimension + 2 :]
+        products = squares.reshape(dimension + 1, dimension + 1)
+        slope = independent_solution(products[:-1, :-1], products[:-1, -1])
+        independent = np.isfinite(slope).all()
+        slope = slope if independent else np.zeros(dimension)
+        left = products[-1, -1] - slope @ (2.0 * products[:-1, -1] - products[:-1, :-1] @ slope)
+        spread = float(np.sqrt(max(left, 0.0) / count))
+        return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
+
+    (found,) = reduction.merged(rows, PRODUCTS, finish=solved, told=(3 + 2 * dimension,)).tolist()
+    if not found[0]:
+        raise InputError(
+            'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
+            'from the others: leave it out, or use mean="constant"'
+        )
+    return Scaling(found[1], found[2], tuple(found[3 : 3 + dimension]), tuple(found[3 + dimension :]))
+
+
+def independent_solution(matrix: Array, right: Array) -> Array:
+    """The solution of matrix x = right for sums of products; NaN where the matrix is singular, whatever its units."""
+    size = np.sqrt(np.diagonal(matrix))
+    if not (np.isfinite(size).all() and (size > 0.0).all()):
+        return np.full(np.shape(right), np.nan)
+    correlations = matrix / np.outer(size, size)
+    if np.linalg.eigvalsh(correlations)[0] < INDEPENDENT:
+        return np.full(np.shape(right), np.nan)
+    units = size.reshape(-1, *[1] * (np.ndim(right) - 1))
+    return np.asarray(np.linalg.solve(correlations, right / units) / units)
+
+
+def _products(one: Summary) -> Array:
+    """(count, the means of x and y, the sums of products of their deviations) in a row."""
+    both = np.block([[one.spread, one.cross[:, None]], [one.cross[None], np.array([[one.squares]])]])
+    return np.concatenate([[float(one.count)], one.centre, [one.mean], both.ravel()])
+
+
+def _merged_deviations(one: Array, other: Array) -> Array:
+    """Rows (count, mean, sum of squared deviations from it) of two data sets as those of both (Chan et al., 1979).
+
+    >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
+    >>> _merged_deviations(*rows).tolist()
+    [[6.0, 2.5, 17.5]]
+    """
+    (n, mean, squares), (m, other_mean, other_squares) = np.moveaxis(one, -1, 0), np.moveaxis(other, -1, 0)
+    count, apart = n + m, other_mean - mean
+    share = m / np.where(count == 0.0, 1.0, count)
+    return np.stack([count, mean + apart * share, squares + other_squares + apart**2 * n * share], axis=-1)
+
+
+def _merged_products(one: Array, other: Array) -> Array:
+    """The same of several columns: rows (count, means, sums of products of the deviations from them).
+
+    >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
+    >>> _merged_products(*rows).tolist()
+    [[6.0, 2.5, 17.5]]
+    """
+    width = int(np.sqrt(one.shape[-1] - 0.75))  # of 1 + w + w^2 numbers
+    n, m = one[..., :1], other[..., :1]
+    apart = other[..., 1 : 1 + width] - one[..., 1 : 1 + width]
+    share = m / np.where(n + m == 0.0, 1.0, n + m)
+    between = (apart[..., :, None] * apart[..., None, :]).reshape(*apart.shape[:-1], width**2)
+    mean = one[..., 1 : 1 + width] + apart * share
+    return np.concatenate([n + m, mean, one[..., 1 + width :] + other[..., 1 + width :] + between * n * share], axis=-1)
+
+
+DEVIATIONS = Merge(_merged_deviations, 0.0, finite=True)
+PRODUCTS = Merge(_merged_products, 0.0, finite=True)
+
+
+#: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
+#: of the fleet's box are nobody's inputs.
+STEP = 2.0**-5
+#: A grid that must also do for rows that come is made for so many times those that there are.
+SPARE = 4
+#: The width of the data of an agent whose inputs do not differ along an axis, against their distance from the origin.
+NARROW, ORIGIN = 2.0**-10, 2.0**-400
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the fleet's data are like, in the units of the data: their box, how many there are, mean and deviation."""
+
+    box: Box
+    count: int
+    mean: float
+    deviation: float
+
+    @classmethod
+    def read(cls, row: Array, dimension: int) -> Frame:
+        """From a row of the reduction."""
+        high, low = row[:dimension], -row[dimension : 2 * dimension]
+        count, mean, squares = row[2 * dimension : 2 * dimension + 3].tolist()
+        return cls(Box.around(np.stack([high, low])), round(count), mean, float(np.sqrt(squares / count)))
+
+
+#: The sizes of the grid that the fleet shall have, from what its data are like; None where there is none.
+Plan = Callable[[Frame], tuple[int, ...] | None]
+
+
+def agree_on_frame(
+    network: Network, shards: Sequence[Observations], plan: Plan, *, central: bool = False
+) -> tuple[Frame, tuple[int, ...] | None]:
+    """In one reduction: the fleet's frame, and the sizes of its grid, None where there is none.
+
+    The root, or the central node, makes the plan, for all: a power or a logarithm may differ in its last bit between
+    processors, and sums on grids of different sizes do not add up.
+    """
+    dimension = dimension_of(shards)
+    own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
+
+    def planned(total: Array, _: object) -> Array:
+        sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
+        return np.concatenate([total[0], sizes])[None]
+
+    told = (3 * dimension + 3,)
+    with network.phase("box"):
+        found = of_fleet(network, central=central).merged(np.array(own)[:, None], FRAMES, finish=planned, told=told)
+    frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
+    return frame, None if 0 in sizes else sizes
+
+
+def reduce_moments(
+    network: Network, shards: Sequence[Observations], box: Box, sizes: tuple[int, ...], *, central: bool = False
+) -> FleetMoments:
+    """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
+    with network.phase("moments"):
+        rows = np.stack([found.packed for found in moments_of(shards, box, sizes)])
+        total = of_fleet(network, central=central).whole(rows, "moments")
+    return FleetMoments.unpacked(box, sizes, total)
+
+
+def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observations]) -> FleetMoments | None:
+    """Moments that all agents hold, with those of rows that have come since, in one reduction.
+
+    None where somebody's new rows lie outside of the box. Nothing comes from parts of the tree without new rows.
+    """
+    rows = []
+    for data in more:
+        inside = known.box.holds(data.inputs)
+        some = slice(None if inside else 0)
+        added = moments_on(known.box, known.sizes, data.inputs[some], data.values[some])
+        rows.append(np.append(added.packed, float(not inside)))
+    present = np.array([[len(data) > 0] for data in more])
+    with network.phase("moments"):
+        total = network.reduce_present(np.stack(rows)[:, None], present, "moments").value
+    assert total is not None, "all agents are told"
+    if total[0, -1] > 0.0:
+        return None
+    return known.plus(FleetMoments.unpacked(known.box, known.sizes, total[0, :-1]))
+
+
+def agree_on_moments(
+    network: Network, shards: Sequence[Observations], theta: Array, *, spare: int = 1, central: bool = False
+) -> FleetMoments:
+    """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
+    ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
+
+    def plan(frame: Frame) -> tuple[int, ...] | None:
+        count = spare * frame.count
+        return sizes_for_all([frame.box.half / theta[:-2]], [ratio], count) if np.isfinite(ratio) else None
+
+    frame, sizes = agree_on_frame(network, shards, plan, central=central)
+    if sizes is None:
+        raise too_many(theta)
+    return reduce_moments(network, shards, frame.box, sizes, central=central)
+
+
+def outer_corners(low: Array, high: Array) -> Array:
+    """(2 D,) the highest and minus the lowest coordinates, rounded outwards: never quite an input.
+
+    >>> outer_corners(np.array([0.0, 5.0]), np.array([1.5, 5.0])).tolist()
+    [1.5625, 5.000244140625, 0.0625, -4.999755859375]
+    """
+    width, size = high - low, np.maximum(np.abs(high), np.abs(low))
+    width = np.where(width > 0.0, width, np.maximum(NARROW * size, ORIGIN))
+    step = np.maximum(STEP * np.exp2(np.ceil(np.log2(width))), 4.0 * np.spacing(size))
+    return np.concatenate([(np.floor(high / step) + 1.0) * step, (np.floor(-low / step) + 1.0) * step])
+
+
+def _merged_frames(one: Array, other: Array) -> Array:
+    """Rows (highest, minus lowest, count, mean, squared deviations) of two data sets as those of both."""
+    corners = np.maximum(one[..., :-3], other[..., :-3])
+    return np.concatenate([corners, DEVIATIONS.function(one[..., -3:], other[..., -3:])], axis=-1)
+
+
+FRAMES = Merge(_merged_frames, 0.0, finite=True)
+
+
+#: Degrees of longitude from the centre that a local projection can have at all.
+FARTHEST = 90.0
+#: The widest longitudes of one agent, and the highest latitude, that it can have.
+WIDEST, HIGHEST = 180.0, 89.0
+
+
+def agree_on_coordinates(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+    """One reduction for scaled inputs and for the sphere, two for kilometres, none as they are given."""
+    if rule.name == "as-given":
+        return AS_GIVEN
+    if rule.name == "sphere":
+        return _sphere(reduction, shards, rule)
+    return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
+
+
+def _scaled(reduction: Reduction, shards: Sequence[Observations]) -> Coordinates:
+    """The mean and the standard deviation of each input."""
+    own = [
+        np.column_stack([np.full(len(one.centre), float(one.count)), one.centre, np.diagonal(one.spread)])
+        for one in summaries_of(shards)
+    ]
+    count, centre, squares = reduction.merged(np.stack(own), DEVIATIONS).T
+    unit = np.sqrt(squares / count)
+    return Coordinates("scaled", tuple(centre.tolist()), tuple(np.where(unit > 0.0, unit, 1.0).tolist()))
+
+
+def _local(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+    """Kilometres about the mean of all places; that of longitudes is one of directions, which has no seam."""
+    dimension = dimension_of(shards)
+    # Every agent turns its own longitudes into one piece; the rows of files are not looked at again.
+    pieces = shards if isinstance(shards, Streamed) else [rows_along_arc([shard], rule)[0] for shard in shards]
+    known = summaries_of(pieces)
+
+    def centre(total: Array, _: object) -> Array:
+        count, east, north, latitude = total[0]
+        return np.array([[np.degrees(np.arctan2(north, east)), latitude / count]])
+
+    sums = np.stack([_directions(one, rule) for one in known])[:, None]
+    ((longitude, latitude),) = reduction.merged(sums, SUM, finish=centre, told=(2,)).tolist()
+
+    def judged(total: Array, _: object) -> Array:
+        east, _, north, south = total[0].tolist()
+        possible = _error(*total[0].tolist()) == ""
+        return np.append(total[0], distortion(latitude, -south, north, east) if possible else 0.0)[None]
+
+    reach = np.stack([_reach(one, rule, longitude) for one in known])[:, None]
+    (found,) = reduction.merged(reach, MAXIMUM, finish=judged, told=(5,)).tolist()
+    if told := _error(*found[:4]):
+        raise InputError(f'coordinates="kilometres": {told}')
+    origin = [0.0] * dimension
+    origin[rule.longitude], origin[rule.latitude] = longitude, latitude
+    return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
+
+
+def _sphere(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+    """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
+    dimension = dimension_of(shards)
+    ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
+    north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
+    if max(north, south) > 90.0:
+        raise InputError(
+            f'coordinates="sphere": expected latitudes from -90 to 90, got {north or -south:g}: are the inputs swapped?'
+        )
+    as_is = (0.0,) * dimension, (1.0,) * dimension
+    return Coordinates("sphere", *as_is, rule.longitude, latitude=rule.latitude)
+
+
+def _directions(one: Summary, rule: CoordinateRule) -> Array:
+    """(count, and the sums of cosines and sines of longitude and of latitudes), as if all were at the centre."""
+    longitude, latitude = np.radians(one.centre[rule.longitude]), one.centre[rule.latitude]
+    return one.count * np.array([1.0, np.cos(longitude), np.sin(longitude), latitude])
+
+
+def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
+    """How far the longitudes are from the centre, and from each other; the latitudes' end in the north and south.
+
+    Rounded outwards, so that no number is a row's place; within the limits, where the exact ones are.
+    """
+    high, low = np.split(outer_corners(one.low, one.high), 2)
+    exact = _ends(one.low, one.high, rule, longitude)
+    limits = np.array([FARTHEST, WIDEST, HIGHEST, HIGHEST])
+    return np.where(exact <= limits, np.minimum(_ends(-low, high, rule, longitude), limits), exact)
+
+
+def _ends(low: Array, high: Array, rule: CoordinateRule, longitude: float) -> Array:
+    ends = np.array([low[rule.longitude], high[rule.longitude]])
+    apart = ends - longitude
+    apart -= 360.0 * np.round(apart / 360.0)
+    return np.array([np.abs(apart).max(), np.ptp(ends), high[rule.latitude], -low[rule.latitude]])
+
+
+def _error(east: float, width: float, north: float, south: float) -> str:
+    """Why there is no local projection for data that reach so far; empty if there is one."""
+    if max(north, south) > 90.0:
+        return f"expected latitudes from -90 to 90, got some from {-south:g} to {north:g}: are the inputs swapped?"
+    if width > WIDEST:
+        return (
+            f"expected longitudes of each agent within 180 degrees, got some {width:g} degrees apart: give "
+            'coordinates="sphere"; if the data are in files and cross 180 degrees, give longitudes from 0 to 360'
+        )
+    if east > FARTHEST or max(north, south) > HIGHEST:
+        return (
+            f"expected places within {FARTHEST:g} degrees of longitude from their centre and below {HIGHEST:g} degrees "
+            f"of latitude, got {east:g} and {max(north, south):g}: a plane is no map of them"
+        )
+    return ""

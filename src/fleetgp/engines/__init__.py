@@ -1,0 +1,1 @@
+"""The local Gaussian process of one agent: an expert over its engines."""

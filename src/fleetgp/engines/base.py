@@ -1,0 +1,337 @@
+"""What an engine is, what it answers, and the errors, trends and slopes that all engines share.
+
+Derivatives of a posterior by the inputs of its queries.
+
+What every engine answers with: the value of a likelihood, and a posterior.
+
+The functions that a mean function is made of: 1 and, of degree 1, the inputs about a centre.
+
+Sums of their products, weighed by the inverse covariance, give the coefficients of generalized least squares:
+
+    beta = (H'C^-1 H)^-1 H'C^-1 y        with the covariance (H'C^-1 H)^-1
+
+What an engine is: one way to compute the GP of one agent's data.
+
+The error of a GP that has no answer at a theta, which is told in the units and by the names of the user.
+
+The joint posterior of f at several points, given observations whose covariance is factorized.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.engines.basis import Basis
+from fleetgp.errors import NumericalError
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.linalg.cholesky import Cholesky, factorize
+from fleetgp.linalg.threads import blas_threads
+from fleetgp.model.hyperparameters import Hyperparameters, names
+from fleetgp.model.observations import Observations
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """By the D columns of T queries: of the mean and of the variance of f, (T, D) each.
+
+    covariance: (T, D, D) of the derivatives of f; infinite where it has none.
+    """
+
+    mean: Array
+    variance: Array
+    covariance: Array
+
+
+def slopes_given(
+    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
+) -> Slopes:
+    """At the queries (T, D), given observations y at the inputs (N, D).
+
+    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
+    """
+    changes = kernel.slopes(inputs, queries, h)  # (D, N, T)
+    solved = factor.solve(kernel(inputs, queries, h))
+    of_prior, bends = kernel.curvature(queries, h)
+    halves = np.stack([factor.half_solve(change) for change in changes])
+    return Slopes(
+        np.einsum("n,dnt->td", weights, changes),
+        of_prior - 2.0 * np.einsum("nt,dnt->td", solved, changes),
+        bends - np.einsum("ant,bnt->tab", halves, halves),
+    )
+
+
+def slopes_of_each(
+    kernel: Kernel,
+    h: Hyperparameters,
+    data: Observations,
+    rows: IntArray,
+    queries: Array,
+    failure: Callable[[IntArray], NumericalError],
+) -> tuple[Slopes, float]:
+    """At each query given its own rows (T, m) of the data, and the largest jitter.
+
+    failure: the error where the covariance of some rows cannot be factorized.
+    """
+    found, jitter, noise = [], 0.0, kernel.noise(data, h)
+    for near, query in zip(rows, queries, strict=True):
+        inputs, values = data.inputs[near], data.values[near]
+        factor = factorize(kernel(inputs, None, h), noise[near])
+        if factor is None:
+            raise failure(near)
+        jitter = max(jitter, factor.jitter)
+        found.append(slopes_given(kernel, h, inputs, factor, factor.solve(values), query[None]))
+    return joined(found, queries.shape[1]), jitter
+
+
+def joined(parts: list[Slopes], dimension: int) -> Slopes:
+    """One after the other, of queries with so many columns."""
+    empty = np.zeros((0, dimension))
+    return Slopes(
+        np.concatenate([empty, *(part.mean for part in parts)]),
+        np.concatenate([empty, *(part.variance for part in parts)]),
+        np.concatenate([np.zeros((0, dimension, dimension)), *(part.covariance for part in parts)]),
+    )
+
+
+#: exp(2 * 150) is still far inside the range of a double.
+LARGEST_LOG = 150.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """l(theta) = (y'C^-1 y + log|C|) / 2, its gradient in log theta, the jitter it needed, and the engine.
+
+    error: a bound on the error of the likelihood beyond that of the dense engine; 0 for the dense engine.
+    """
+
+    nll: float
+    gradient: Array
+    jitter: float
+    engine: str = "dense"
+    error: float = 0.0
+
+
+class Posterior(Protocol):
+    """f | D_i at fixed theta."""
+
+    engine: str
+    jitter: float
+    hyperparameters: Hyperparameters
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]: ...
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean (T,) and covariance (T, T) of f at the queries, which is symmetric."""
+        ...
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries."""
+        ...
+
+    def explained_variance(self, queries: Array) -> Array: ...
+
+    def projected(self, basis: Basis, queries: Array) -> Array: ...
+
+
+@runtime_checkable
+class WeightedPosterior(Posterior, Protocol):
+    """One whose means are sums over single observations."""
+
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        """The n observations that count for these queries, and their weights C_i^-1 k_i*, (n, T)."""
+        ...
+
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is from what the others say, and the variance of f there given them, (N,) each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trend:
+    """centre: (D,).  linear: with slopes, or a constant alone."""
+
+    centre: Array
+    linear: bool
+
+    @property
+    def count(self) -> int:
+        """How many coefficients there are."""
+        return 1 + len(self.centre) if self.linear else 1
+
+    def columns(self, inputs: Array) -> Array:
+        """h(x) at inputs (.., D), (.., count)."""
+        ones = np.ones((*inputs.shape[:-1], 1))
+        if not self.linear:
+            return ones
+        return np.concatenate([ones, inputs[..., : len(self.centre)] - self.centre], axis=-1)
+
+    def with_observations(self, data: Observations) -> Array:
+        """(N, count + 1): h(x_n) and y_n."""
+        return np.concatenate([self.columns(data.inputs), data.values[:, None]], axis=1)
+
+
+class Engine(abc.ABC):
+    """The GP of one agent's data, with answers that are exact or certified; None where there is none.
+
+    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/engines/test_conformance.py.
+    """
+
+    name: ClassVar[str]
+    agent: int | None  # whose data they are, for errors; None for data from all agents
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """How many observations there are."""
+
+    @abc.abstractmethod
+    def grow(self, data: Observations) -> None:
+        """All observations, of which the first are those that there are: the others have come since."""
+
+    @abc.abstractmethod
+    def cost(self, theta: Array) -> float:
+        """The expected seconds of an evaluation on one core; inf where it cannot answer. Theta is in natural units.
+
+        A function of the data and theta alone, not of the machine: all hosts of an agent choose the same engine.
+        """
+
+    @abc.abstractmethod
+    def evaluate(self, log_theta: Array) -> Evaluation | None:
+        """NLL and log-gradient; None where they cannot be certified. Raises NumericalError."""
+
+    @abc.abstractmethod
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior | None:
+        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError.
+
+        before: that of the first rows at the same theta, by any engine: what of it can be used need not be computed.
+        """
+
+    @abc.abstractmethod
+    def products(self, theta: Array, trend: Trend) -> Array | None:
+        """Z'C^-1 Z for Z = (H, y), the functions of a mean function and the observations, (count + 1, count + 1).
+
+        None where it cannot be certified. Raises NumericalError.
+        """
+
+    @classmethod
+    def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:
+        """Each at its own log theta; a failure in its place.
+
+        Here in turn, with one BLAS thread: for engines of many short steps, which are mostly the interpreter's.
+        """
+        found: list[Evaluation | NumericalError | None] = []
+        with blas_threads(1):
+            for engine, log_theta in zip(engines, log_thetas, strict=True):
+                try:
+                    found.append(engine.evaluate(log_theta))
+                except NumericalError as failure:
+                    found.append(failure)
+        return found
+
+
+class DataEngine(Engine):
+    """An engine that keeps the observations themselves, for any kernel."""
+
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None) -> None:
+        self.data, self.kernel, self.agent = data, kernel, agent
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def grow(self, data: Observations) -> None:
+        self.data = data
+
+
+#: What helps where sigma_eps is too small, whoever chose it; and where theta is nothing that data can be like.
+MORE_NOISE = "give a theta with a larger sigma_eps, or train with a larger noise_floor"
+OUT_OF_RANGE = "that is out of range: give one closer to the scale of the data"
+
+
+class ThetaError(NumericalError):
+    """No answer at a theta, in natural units. what: that went wrong.  advice: what to do about it.
+
+    An engine knows neither the units of the data nor the inputs' names: `retold` puts them in on the way to the user.
+
+    >>> str(ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another"))
+    'agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use another'
+    """
+
+    def __init__(self, what: str, theta: Array, advice: str) -> None:
+        super().__init__(what, theta, advice)
+        self.what, self.theta, self.advice = what, theta, advice
+        self.names: Sequence[str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} at {told_theta(self.theta, self.names)}: {self.advice}"
+
+
+def told_theta(theta: Array, labels: Sequence[str] | None = None) -> str:
+    """For a message: every hyperparameter by its name, to four digits. labels: their names, if these are known.
+
+    >>> told_theta(np.array([1.23456, 0.3, 1e-9]))
+    'theta = (l_1 = 1.235, sigma_f = 0.3, sigma_eps = 1e-09)'
+    """
+    labels = names(len(theta) - 2) if labels is None or len(labels) != len(theta) else labels
+    return f"theta = ({', '.join(f'{label} = {value:.4g}' for label, value in zip(labels, theta, strict=True))})"
+
+
+def owner(agent: int | None) -> str:
+    """Whose data they are, for a message: an agent's, or, where they come from all agents, the fleet's."""
+    return "the fleet" if agent is None else f"agent {agent}"
+
+
+def out_of_range(agent: int | None, log_theta: Array) -> ThetaError:
+    """The error of a theta with which no engine can compute."""
+    with np.errstate(over="ignore", under="ignore"):
+        return ThetaError(f"{owner(agent)}: no covariance", np.exp(log_theta), OUT_OF_RANGE)
+
+
+@contextmanager
+def retold(*, units: Array | None = None, names: Sequence[str] | None = None) -> Iterator[None]:
+    """Errors about theta from within, as the user would say it.
+
+    units: of the model's hyperparameters, in those of the data, (P,).  names: what they are called.
+
+    >>> with retold(units=np.array([1.0, 4.0, 4.0])):
+    ...     raise ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1]), "use another")
+    Traceback (most recent call last):
+    fleetgp.engines.base.ThetaError: agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 8, sigma_eps = 0.4): use ...
+    """
+    try:
+        yield
+    except ThetaError as error:
+        error.theta = error.theta if units is None else error.theta * units
+        error.names = error.names if names is None else names
+        raise
+
+
+def mean_and_covariance(
+    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
+) -> tuple[Array, Array]:
+    """Mean (T,) and covariance (T, T) of f at the queries, given observations y at the inputs (N, D).
+
+    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
+    """
+    cross = kernel(inputs, queries, h)
+    mean = weights @ cross
+    half = factor.half_solve_in_place(cross)
+    return mean, symmetric(kernel(queries, None, h) - half.T @ half)
+
+
+def symmetric(covariance: Array) -> Array:
+    """A covariance without what rounding has done to its symmetry, and to variances of zero.
+
+    >>> symmetric(np.array([[1.0, 0.5], [0.3, -1e-17]])).tolist()
+    [[1.0, 0.4], [0.4, 0.0]]
+    """
+    found = 0.5 * (covariance + covariance.T)
+    np.fill_diagonal(found, np.maximum(np.diagonal(found), 0.0))
+    return np.asarray(found)

@@ -1,0 +1,254 @@
+"""The dense engine: its expected cost, the engine and its posterior.
+
+What a dense evaluation is expected to cost, in seconds on one core.
+
+The constants, like those of the moments engine, are fits to times on an AMD EPYC (Zen 3) core, one process, one BLAS
+thread. They are not measured where the program runs: agents on different machines must choose the same engine.
+
+The exact posterior of one agent, and what the means of two agents have in common.
+
+The dense engine: the exact likelihood and posterior by LAPACK.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from fleetgp.arrays import Array, duplicate_rows
+from fleetgp.engines.base import (
+    LARGEST_LOG,
+    MORE_NOISE,
+    OUT_OF_RANGE,
+    DataEngine,
+    Evaluation,
+    Posterior,
+    Slopes,
+    ThetaError,
+    Trend,
+    mean_and_covariance,
+    out_of_range,
+    owner,
+    slopes_given,
+)
+from fleetgp.engines.basis import Basis
+from fleetgp.engines.dense.likelihood import evaluate_stack, stack_size
+from fleetgp.errors import InputError, NumericalError
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.linalg.cholesky import Cholesky, factorize
+from fleetgp.linalg.threads import cores, share
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
+
+#: Floating-point operations per second of the factorization and the inverse of a large matrix.
+LARGE_RATE = 3.5e10
+#: Seconds per entry of a matrix: an exponential, the gradient, and what LAPACK is slower by on small matrices.
+ENTRY = 9e-9
+#: Seconds for the calls themselves.
+CALLS = 1e-4
+
+
+def expected_seconds(size: int) -> float:
+    """Of a likelihood with its gradient: N^3 operations for the factor and the inverse, N^2 for all else."""
+    return size**3 / LARGE_RATE + ENTRY * size**2 + CALLS
+
+
+class DensePosterior:
+    """f | D_i at fixed theta; eqs. (local_mean), (local_variance), (local_covariance)."""
+
+    engine = "dense"
+
+    def __init__(self, data: Observations, kernel: Kernel, h: Hyperparameters, factor: Cholesky) -> None:
+        self.data = data
+        self.kernel = kernel
+        self.hyperparameters = h
+        self.jitter = factor.jitter
+        self._factor = factor
+        self._alpha = factor.solve(data.values)
+
+    def extended(self, data: Observations) -> DensePosterior | None:
+        """With more rows after those that it is of, all of which are given; None where it has to be computed anew."""
+        old, h = len(self.data), self.hyperparameters
+        more = data.rows(slice(old, None))
+        if not len(more):
+            return self
+        cross, corner = self.kernel(self.data.inputs, more.inputs, h), self.kernel(more.inputs, None, h)
+        factor = self._factor.extended(cross, corner, self.kernel.noise(more, h))
+        return None if factor is None else DensePosterior(data, self.kernel, h, factor)
+
+    def left_out(self) -> tuple[Array, Array]:
+        """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
+
+        With C the covariance, noise and all: (C^-1 y)_n / (C^-1)_nn and 1 / (C^-1)_nn - sigma_n^2.
+        """
+        half = self._factor.half_solve(np.eye(len(self.data)))
+        precision = np.einsum("mn,mn->n", half, half)
+        noise = self.kernel.noise(self.data, self.hyperparameters) + self.jitter
+        return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
+
+    def _cross(self, queries: Array) -> Array:
+        return self.kernel(self.data.inputs, queries, self.hyperparameters)
+
+    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
+        cross = self._cross(queries)
+        mean = self._alpha @ cross
+        prior = self.kernel.variance(queries, self.hyperparameters)
+        return mean, np.maximum(prior - self._explained(cross), 0.0)
+
+    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
+        h = self.hyperparameters
+        return mean_and_covariance(self.kernel, h, self.data.inputs, self._factor, self._alpha, queries)
+
+    def slopes(self, queries: Array) -> Slopes:
+        """The derivatives of mean and variance by the inputs of the queries."""
+        return slopes_given(self.kernel, self.hyperparameters, self.data.inputs, self._factor, self._alpha, queries)
+
+    def explained_variance(self, queries: Array) -> Array:
+        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
+        return self._explained(self._cross(queries))
+
+    def _explained(self, cross: Array) -> Array:
+        """k_i*' C_i^-1 k_i* from k_i*, which is overwritten."""
+        half = self._factor.half_solve_in_place(cross)
+        return np.asarray(np.einsum("nt,nt->t", half, half))
+
+    def weights(self, queries: Array) -> Array:
+        """C_i^-1 k_i*, (N_i, T): what another agent needs, with X_i, for a cross-covariance."""
+        return self._factor.solve(self._cross(queries))
+
+    def weighted(self, queries: Array) -> tuple[Observations, Array]:
+        """All observations, and their weights."""
+        return self.data, self.weights(queries)
+
+    def projected(self, basis: Basis, queries: Array) -> Array:
+        """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
+        return np.asarray(basis.at(self.data.inputs).T @ self.weights(queries))
+
+
+def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,), from inputs X (N, D) and weights w
+    (N, T) of both; no noise term.
+
+    For i = j it is `explained_variance`, since there C_ii holds the noise.
+    """
+    (inputs, weights), (other_inputs, other_weights) = one, other
+    return np.asarray(np.einsum("nt,nt->t", weights, kernel(inputs, other_inputs, h) @ other_weights))
+
+
+#: Below this length-scale a squared distance overflows, whatever the data.
+SMALLEST_SCALE = 1e-150
+
+#: A squared pivot below this share of the diagonal is rounding: rows that repeat, with noise that is next to nothing.
+PIVOT = 1e-15
+
+
+class DenseEngine(DataEngine):
+    """The exact GP of one agent's data; its answer is never None.
+
+    The constant (N/2) log 2 pi is left out of the likelihood, as in the paper's (P1).
+
+    >>> from fleetgp.kernels.stationary import SquaredExponential
+    >>> from fleetgp.model.observations import Observations
+    >>> expert = DenseEngine(Observations(np.array([[0.0]]), np.array([2.0])), SquaredExponential(), agent=0)
+    >>> round(expert.evaluate(np.log([1.0, 1.0, 1.0])).nll, 6)  # C = 2: (4/2 + log 2)/2
+    1.346574
+    """
+
+    name = "dense"
+
+    def cost(self, theta: Array) -> float:
+        return expected_seconds(self.size)
+
+    def evaluate(self, log_theta: Array) -> Evaluation:
+        """NLL and log-gradient, with all cores on this one agent."""
+        (found,) = self.evaluate_many([self], log_theta[None])
+        if isinstance(found, NumericalError):
+            raise found
+        return found
+
+    @classmethod
+    def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError]:
+        """Each at its own log theta, on all cores, those of equal size in stacks; a failure in its place."""
+        found: dict[int, Evaluation | NumericalError] = {}
+        alike = defaultdict(list)
+        for i, (expert, row) in enumerate(zip(engines, log_thetas, strict=True)):
+            if (np.abs(row) < LARGEST_LOG).all():
+                alike[expert.data.inputs.shape, expert.kernel].append(i)
+            else:
+                found[i] = out_of_range(expert.agent, row)
+
+        def evaluate(rows: list[int]) -> None:
+            experts = [engines[i] for i in rows]
+            for i, expert, evaluation in zip(rows, experts, _stack(experts, log_thetas[rows]), strict=True):
+                found[i] = evaluation or expert.failure(Hyperparameters.from_log(log_thetas[i]))
+
+        stacks = []
+        for ((size, _), _), rows in alike.items():
+            turns = -(-len(rows) // (stack_size(size) * cores()))
+            count = min(len(rows), turns * cores())  # as many for each core
+            stacks += [part.tolist() for part in np.array_split(rows, count)]
+        share(evaluate, stacks, largest=max((size for (size, _), _ in alike), default=0))
+        return [found[i] for i in range(len(engines))]
+
+    def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
+        """before: that of the first rows is extended by those that came since, N^2 operations for each."""
+        try:
+            found = before.extended(self.data) if isinstance(before, DensePosterior) else None
+            return found or self.posterior(Hyperparameters.from_theta(theta))
+        except MemoryError:
+            raise self.too_large() from None
+
+    def posterior(self, h: Hyperparameters) -> DensePosterior:
+        """The same, from all rows; a MemoryError is the caller's to explain."""
+        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h), pivot=PIVOT)
+        if factor is None:
+            raise self.failure(h)
+        return DensePosterior(self.data, self.kernel, h, factor)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        h = Hyperparameters.from_theta(theta)
+        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h))
+        if factor is None:
+            raise self.failure(h)
+        half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.data)))
+        return np.asarray(half.T @ half)
+
+    def failure(self, h: Hyperparameters) -> NumericalError:
+        """Why the covariance cannot be factorized at these hyperparameters."""
+        what = (
+            f"{owner(self.agent)}: the covariance of its {self.size} points is not positive definite, even with jitter,"
+        )
+        return ThetaError(what, h.theta, self._advice(h))
+
+    def too_large(self) -> InputError:
+        return InputError(
+            f"{owner(self.agent)}: the dense engine needs {gigabytes(self.size):.0f} GB for its {self.size} points, "
+            'more than there is: use engine="auto", which takes another one for so many'
+        )
+
+    def _advice(self, h: Hyperparameters) -> str:
+        if not all(np.isfinite(array).all() for array in self.data.arrays):
+            return "remove the NaN or infinite values from its data"
+        if not np.isfinite(h.theta**2).all() or h.theta[:-2].min(initial=1.0) < SMALLEST_SCALE:
+            return OUT_OF_RANGE
+        pair = duplicate_rows(self.data.inputs)
+        if pair is not None:
+            return f"remove one of the rows {pair[0]} and {pair[1]}, which are duplicates; or {MORE_NOISE}"
+        return MORE_NOISE
+
+
+def _stack(experts: Sequence[DenseEngine], log_thetas: Array) -> list[Evaluation | None]:
+    try:
+        return evaluate_stack(experts, log_thetas)
+    except MemoryError:
+        raise experts[0].too_large() from None
+
+
+def gigabytes(size: int) -> float:
+    """What an evaluation needs: two matrices of doubles."""
+    return 16e-9 * size**2

@@ -1,0 +1,476 @@
+"""Experts: the GP of one agent, robust to outliers if asked, and the GP of a whole fleet by its moments.
+
+A local GP with several engines: at each theta the cheapest one that is certified, or the one for any size.
+
+A rule for outliers: an observation counts as one that is 2.5 deviations off at most.
+
+Each observation is compared with what the others say of it, leave-one-out: e_n is how far it is off, v_n the variance
+of f there given the others, and z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with the noise that it has if it is none. If
+|z_n| is more than 2.5, its noise becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
+
+    w_n = 1 + ((z_n / 2.5)^2 - 1) (v_n + s_n^2 + sigma_g^2) / sigma_g^2
+
+What the others say depends on their weights, so this goes in a few turns, from w = 1. Outliers may have made sigma_g
+too large, which would hide them: where the middle one of |z| is smaller than that of a normal distribution, all are
+judged by that.
+
+The weights are a function of the observations that an expert has and of theta: nothing is kept, and nothing is sent.
+
+The GP of all data of a fleet, which is known by its moments alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.engines.base import LARGEST_LOG, Engine, Evaluation, Posterior, ThetaError, Trend, WeightedPosterior, owner
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.moments.engine import MomentsEngine, SumsEngine
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.vecchia.engine import NEIGHBOURS, VecchiaEngine
+from fleetgp.errors import InputError, NumericalError, check_name
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.linalg.threads import share
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
+
+ENGINES = ("auto", "dense", "moments", "vecchia")
+#: What "auto" means with a kernel that every engine can have. The tests set another.
+AUTO = "auto"
+Result = TypeVar("Result")
+
+#: Below this many points the dense engine takes a millisecond or less, which no other undercuts: not worth asking.
+FEW = 250
+#: Above this many points the dense engine takes a second and more for an evaluation: only those who ask for it get it.
+MOST_DENSE = 1500
+#: The moments engine may take so many seconds where the Vecchia engine is faster, or twice as long as that.
+AFFORDABLE = 1.0
+#: The tolerance of likelihoods grows no further than for so many points.
+MANY = 20_000
+#: How far below its present logarithms theta may come and be sure of an engine that was settled on.
+ROOM = np.log(1.5)
+#: What counts as exact where the dense engine is not tried, relative to the likelihood: the Vecchia engine, which would
+#: answer instead, does not have ten digits.
+TEN_DIGITS = 1e-10
+
+
+def tolerance(size: int) -> float:
+    """The largest certified error of a likelihood that is taken for exact: 1e-6 nats, more for large agents.
+
+    Rounding grows with the points in the dense engine too. A limit that does not would send large agents, whose
+    hyperparameters wander while they train, from milliseconds to minutes for a digit that nobody needs: with
+    20,000 points it is 4e-4 of some ten thousand nats. It grows no further.
+    """
+    return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
+
+
+class OtherEngine(str):
+    """The name of an engine in whose place another one is used, made by `make(data, kernel, agent)`.
+
+    That engine must answer for all data. It serves to count what agents send where the answers do not matter.
+    """
+
+    make: Callable[[Observations, Kernel, int | None], Engine]
+
+    @classmethod
+    def of(cls, name: str, make: Callable[[Observations, Kernel, int | None], Engine]) -> OtherEngine:
+        found = cls(name)
+        found.make = make
+        return found
+
+
+def check_engine_name(engine: str) -> None:
+    check_name("engine", engine, ENGINES)
+
+
+def check_engine(engine: str, kernel: Kernel) -> None:
+    """One clear error for an engine that there is not, or not with this kernel."""
+    check_engine_name(engine)
+    if engine == "moments" and kernel.noise_model.differs:
+        raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
+    if engine == "moments" and not kernel.has_moments:
+        raise InputError(
+            f"the moments engine needs the squared exponential, got the kernel {kernel.name!r}: "
+            'use engine="auto", or kernel="se"'
+        )
+
+
+class Expert:
+    """One agent's GP.
+
+    engine: "dense"; "vecchia", approximately, each observation given its `neighbours` nearest earlier ones; "moments",
+        wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
+        two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
+        posterior says which it came from.
+    moments: False does without, for posteriors that know the weights of single observations.
+    """
+
+    def __init__(
+        self,
+        data: Observations,
+        kernel: Kernel,
+        agent: int | None,
+        engine: str = "auto",
+        neighbours: int = NEIGHBOURS,
+        *,
+        moments: bool = True,
+    ) -> None:
+        check_engine(engine, kernel)
+        self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
+        self._other = engine.make(data, kernel, agent) if isinstance(engine, OtherEngine) else None
+        smooth = kernel.has_moments and self._other is None
+        if engine == "auto" and smooth:
+            engine = AUTO
+        self.agent = agent
+        self._dense = DenseEngine(data, kernel, agent)
+        self._vecchia = VecchiaEngine(data, kernel, agent, neighbours)
+        certified = smooth and moments and engine in ("auto", "moments")
+        self._moments = MomentsEngine(data, agent) if certified else None
+        self._engine = engine
+        self._settled: Engine | None = None
+
+    @property
+    def size(self) -> int:
+        return self._dense.size
+
+    @property
+    def data(self) -> Observations:
+        return self._dense.data
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._dense.kernel
+
+    @property
+    def dimension(self) -> int:
+        """Of the inputs."""
+        return self.data.dimension
+
+    @property
+    def silent(self) -> BoolArray:
+        """(P,) which hyperparameters say nothing about its data: noises of others."""
+        found = np.zeros(self.kernel.count(self.dimension), dtype=bool)
+        found[-self.kernel.noise_count :] = self.kernel.noise_model.absent(self.data)
+        return found
+
+    def part(self, rows: IntArray) -> Expert:
+        """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
+        kernel, agent, engine, neighbours, moments = self._settings
+        if self.large and self._moments is None:
+            engine = "vecchia"
+        return Expert(self.data.rows(rows), kernel, agent, engine, neighbours, moments=moments)
+
+    def reobserved(self, data: Observations) -> Expert:
+        """The GP of the same places with other values, and another noise of them."""
+        kernel, agent, engine, neighbours, moments = self._settings
+        found = Expert(data, kernel, agent, engine, neighbours, moments=moments)
+        found._vecchia = self._vecchia.reobserved(data)
+        return found
+
+    def grow(self, data: Observations) -> None:
+        """All observations, of which the first are those that there are. The engines share the arrays."""
+        for engine in (self._dense, self._vecchia, self._moments, self._other):
+            if engine is not None:
+                engine.grow(data)
+
+    def settle(self, log_theta: Array) -> None:
+        """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
+        differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
+        """
+        if self._engine == "auto" and self._moments is not None and self.large:
+            harder = log_theta.copy()
+            harder[:-2] -= ROOM
+            harder[-1] -= ROOM
+            found = self._moments.evaluate(harder) if self._affordable(np.exp(harder)) else None
+            self._settled = self._moments if found is not None and self.accepts(found) else self._vecchia
+
+    def _affordable(self, theta: Array) -> bool:
+        """Whether being exact is worth its price where there are too many points for the dense engine."""
+        assert self._moments is not None
+        return self._moments.cost(theta) <= max(AFFORDABLE, 2.0 * self._vecchia.cost(theta))
+
+    @property
+    def large(self) -> bool:
+        """Whether the dense engine is not tried."""
+        if self._other is not None:
+            return False
+        return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
+
+    def preferred(self, theta: Array) -> Sequence[Engine]:
+        """The engines to try, in this order; the last one always answers, unless it was settled. A function of the data
+        and theta alone.
+        """
+        if self._settled is not None:
+            return [self._settled]
+        last = self.always
+        if self._moments is None or (self._engine == "auto" and self.size < FEW):
+            return [last]
+        if self._engine == "moments":
+            return [self._moments, last]
+        if self.large:
+            return [self._moments, last] if self._affordable(theta) else [last]
+        return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
+
+    def accepts(self, found: Evaluation | NumericalError) -> bool:
+        """Whether an evaluation is as good as exact. A failure is one with every engine."""
+        if isinstance(found, NumericalError):
+            return True
+        return found.error <= max(tolerance(self.size), TEN_DIGITS * abs(found.nll) if self.large else 0.0)
+
+    def evaluate(self, log_theta: Array) -> Evaluation:
+        """NLL, its log-gradient, and the engine they came from."""
+        (found,) = evaluate([self], log_theta[None])
+        if isinstance(found, NumericalError):
+            raise found
+        return found
+
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior:
+        """The posterior at fixed hyperparameters (natural units), ready for queries. before: see `Engine.condition`."""
+        for engine in self.preferred(theta):
+            found = engine.condition(theta, before)
+            if found is not None:
+                return found
+        raise self.failure(theta)
+
+    def products(self, theta: Array, trend: Trend) -> Array:
+        """Z'C^-1 Z for Z = (H, y) at theta (natural units), see `Engine.products`."""
+        for engine in (*self.preferred(theta), self.always):
+            found = engine.products(theta, trend)
+            if found is not None:
+                return found
+        raise self.failure(theta)
+
+    @property
+    def always(self) -> Engine:
+        """The engine that has an answer wherever there is one."""
+        return self._other or (self._vecchia if self.large else self._dense)
+
+    def failure(self, theta: Array) -> NumericalError:
+        """Why there is no answer at theta; one without an engine that always answers says more."""
+        return ThetaError(f"{owner(self.agent)}: no engine has an answer", theta, "give another one")
+
+    def error_estimate(self, log_theta: Array) -> float:
+        """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""
+        return self._vecchia.error_estimate(log_theta)
+
+
+def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:
+    """Every expert at its own log theta, on all cores; a failure in its place."""
+    with np.errstate(over="ignore", under="ignore"):
+        thetas = np.exp(log_thetas)
+    found: dict[int, Evaluation | NumericalError] = {}
+    untried = {i: iter(expert.preferred(theta)) for i, (expert, theta) in enumerate(zip(experts, thetas, strict=True))}
+    while untried:
+        # All whose turn it is with one engine go together: each engine knows best how to use the cores.
+        turns: dict[type[Engine], dict[int, Engine]] = defaultdict(dict)
+        for i, engines in untried.items():
+            engine = next(engines, None)
+            if engine is None:
+                found[i] = experts[i].failure(thetas[i])
+            else:
+                turns[type(engine)][i] = engine
+        for kind, turn in turns.items():
+            answers = zip(turn, kind.evaluate_many(list(turn.values()), log_thetas[list(turn)]), strict=True)
+            found |= {i: answer for i, answer in answers if answer is not None and experts[i].accepts(answer)}
+        untried = {i: engines for i, engines in untried.items() if i not in found}
+    return [found[i] for i in range(len(experts))]
+
+
+def condition(
+    experts: Sequence[Expert],
+    thetas: Array,
+    use: Callable[[Posterior], Result],
+    before: Sequence[Posterior | None] = (),
+) -> list[Result]:
+    """What `use` makes of every expert's posterior at its own theta, on all cores.
+
+    before: those of the first rows of some, at the same thetas.
+    """
+    found: dict[int, Result] = {}
+
+    def one(i: int) -> None:
+        found[i] = use(experts[i].condition(thetas[i], before[i] if before else None))
+
+    # Threads inside BLAS are for large matrices: the short steps of other engines would only wait for each other.
+    first = [expert.preferred(theta)[0] for expert, theta in zip(experts, thetas, strict=True)]
+    share(one, range(len(experts)), largest=max(e.size if isinstance(e, DenseEngine) else 0 for e in first))
+    return [found[i] for i in range(len(experts))]
+
+
+#: An observation counts as one that is so many deviations off, at most.
+FARTHEST = 2.5
+#: Weights and what the others say, in turns.
+TURNS = 5
+#: The standard deviation of a normal distribution over the median of its size.
+NORMAL = 1.4826
+#: The median is not believed to be smaller than this, and not of fewer observations.
+SMALLEST, FEWEST = 0.01, 10
+
+
+def reweighed(expert: Expert, theta: Array) -> Expert:
+    """The GP of the same observations, with weights by this rule at theta (natural units). Raises NumericalError."""
+    kernel, noise = expert.kernel, expert.kernel.noise_model
+    plain = expert.data.weighted(np.ones(expert.size))
+    nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)
+    trained = noise.trained(plain, kernel.sigmas(theta)) ** 2
+    found = expert.reobserved(plain)
+    for _ in range(TURNS):
+        posterior = found.condition(theta)
+        assert isinstance(posterior, WeightedPosterior), "no kernel with weights has moments"
+        error, variance = posterior.left_out()
+        total = variance + nominal
+        weights = 1.0 + excess(error / np.sqrt(total), groups) * total / trained
+        if np.array_equal(weights, _weights(found)):
+            break
+        found = expert.reobserved(plain.weighted(weights))
+    return found
+
+
+def excess(z: Array, groups: IntArray) -> Array:
+    """(N,) (z / 2.5)^2 - 1, or 0, from how many deviations each observation is off. groups: whose noise it has.
+
+    >>> excess(np.array([0.1, 2.0, -2.5, 5.0]), np.zeros(4, dtype=int)).tolist()
+    [0.0, 0.0, 0.0, 3.0]
+    """
+    size = np.abs(z)
+    for group in np.unique(groups):
+        own = groups == group
+        if own.sum() >= FEWEST:
+            size[own] /= np.clip(NORMAL * np.median(size[own]), SMALLEST, 1.0)
+    return np.maximum(0.0, (size / FARTHEST) ** 2 - 1.0)
+
+
+def outliers(expert: Expert) -> int:
+    """How many observations are weighed down."""
+    return int((_weights(expert) > 1.0).sum())
+
+
+def _weights(expert: Expert) -> Array:
+    weight = expert.data.weight
+    return np.ones(expert.size) if weight is None else weight
+
+
+#: The largest certified error of a likelihood, in nats, that is taken for exact where there is no other engine to ask:
+#: no data can tell likelihoods apart that are as close. For many points more, as for any expert, and beyond so much for
+#: each point: rounding of their sums grows with them, as the likelihood does.
+EXACT, EXACT_EACH = 1e-4, 1e-9
+#: What will do on the way to an optimum, in nats and relative to the likelihood.
+ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
+#: What is left to those who cannot have all data in moments.
+INSTEAD = "train with dec-fact-gp and predict with dec-nn-grbcm"
+#: The same where only a prediction is asked for.
+PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
+
+
+def has_moments(kernel: Kernel, engine: str) -> bool:
+    """Whether data with this kernel have moments that will do, and no other engine is asked for."""
+    return kernel.has_moments and engine in ("auto", "moments")
+
+
+def refuse_rough(kernel: Kernel, engine: str) -> None:
+    """One clear error for a kernel that has no moments, or an engine that needs the data."""
+    if kernel.noise_model.differs:
+        raise InputError(
+            "dec-full-gp needs one noise for all observations, and here it differs (known deviations, noises of "
+            f"agents, or weights of outliers): {INSTEAD}"
+        )
+    if not kernel.has_moments:
+        raise InputError(
+            f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
+            f'use kernel="se", or {INSTEAD}'
+        )
+    if engine in ("dense", "vecchia"):
+        raise InputError(
+            f"dec-full-gp knows the data of all agents by their moments alone, and the {engine} engine needs the data: "
+            f'use engine="auto", or {INSTEAD}'
+        )
+
+
+def not_certified(why: str, theta: Array, instead: str = PREDICT_INSTEAD) -> ThetaError:
+    """The error of a fleet whose data cannot be had in moments that are good enough at theta."""
+    return ThetaError(f"dec-full-gp: {why}", theta, instead)
+
+
+def too_many(theta: Array) -> ThetaError:
+    """The error of a theta that needs more moments than there may be."""
+    return not_certified("the fleet's data have more moments than can be sent", theta)
+
+
+class FleetExpert(Expert):
+    """As an `Expert` of more points than the dense engine can have: what is not certified fails.
+
+    failing: whether the last theta was not certified.
+    beyond: (D,) of all that were not because the grid is too small, the largest that they needed; zeros for none.
+    """
+
+    def __init__(self, moments: FleetMoments) -> None:
+        self.agent = None
+        self.moments = moments
+        self.engine = SumsEngine(moments, None)
+        self.failing = False
+        self.beyond = np.zeros(len(moments.sizes), dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        return self.moments.count
+
+    @property
+    def dimension(self) -> int:
+        return len(self.moments.sizes)
+
+    @property
+    def silent(self) -> BoolArray:
+        return np.zeros(self.dimension + 2, dtype=bool)
+
+    def settle(self, log_theta: Array) -> None:
+        """There is one engine."""
+
+    def grow(self, data: Observations) -> None:
+        raise NotImplementedError("new observations are moments to be added")
+
+    def preferred(self, theta: Array) -> Sequence[Engine]:
+        return [self.engine]
+
+    @property
+    def always(self) -> Engine:
+        return self.engine
+
+    def sizes(self, theta: Array) -> tuple[int, ...] | None:
+        """Those of the grid that theta needs; None where there is none."""
+        with np.errstate(divide="ignore"):
+            possible = bool((np.abs(np.log(theta)) < LARGEST_LOG).all())
+        return self.engine.sizes(Hyperparameters.from_theta(theta)) if possible else None
+
+    def covers(self, theta: Array) -> bool:
+        """Whether the grid is large enough for theta."""
+        sizes = self.sizes(theta)
+        return sizes is not None and self.moments.covers(sizes)
+
+    def accepts(self, found: Evaluation | NumericalError) -> bool:
+        """On the way less will do: a step that fails is worse for a minimizer than one that may be a little off."""
+        if isinstance(found, NumericalError):
+            return True
+        self.failing = not found.error <= max(ON_THE_WAY, SIX_DIGITS * abs(found.nll))
+        return not self.failing
+
+    def certain(self, log_theta: Array) -> bool:
+        """Whether the likelihood at theta is as good as exact: for where a training ends."""
+        found = self.engine.evaluate(log_theta)
+        return found is not None and found.error <= max(EXACT, tolerance(self.size), EXACT_EACH * self.size)
+
+    def failure(self, theta: Array) -> ThetaError:
+        """Why there is no answer at theta."""
+        self.failing = True
+        sizes = self.sizes(theta)
+        if sizes is None:
+            return too_many(theta)
+        if not self.moments.covers(sizes):
+            self.beyond = np.maximum(self.beyond, sizes)
+            there = f"moments on a grid of {self.moments.sizes} are there, and {sizes} are needed"
+            return not_certified(there, theta)
+        return not_certified("the moments of the fleet's data are not precise enough", theta)

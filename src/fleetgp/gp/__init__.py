@@ -1,1 +1,0 @@
-"""The local Gaussian process of one agent: hyperparameters, kernels, and an expert over its engines."""

@@ -1,0 +1,417 @@
+"""Training the exact GP of the whole fleet by its moments: plans, bounds and rounds.
+
+Lower bounds on the length-scales: where the moments that the fleet has end.
+
+With them a training on moments is one minimization with bounds. One that ends at a wall wants a finer grid.
+
+For `whole`: where trainings with all data start, the grids that they need, and what agents say of these.
+
+dec-full-gp: every agent trains alone with the moments of all data, and all agree on the result.
+
+Three reductions: the box of the data and the sizes of a grid; the moments; theta. In between an agent does what full-gp
+does at a central node. Agents on different processors may differ in the last bits of what they find, and so in their
+number of steps: the fleet takes the root's theta, and the worst status. Whoever ended where its grid ends says so with
+its theta; then the moments on a finer grid are reduced, and all go on from where they are.
+
+Where the data are in files, a pass over them is dear. Then all this is done first with a random sample of every
+agent's rows, which is in memory: it tells the grid that all data need, and theta, so that one pass will do.
+
+full-gp of data in files is the same with a central node: the moments go there, and it alone trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus import Status
+from fleetgp.consensus.agreements import CONSTANT, Frame, Scaling, agree_on_frame, agree_on_scaling, reduce_moments
+from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
+from fleetgp.consensus.stopping import Deadline
+from fleetgp.data.streamed import FIRST, Shards, Streamed
+from fleetgp.engines.base import ThetaError
+from fleetgp.engines.expert import INSTEAD, FleetExpert, not_certified, refuse_rough
+from fleetgp.engines.moments.fleet import (
+    MARGIN,
+    PLANNED_RATIO,
+    FleetMoments,
+    doubled_sizes,
+    finest_reach,
+    fits,
+    planned_reach,
+    sizes_for_all,
+)
+from fleetgp.engines.moments.grid import without_trend
+from fleetgp.errors import NothingToLearnError, NumericalError
+from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.model.observations import Observations
+from fleetgp.network import MAXIMUM, Network
+from fleetgp.training.central import CentralMinimizer, Pooled
+from fleetgp.training.constraints import Bounds
+from fleetgp.training.flat import limits_around, limits_of, open_limits, within
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import Objective
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.outer_loops import Correction, agree_on_correction, trend_of
+from fleetgp.training.problem import Setting, bounds_and_floor
+from fleetgp.training.run import COARSE, LOOSEST, Report, Run, follow
+from fleetgp.training.starts import WORTH, Magnitudes, default_starts, different, power_of_two, reach_of
+
+#: As close to a wall as this, in log theta, is at it.
+AT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Walls:
+    """lengths: (D,) the walls, lower bounds on log l_1 .. log l_D.  own: (P,) the bounds without them."""
+
+    lengths: Array
+    own: Bounds
+
+    @classmethod
+    def around(cls, moments: FleetMoments, own: Bounds) -> Walls:
+        """Those of a grid: above them it has all theta that are not extreme."""
+        finest = np.array(finest_reach(moments.sizes, moments.count))
+        return cls(np.log(moments.box.half / finest) + 2.0 * MARGIN, own)
+
+    @property
+    def bounds(self) -> Bounds:
+        """With the walls, but for those that leave nothing below an upper bound."""
+        others = np.full(len(self.own.lower) - len(self.lengths), -np.inf)
+        return self.own.above(np.concatenate([self.lengths, others]))
+
+    def touched(self, x: Array) -> BoolArray:
+        """(D,) which length-scales of x (P,) stand at their wall, or behind it, where their own bounds would have more
+        of the grid.
+        """
+        width = len(self.lengths)
+        return np.asarray((x[:width] < self.lengths + AT) & (self.own.lower[:width] < self.lengths))
+
+
+#: From the best to the worst.
+STATUSES: tuple[Status, ...] = get_args(Status)
+#: How much shorter length-scales may turn out with all data than with a sample of them, and larger the ratio of
+#: sigma_f to sigma_eps, before another grid is needed. With 2,000 rows they are known to some percent.
+SHORTER, CLEARER = 1.4, 2.0
+#: The kernel whose data have moments.
+SMOOTH = KERNELS["se"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What an agent says with its theta. sizes: (D,) of the grid that it needs; zeros if its own will do.
+
+    refused: it has ended where nothing is certified, and no grid helps.
+    """
+
+    sizes: IntArray
+    refused: bool
+    status: Status
+
+    @property
+    def row(self) -> Array:
+        """To be sent: of numbers as small as logarithms of hyperparameters are, since others are taken for nonsense."""
+        return np.array([*np.log1p(self.sizes), float(self.refused), float(STATUSES.index(self.status))])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the fleet has agreed on. wish: the worst of all.  x: log theta, the root's.
+
+    next: the sizes of a grid on which all data can go on from x; None if there is none.
+    """
+
+    wish: Wish
+    x: Array
+    next: tuple[int, ...] | None
+
+    @classmethod
+    def read(cls, row: Array, dimension: int) -> Verdict:
+        sizes, after = (np.rint(np.expm1(part)).astype(np.int64) for part in (row[:dimension], row[-dimension:]))
+        refused, status = row[dimension : dimension + 2]
+        wish = Wish(sizes, bool(refused), STATUSES[int(status)])
+        return cls(wish, row[dimension + 2 : -dimension], tuple(after.tolist()) if after.all() else None)
+
+    @property
+    def row(self) -> Array:
+        after = self.next or (0,) * len(self.wish.sizes)
+        return np.concatenate([self.wish.row, self.x, np.log1p(after)])
+
+
+def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | None:
+    """Those of a grid for the starts, and for what is likely to lie on the way from them; None if it is too large.
+
+    The shortest of the default starts are lifted to where the grid ends.
+    """
+    half, count = frame.box.half, frame.count
+    likely = np.full(len(half), planned_reach(len(half), count))
+    starts, *_ = starts_and_bounds(frame, options, scaling_of(frame, options.normalize))
+    if options.starts is None:
+        starts = starts[:1]
+    reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
+    ratios = np.maximum(ratios, PLANNED_RATIO)
+    both = sizes_for_all([*reaches, likely], [*ratios, PLANNED_RATIO], count)
+    return both or sizes_for_all(reaches, ratios, count)
+
+
+def sizes_around(frame: Frame, x: Array) -> tuple[int, ...] | None:
+    """Those of a grid for all data at log theta, and for what a training may still come to from there."""
+    reach = SHORTER * frame.box.half / np.exp(x[:-2])
+    ratio = max(CLEARER**2 * float(np.exp(2.0 * (x[-2] - x[-1]))), PLANNED_RATIO)
+    return sizes_for_all([reach], [ratio], frame.count) if np.isfinite(ratio) else None
+
+
+def too_wide(frame: Frame, options: TrainingOptions) -> NumericalError:
+    """The error of a fleet whose data have no grid to start with."""
+    widths = " x ".join(f"{width:.4g}" for width in 2.0 * frame.box.half)
+    longer = "" if options.starts is None else "give a theta0 with longer length-scales or more noise, or "
+    return NumericalError(
+        f"dec-full-gp: data on a box of {widths} have more moments than can be sent, already at the theta that the "
+        f"training starts with: {longer}{INSTEAD}"
+    )
+
+
+def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> IntArray:
+    """(D,) those of a grid for length-scales half as long along the axes whose walls were touched, and along all axes
+    for what failed because of its grid, but no shorter ones; zero where what there is will do.
+    """
+    doubled = np.array(doubled_sizes(moments.sizes, moments.count))
+    wanted = np.maximum(np.where(touched, doubled, 0), np.minimum(beyond, doubled))
+    return np.where(wanted > moments.sizes, wanted, 0)
+
+
+def scaling_of(frame: Frame, normalize: bool) -> Scaling:
+    if not normalize:
+        return Scaling()
+    return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
+
+
+def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Bounds, float, Bounds]:
+    """Where to start, (S, P), the bounds, and the floor and the limits among them, for the scaled observations: those
+    of full-gp, on the fleet's own box.
+    """
+    size = deviation = 1.0
+    if not options.normalize:
+        size, deviation = (
+            float(np.exp2(found)) if np.isfinite(found) else 1.0
+            for found in power_of_two(np.array([np.hypot(frame.mean, frame.deviation), frame.deviation]))
+        )
+        if frame.deviation == 0.0:
+            deviation = size
+    dimension = len(frame.box.half)
+    shift = scaling.shift(SMOOTH.units(dimension))
+    known = options.known_of(SMOOTH.names(dimension))
+    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
+    if options.starts is None:
+        magnitudes = Magnitudes(2.0 * frame.box.half, size, deviation)
+        starts = different(bounds.clipped(default_starts(magnitudes, 1, SMOOTH)))
+        found = limits_of(SMOOTH, reach_of(magnitudes, 1), size, dimension)
+    else:
+        starts = bounds.clipped(options.starts - shift)
+        found = limits_around(SMOOTH, starts, dimension)
+    limits = open_limits(found, bounds, known.prior)
+    return starts, within(limits, bounds), floor, limits
+
+
+#: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
+LITTLE_NOISE = 1e-3
+
+
+class WholeTraining:
+    """A training of the hosted agents, who all do the same: it is done once; or of a central node.
+
+    moments: those of the whole fleet.  runs: one for each start.  chosen: the one that was chosen, where it ended.
+    sample: (A,) how many rows of each agent it was trained on first; None for all.
+    """
+
+    def __init__(
+        self,
+        method: TrainingMethod,
+        shards: Sequence[Observations],
+        network: Network,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report | None,
+    ) -> None:
+        refuse_rough(kernel, options.engine)
+        self._method, self._network, self._options, self._report = method, network, options, report
+        self._central = not method.decentralized
+        self._deadline = Deadline.after(options.seconds, network.clock)
+        self._frame, sizes = agree_on_frame(
+            network, shards, lambda frame: first_sizes(frame, options), central=self._central
+        )
+        if self._frame.count > 1 and self._frame.deviation <= CONSTANT * abs(self._frame.mean):
+            raise NothingToLearnError("the target of the fleet")
+        if sizes is None:
+            raise too_wide(self._frame, options)
+        self._sizes, self._given = sizes, shards
+        self.scaling, self._frame = self._agreed_scaling(shards)
+        self._shards = self.scaling.apply(shards)
+        self.sample: IntArray | None = None
+
+    @property
+    def _first(self) -> bool:
+        """Whether a sample comes first; all agents know it."""
+        many = self._frame.count > WORTH * FIRST * self._network.agents
+        return many and isinstance(self._shards, Streamed) and self._options.starts is None and self._options.tol > 0.0
+
+    def run(self) -> None:
+        """To the end, on grids as fine as anybody needs."""
+        if not (self._first and self._on_sample()):
+            self._settled(self._follow(self._shards, self._sizes, self._options))
+            self.runs = self._active
+
+    def _on_sample(self) -> bool:
+        """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
+        assert isinstance(self._shards, Streamed)
+        rows, options = self._shards.first_rows(), self._options
+        coarse = min(COARSE * options.tol, LOOSEST)
+        found = self._follow(rows, self._sizes, replace(options, rounds=max(1, options.rounds // 2), tol=coarse))
+        if found.wish.refused or found.wish.status == "diverged" or found.next is None:
+            return False
+        self.runs, run = self._active, self._active[self._best]
+        self.sample = np.array(list(map(len, rows)))
+        rounds = max(options.rounds, len(run.history))
+        number, history = run.number, [*run.history[:-1], found.x[None]]
+        last = self._follow(self._shards, found.next, replace(options, rounds=rounds), {number: history})
+        self._settled(last)
+        return True
+
+    def _follow(
+        self,
+        data: Shards,
+        sizes: tuple[int, ...],
+        options: TrainingOptions,
+        histories: Mapping[int, list[Array] | None] | None = None,
+        moments: FleetMoments | None = None,
+    ) -> Verdict:
+        """All starts on some data, or those that have come somewhere; on finer grids until one will do.
+
+        moments: those of the data on a grid of these sizes, if they are known.
+        """
+        refined = False
+        while True:
+            box = self._frame.box
+            self.moments = moments or reduce_moments(self._network, data, box, sizes, central=self._central)
+            self.setting, moments = self._set(), None
+            runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, self._late)
+            begun = dict.fromkeys(range(len(self.setting.starts))) if histories is None else histories
+            self._active = [Run(self.setting, runner, n, self._report, history) for n, history in begun.items()]
+            self._best = follow(self.setting, self._active, options)
+            verdict = self._agree(self._wish(options, refined))
+            late = verdict.wish.status == "time limit"
+            finer = np.maximum(verdict.wish.sizes, self.moments.sizes).tolist()
+            if verdict.wish.refused or late or not verdict.wish.sizes.any():
+                return verdict
+            if not fits(finer):
+                return replace(verdict, wish=replace(verdict.wish, refused=True))
+            # Every start goes on from where it is: what was optimal takes an evaluation or two.
+            sizes, refined, histories = tuple(finer), True, {run.number: run.history for run in self._active}
+
+    def _settled(self, verdict: Verdict) -> None:
+        """Take what the fleet has agreed on, or refuse where that is nothing."""
+        if verdict.wish.refused:
+            raise self._refusal(verdict.x)
+        self.chosen = self._active[self._best]
+        self.chosen.settle(verdict.x[None], verdict.wish.status)
+
+    def _refusal(self, x: Array) -> ThetaError:
+        ended = self.setting.thetas(x)
+        floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+        why = "no moments that can be sent are precise enough where training has come to,"
+        return not_certified(why, ended, floor + INSTEAD)
+
+    def _late(self) -> bool:
+        return self._deadline.passed_at_centre(self._network) if self._central else self._deadline.passed
+
+    # ---- the mean function ---------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self.chosen.outcome.status
+
+    def correction(self) -> Correction:
+        trend, theta = trend_of(self.scaling, len(self.moments.sizes)), np.exp(self.chosen.history[-1])
+        reduction = Alone() if self._central else OfRoot(self._network)
+        with self._network.phase("mean"):
+            return agree_on_correction(reduction, self.setting.objective.experts, theta, trend)
+
+    def take_up(self, step: Sequence[float]) -> None:
+        """The moments of other residuals follow from those that there are: nothing is sent."""
+        before, scaling = self.scaling, self.scaling.corrected(step)
+        trend = trend_of(scaling, len(self.moments.sizes))
+        more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
+        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        moments, run = without_trend(self.moments, trend, more / scaling.scale), self.chosen
+        options = replace(self._options, rounds=max(self._options.rounds, len(run.history)))
+        self._settled(self._follow(self._shards, moments.sizes, options, {run.number: run.history}, moments))
+
+    def _agreed_scaling(self, shards: Sequence[Observations]) -> tuple[Scaling, Frame]:
+        """The mean function and the scale, and what the residuals are like."""
+        frame, options = self._frame, self._options
+        if options.mean == "zero":
+            return scaling_of(frame, options.normalize), frame
+        found = scaling_of(frame, normalize=True)
+        if options.mean == "linear":
+            with self._network.phase("normalize"):
+                found = agree_on_scaling(of_fleet(self._network, central=self._central), shards, "linear")
+        left = replace(frame, mean=0.0, deviation=found.scale)
+        return found if options.normalize else replace(found, scale=1.0), left
+
+    # ---- what the agents say of their grids ------------------------------------------------------------------
+
+    def _set(self) -> Setting:
+        starts, own, floor, limits = starts_and_bounds(self._frame, self._options, self.scaling)
+        self._walls = Walls.around(self.moments, own)
+        dimension = len(self.moments.sizes)
+        shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
+        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-shift))
+        bounds = self._walls.bounds
+        found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), shift
+        return Setting(self._method, self._network, Alone(), *found, limits=limits, offset=self._offset)
+
+    @property
+    def _offset(self) -> float:
+        """As in `Setting`; of the residuals, where there is a mean function or a scale."""
+        frame = self._frame
+        return 0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation
+
+    def _agree(self, wish: Wish) -> Verdict:
+        """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""
+        x, dimension = self._active[self._best].history[-1][0], len(wish.sizes)
+        own = Verdict(wish, x, sizes_around(self._frame, x))
+        with self._network.phase("model"):
+            if self._central:
+                own = Verdict.read(self._network.at_centre(own.row), dimension)
+                self._network.scatter(np.concatenate([own.wish.sizes, own.next or ()]), "statistics")
+                return own
+            reduced = self._network.reduce(
+                np.tile(wish.row, (len(self._network.hosted), 1, 1)),
+                "hyperparameters",
+                MAXIMUM,
+                finish=lambda worst, _: np.concatenate([worst[0], own.row[len(wish.row) :]])[None],
+                told=(len(own.row),),
+            )
+        assert reduced is not None, "all agents are told"
+        return Verdict.read(reduced[0], dimension)
+
+    def _wish(self, options: TrainingOptions, refined: bool) -> Wish:
+        """What this agent needs, after it has followed all starts. refined: a finer grid was made already."""
+        expert = self.setting.objective.experts[0]
+        assert isinstance(expert, FleetExpert)
+        walls, chosen = self._walls, self._active[self._best]
+        status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
+        if len(chosen.history) > options.rounds or status == "time limit":
+            return Wish(none, False, status)
+        at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
+        # A start that is worse where its wall stands may be better behind it: that is tried, but once only.
+        touched = at_wall if refined else np.any([walls.touched(run.history[-1][0]) for run in self._active], axis=0)
+        wanted = finer_sizes(self.moments, touched, expert.beyond if failed else none)
+        if wanted.any() and fits(np.maximum(wanted, self.moments.sizes).tolist()):
+            return Wish(wanted, False, status)
+        stuck = bool(at_wall.any()) or (failed and expert.failing) or not expert.certain(chosen.history[-1][0])
+        return Wish(none, stuck, status)

@@ -1,0 +1,342 @@
+"""Several outputs that share length-scales: where theta of each lies in theta of all, and their likelihoods as one.
+
+Given theta the outputs are independent GPs, so that the likelihood of all is the sum of theirs.
+
+Several outputs trained together: independent given theta, with length-scales that they share.
+
+Everything before the first round is agreed for each output alone: scaling, samples, mean function, floor. Then one
+training, by any method, minimizes the sum of all likelihoods, and its result is told as an ordinary one of each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
+from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.coordinates import AS_GIVEN, Coordinates
+from fleetgp.data.streamed import dimension_of
+from fleetgp.engines.base import Evaluation, retold
+from fleetgp.engines.expert import Expert, evaluate
+from fleetgp.errors import InputError, NumericalError
+from fleetgp.kernels.stationary import OBSERVED, Kernel
+from fleetgp.model.observations import Observations
+from fleetgp.network import Network
+from fleetgp.training.constraints import Bounds, Known, Prior
+from fleetgp.training.fit import Fit
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import Objective, Values
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.outer_loops import NOWHERE, Correction, Settled, agree_on_correction, settle, trend_of
+from fleetgp.training.problem import Setting, prepare
+from fleetgp.training.run import Report
+from fleetgp.training.starts import first_sizes
+from fleetgp.training.train import LocalTraining, heard_outside, told_outside, with_mean
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """theta of all: what the outputs share, as many as `shared`, then what each has of its own, one after the other.
+
+    Its own are those in units of the observations: sigma_f of every term, and the noise. Kernels have them last.
+    """
+
+    outputs: int
+    shared: int
+    own: int
+
+    @classmethod
+    def of(cls, kernel: Kernel, dimension: int, outputs: int) -> Sharing:
+        units = kernel.units(dimension)
+        own = int((units == OBSERVED).sum())
+        assert (units[len(units) - own :] == OBSERVED).all(), "those of each output come last"
+        return cls(outputs, len(units) - own, own)
+
+    @property
+    def width(self) -> int:
+        return self.shared + self.outputs * self.own
+
+    def places(self, output: int) -> IntArray:
+        """Where theta of one output lies, (P,).
+
+        >>> Sharing(2, 1, 2).places(1).tolist()
+        [0, 3, 4]
+        """
+        begin = self.shared + output * self.own
+        return np.array([*range(self.shared), *range(begin, begin + self.own)])
+
+    def joined(self, parts: Sequence[Array]) -> Array:
+        """One vector from one of each output, (.., P) -> (.., W): what is shared as the first has it.
+
+        >>> Sharing(2, 1, 2).joined([np.array([1.0, 2.0, 3.0]), np.array([9.0, 4.0, 5.0])]).tolist()
+        [1.0, 2.0, 3.0, 4.0, 5.0]
+        """
+        return np.concatenate([parts[0][..., : self.shared], *(part[..., self.shared :] for part in parts)], axis=-1)
+
+    def names(self, names: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
+        """Of theta of all. names: of one output's.
+
+        >>> Sharing(2, 1, 2).names(("l_lon", "sigma_f", "sigma_eps"), ("t", "s"))
+        ('l_lon', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps')
+        """
+        return (*names[: self.shared], *(f"{target}.{name}" for target in targets for name in names[self.shared :]))
+
+    def known(self, parts: Sequence[Known]) -> Known:
+        """What is known of all; its names are of no use."""
+        rows = ([getattr(part, row) for part in parts] for row in ("lower", "upper", "median", "factor"))
+        joined = [tuple(self.joined([np.array(one) for one in row]).tolist()) for row in rows]
+        return Known(tuple(map(str, range(self.width))), *joined)
+
+
+class SharedObjective(Objective):
+    """For every hosted agent the sum of its likelihoods of all outputs, each with its part of log theta.
+
+    outputs: those of each; their own priors do not count.
+    """
+
+    def __init__(self, outputs: Sequence[Objective], sharing: Sharing, prior: Prior, share: float) -> None:
+        super().__init__(outputs[0].experts, prior, share)
+        self.outputs, self.sharing = tuple(outputs), sharing
+
+    def _with(self, outputs: Sequence[Objective]) -> SharedObjective:
+        return SharedObjective(outputs, self.sharing, self.prior, self.share)
+
+    def changed(self, change: Callable[[Expert], Expert]) -> SharedObjective:
+        return self._with([one.changed(change) for one in self.outputs])
+
+    def only(self, i: int) -> SharedObjective:
+        return self._with([one.only(i) for one in self.outputs])
+
+    def answers(self, rows: IntArray, log_thetas: Array) -> list[Evaluation | NumericalError]:
+        """All outputs of all agents side by side."""
+        experts = [one.experts[i] for one in self.outputs for i in rows]
+        every = range(len(self.outputs))
+        found = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
+        return [self._sum(found[i :: len(rows)]) for i in range(len(rows))]
+
+    def _sum(self, found: Sequence[Evaluation | NumericalError]) -> Evaluation | NumericalError:
+        """One agent's. The largest jitter; an engine's name is the first output's."""
+        gradient, nll, jitter, engine = np.zeros(self.sharing.width), 0.0, 0.0, ""
+        for k, one in enumerate(found):
+            if isinstance(one, NumericalError):
+                return one
+            nll += one.nll
+            gradient[self.sharing.places(k)] += one.gradient
+            jitter, engine = max(jitter, one.jitter), engine or one.engine
+        return Evaluation(nll, gradient, jitter, engine)
+
+    def settle(self, log_thetas: Array) -> None:
+        for k, one in enumerate(self.outputs):
+            one.settle(log_thetas[:, self.sharing.places(k)])
+
+    @property
+    def silent(self) -> BoolArray:
+        """(A, W) what says nothing about an agent's data of any output."""
+        found = np.ones((len(self.experts), self.sharing.width), dtype=bool)
+        for k, one in enumerate(self.outputs):
+            found[:, self.sharing.places(k)] &= one.silent
+        return found
+
+    @property
+    def sizes(self) -> IntArray:
+        """(A,) of all outputs."""
+        return np.asarray(np.sum([one.sizes for one in self.outputs], axis=0))
+
+    def error_estimates(self, log_thetas: Array, values: Values) -> Array:
+        """(A,) summed over the outputs, which are evaluated for it."""
+        found = [self.likelihoods(k, log_thetas) for k in range(len(self.outputs))]
+        pairs = zip(self.outputs, found, strict=True)
+        return np.asarray(np.sum([one.error_estimates(*each) for one, each in pairs], axis=0))
+
+    def likelihoods(self, k: int, log_thetas: Array) -> tuple[Array, Values]:
+        """Of one output alone, without priors: its log theta, (A, P), and the likelihoods there."""
+        own = log_thetas[:, self.sharing.places(k)]
+        return own, Objective(self.outputs[k].experts)(own)
+
+
+def train_together(
+    method: TrainingMethod,
+    outputs: Sequence[Sequence[Observations]],
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    report: Report | None = None,
+) -> tuple[Fit, ...]:
+    """One result for each output. outputs: of each the data of the hosted agents, which may be of different places.
+
+    options: with starts and what is known of theta of all outputs, as `Sharing` has it.
+    Each result has its own likelihood, engines and so on. Of all outputs together are the ledger, the jitter and the
+    likelihoods of the starts.
+    """
+    refuse_moments(method)
+    dimension = dimension_of(outputs[0])
+    sharing = Sharing.of(kernel, dimension, len(outputs))
+    called = kernel.names(dimension)[sharing.shared :]
+    coordinates = _agreed_coordinates(method, outputs, network, options)
+    shift = coordinates.shift(kernel.units(dimension))
+    heard = report and heard_outside(sharing.joined([shift] * len(outputs)), report)
+    parts = []
+    with retold(units=np.exp(shift)):
+        for k, shards in enumerate(outputs):
+            own = _of_output(options, sharing, k, called, shift)
+            parts.append(prepare(method, coordinates.apply(shards), network, kernel, own))
+        training = TrainingTogether(JointSetting.of(parts, sharing), options, heard)
+        training.run()
+        found = training.fits(settle(training, options.mean))
+    if options.coordinates.name != "as-given":
+        found = [told_outside(coordinates, shift, fit) for fit in found]
+    return tuple(replace(fit, kernel=kernel.name) for fit in found)
+
+
+def refuse_moments(method: TrainingMethod) -> None:
+    """One clear error for the method whose likelihood is that of one output's moments."""
+    if method.meet == "moments":
+        raise InputError(
+            f"{method.name} trains one output at a time: expected another method for several outputs, dec-fact-gp say, "
+            "or a fleet for each output, with length-scales of its own"
+        )
+
+
+def _agreed_coordinates(
+    method: TrainingMethod, outputs: Sequence[Sequence[Observations]], network: Network, options: TrainingOptions
+) -> Coordinates:
+    """Of the rows of all outputs: their length-scales are the same in the same coordinates only."""
+    if options.coordinates.name == "as-given":
+        return AS_GIVEN
+    every = [Observations.joined(own) for own in zip(*outputs, strict=True)]
+    with network.phase("coordinates"):
+        reduction = ByTree(network) if method.decentralized else ByServer(network)
+        return agree_on_coordinates(reduction, every, options.coordinates)
+
+
+def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence[str], shift: Array) -> TrainingOptions:
+    """Those of one output, in the coordinates of the model. own: what its own hyperparameters are called."""
+    places, known = sharing.places(k), options.known
+    starts = None if options.starts is None else options.starts[:, places] - shift
+    if known is not None:
+        known = known.part(places.tolist(), (*known.names[: sharing.shared], *own)).rescaled(np.exp(-shift))
+    return replace(options, starts=starts, known=known)
+
+
+@dataclass(frozen=True)
+class JointSetting(Setting):
+    """outputs: the settings of each."""
+
+    outputs: tuple[Setting, ...] = ()
+
+    @classmethod
+    def of(cls, outputs: Sequence[Setting], sharing: Sharing) -> JointSetting:
+        first = outputs[0]
+        most = max(len(one.starts) for one in outputs)  # bounds may have made one of several
+        starts = [np.broadcast_to(one.starts, (most, one.starts.shape[1])) for one in outputs]
+        boxes = [one.bounds for one in outputs]
+        bounds = Bounds(sharing.joined([box.lower for box in boxes]), sharing.joined([box.upper for box in boxes]))
+        priors = [one.objective.prior for one in outputs]
+        prior = Prior(sharing.joined([p.centre for p in priors]), sharing.joined([p.precision for p in priors]))
+        return cls(
+            first.method,
+            first.network,
+            first.reduction,
+            Scaling(),
+            sharing.known([one.known for one in outputs]),
+            bounds,
+            0.0,
+            SharedObjective([one.objective for one in outputs], sharing, prior, first.objective.share),
+            sharing.joined(starts),
+            sharing.joined([one.shift for one in outputs]),
+            max(one.levels for one in outputs),
+            first.deadline,
+            limits=Bounds(
+                sharing.joined([one.limits.lower for one in outputs]),
+                sharing.joined([one.limits.upper for one in outputs]),
+            ),
+            outputs=tuple(outputs),
+        )
+
+    @property
+    def shared(self) -> SharedObjective:
+        assert isinstance(self.objective, SharedObjective)
+        return self.objective
+
+    def corrected(self, step: Sequence[float]) -> JointSetting:
+        parts = np.split(np.array(step), len(self.outputs))
+        outputs = [one.corrected(part.tolist()) for one, part in zip(self.outputs, parts, strict=True)]
+        objectives = [one.objective for one in outputs]
+        shared = self.shared
+        objective = SharedObjective(objectives, shared.sharing, shared.prior, shared.share)
+        return replace(self, objective=objective, outputs=tuple(outputs))
+
+
+class TrainingTogether(LocalTraining):
+    """One training of all outputs."""
+
+    setting: JointSetting
+
+    def __init__(self, setting: JointSetting, options: TrainingOptions, report: Report | None) -> None:
+        super().__init__(setting, options, report, None)
+
+    def correction(self) -> Correction:
+        """Of the mean functions of all outputs, one after the other."""
+        setting, shared = self.setting, self.setting.shared
+        parts = []
+        for k, (one, objective) in enumerate(zip(setting.outputs, shared.outputs, strict=True)):
+            x = self._run.history[-1][:, shared.sharing.places(k)]
+            trend = trend_of(one.scaling, setting.dimension)
+            with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
+                parts.append(agree_on_correction(setting.reduction, objective.experts, np.exp(x), trend))
+        coefficients, errors = (
+            np.concatenate([getattr(p, name) for p in parts]) for name in ("coefficients", "errors")
+        )
+        return Correction(coefficients, errors, all(part.known for part in parts))
+
+    def fits(self, settled: Settled | None) -> list[Fit]:
+        whole = self.ended(None)
+        return [self._of_output(whole, k, settled) for k in range(len(self.setting.outputs))]
+
+    def _of_output(self, whole: Fit, k: int, settled: Settled | None) -> Fit:
+        """What the training of all tells of one output."""
+        setting, own, shared = self.setting, self.setting.outputs[k], self.setting.shared
+        hosted, places = len(setting.network.hosted), shared.sharing.places(k)
+        mean = None
+        if settled is not None:
+            last = settled.last
+            errors = last.errors if last is NOWHERE else np.split(last.errors, len(setting.outputs))[k]
+            mean = settled.of(own.scaling, errors)
+            if setting.method.meet == "pool":
+                with setting.network.phase("pool"):
+                    setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
+        x, values = shared.likelihoods(k, self._run.outcome.state.local.x)
+        broken = not np.isfinite(whole.nlls).all()
+        nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
+        estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
+        first = first_sizes(own.objective.sizes)
+        return replace(
+            whole,
+            thetas=whole.thetas[:, places],
+            history=whole.history[:, :, places],
+            status=with_mean(whole.status, mean),
+            nll=float(nlls.sum()),
+            nlls=nlls,
+            rho=whole.rho[places] if len(whole.rho) else whole.rho,
+            starts=tuple(replace(start, theta0=start.theta0[places]) for start in whole.starts),
+            scaling=own.scaling,
+            mean=mean,
+            engine=tuple(np.broadcast_to(values.engine, hosted).tolist()),
+            noise_floor=own.floor * own.scaling.scale,
+            known=own.known,
+            used=np.broadcast_to(shared.outputs[k].sizes, hosted),
+            sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
+            approximation=np.broadcast_to(estimates, hosted),
+            offset=own.offset,
+            flat_numbers=_own_numbers(whole.flat_numbers, places),
+            stopped_numbers=_own_numbers(whole.stopped_numbers, places),
+        )
+
+
+def _own_numbers(numbers: tuple[int, ...], places: IntArray) -> tuple[int, ...]:
+    """Of hyperparameters of all outputs, those of one output, by their places in its own."""
+    return tuple(k for k, place in enumerate(places.tolist()) if place in numbers)
