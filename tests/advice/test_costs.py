@@ -325,7 +325,7 @@ def test_every_answer_is_within_its_bounds(graph: str, dimension: int, kernel: s
 
 def test_which_answers_are_exact() -> None:
     def exact(kernel: str | None) -> set[str]:
-        facts = facts_of([12, 9], dimension=2, kernel=kernel)
+        facts = facts_of([32, 19], dimension=2, kernel=kernel)
         names = [name for name in PREDICTORS if name != "dec-full-gp" or kernel == "se"]
         return {method for method in names if prediction_cost(method, facts, Asking(5)).exact}
 
@@ -425,3 +425,21 @@ def test_central_methods_have_no_cost_on_a_graph() -> None:
 def test_facts_that_cannot_be(data: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(fg.InputError, match=message):
         facts_of(data, **given)
+
+
+def test_few_rows_are_all_near() -> None:
+    fleet = fg.Fleet([(x[:9], y[:9]) for x, y in uneven(3)], "path", theta=THETA, kernel="matern32", normalize=False)
+    ledger, asking = asked_of(fleet, "dec-nearest", 6)
+    cost = prediction_cost("dec-nearest", facts_of(fleet), asking)
+    assert cost.exact
+    check(cost.total, ledger)
+
+
+def test_large_agents_are_counted_without_their_rows() -> None:
+    """Bytes of samples grow with the rows, and with nothing else."""
+    few, many = (
+        prediction_cost("dec-grbcm", facts_of([size, 3000], dimension=2, kernel="matern32"), Asking(5, trained=""))
+        for size in (4000, 4_000_000)
+    )
+    assert many.total.kinds["observations"] - few.total.kinds["observations"] == 8 * (4_000_000 - 4000) // 2
+    assert many.asked == few.asked
