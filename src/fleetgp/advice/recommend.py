@@ -18,6 +18,7 @@ from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, k
 from fleetgp.given import check_whole
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill
+from fleetgp.network.ledger import KINDS
 from fleetgp.network.link import Link, as_link
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
@@ -285,29 +286,31 @@ def recommend(
 
 def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None) -> Candidate:
     row = TRAINERS[name]
-    refused, each = refusal(row, private, rows=min(facts.sizes)), None
+    without = _without_moments(facts) if row.meet == "moments" else ""
+    refused, each = refusal(row, private, rows=min(facts.sizes)) or without, None
     bills: tuple[Bill, Bill, Bill | None] = (NOTHING, NOTHING, NOTHING)
-    if row.meet == "moments":
-        refused = refused or _without_moments(facts)
-    try:
-        cost = training_cost(name, facts)
-        bills, each = (cost.total(), cost.least, cost.most), cost.each
-    except (InputError, NumericalError) as error:
-        refused = refused or str(error)
+    if not without:
+        try:
+            cost = training_cost(name, facts)
+            bills, each = (cost.total(), cost.least, cost.most), cost.each
+        except (InputError, NumericalError) as error:
+            refused = refused or str(error)
     return Candidate.of("training", name, bills, link, kinds_of_training(row), refused, each)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:
     row = PREDICTORS[name]
-    refused, bills = refusal(row, private, facts.kernel, rows=min(facts.sizes)), (NOTHING, NOTHING, NOTHING)
-    if row.rule == "full-gp":
-        refused = refused or _without_moments(facts)
-    try:
-        cost = prediction_cost(name, facts, asking)
-        bills = cost.total, cost.least, cost.most
-    except (InputError, NumericalError) as error:
-        refused = refused or str(error)
-    return Candidate.of("prediction", name, bills, link, kinds_of_prediction(row, facts.kernel), refused)
+    without = _without_moments(facts) if row.rule == "full-gp" else ""
+    refused = refusal(row, private, facts.kernel, rows=min(facts.sizes)) or without
+    bills, kinds = (NOTHING, NOTHING, NOTHING), kinds_of_prediction(row, facts.kernel)
+    if not without:
+        try:
+            cost = prediction_cost(name, facts, asking)
+            bills = cost.total, cost.least, cost.most
+            kinds = tuple(kind for kind in KINDS if kind in (*kinds, *cost.most.sent))
+        except (InputError, NumericalError) as error:
+            refused = refused or str(error)
+    return Candidate.of("prediction", name, bills, link, kinds, refused)
 
 
 def _without_moments(facts: Facts) -> str:

@@ -22,6 +22,7 @@ from fleetgp.engines.expert import MOST_DENSE, OtherEngine
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.engines.vecchia.engine import AROUND
+from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
@@ -120,10 +121,10 @@ class Counted(Streamed):
         self.summaries = summaries or [_summary(ends, size) for size in facts.sizes]
 
     def load(self) -> list[Observations]:
-        raise AssertionError("there are no rows")
+        raise InputError("there are no rows, only sums over them")
 
     def first_rows(self) -> list[Observations]:
-        raise AssertionError("there are no rows")
+        raise InputError("there are no rows, only sums over them")
 
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         corners = np.stack([one.low for one in self.summaries] + [one.high for one in self.summaries])
