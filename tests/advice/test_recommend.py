@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.advice.link import Link
 from fleetgp.advice.recommend import ACCURACIES
+from fleetgp.network.link import Link
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.
@@ -135,3 +135,18 @@ def test_a_fleet_has_its_own_graph() -> None:
         fg.recommend(fg.Fleet(shards, kernel="se", normalize=False), "star")
     with pytest.raises(fg.InputError, match="unknown candidate 'full-gp'"):
         fg.recommend(fg.Fleet(shards, kernel="se", normalize=False)).candidate("full-gp")
+
+
+@pytest.mark.parametrize("given", [{}, {"mean": "linear", "coordinates": "kilometres"}, {"robust": True}])
+@pytest.mark.parametrize("kernel", ["se", "matern32"])
+def test_candidates_send_what_they_tell(given: dict[str, Any], kernel: str) -> None:
+    """Also of models that are counted with all that they agree on."""
+    fleet = fg.Fleet(paper_shards(60, 3), "path", kernel=kernel, inputs=["lon", "lat"], **given)
+    for one in fg.recommend(fleet, link=SLOW).candidates:
+        if one.refused:
+            continue
+        for bill in (one.usual, one.least, one.most or one.usual):
+            assert set(bill.sent) <= set(one.tells)
+        assert one.least.bytes <= one.usual.bytes <= (one.most or one.usual).bytes
+        assert one.seconds is not None
+        assert one.seconds[1] <= one.seconds[0] <= one.seconds[2]

@@ -1,47 +1,45 @@
-"""What has to be known of a fleet to say what its methods cost: how many rows, inputs and links, and which kernel."""
+"""What the costs of a fleet's methods depend on: rows, inputs, links and the model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.consensus.agreements import MeanName
+from fleetgp.data.coordinates import CoordinateRule, seen_by
 from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
 from fleetgp.given import check_whole
 from fleetgp.graph import Topology, as_topology
-from fleetgp.kernels.expression import AUTO, CANDIDATES, as_kernel
-from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.kernels.composite import with_noise
+from fleetgp.kernels.expression import AUTO, Kernels, as_kernels
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import NoiseModel
-from fleetgp.options import KERNEL, ModelOptions
-
-#: The kernel on paper of a fleet that has none yet: as many hyperparameters as all plain ones.
-UNKNOWN = KERNELS[KERNEL]
+from fleetgp.options import ModelOptions
 
 
 @dataclass(frozen=True)
 class Facts:
-    """sizes: (M,) rows of each agent.  dimension: D.  columns: of a row that is sent: inputs, and what tells of noise.
+    """sizes: (M,) rows of each agent.  dimension: D.
 
-    kernel: None if it is not known yet: a training then compares as many as `compared` says.
-    widest: the largest number of hyperparameters among several kernels that are compared; 0 if they have the usual one.
-    normalize: whether the fleet agrees on a mean and a scale first.  labels: the agents' names, if they have such.
+    kernels: those that a training compares, or the only one, as the coordinates of the model see them.
+    normalize: whether the fleet agrees on a mean and a scale first.  mean: its mean function.
+    coordinates: of the inputs.  labels: the agents' names, if they have such.
     """
 
     sizes: tuple[int, ...]
     dimension: int
     topology: Topology
-    kernel: Kernel | None = None
+    kernels: Kernels
     normalize: bool = ModelOptions.normalize
-    columns: int = 0
-    compared: int = 1
+    mean: MeanName = ModelOptions.mean
+    coordinates: CoordinateRule = field(default_factory=CoordinateRule)
     labels: tuple[str, ...] = ()
-    widest: int = 0
 
     @property
     def agents(self) -> int:
@@ -52,18 +50,13 @@ class Facts:
         return sum(self.sizes)
 
     @property
-    def width(self) -> int:
-        """Of a row's inputs as they are sent."""
-        return self.columns or self.dimension
-
-    @property
-    def parameters(self) -> int:
-        """P, how many hyperparameters there are."""
-        return max((self.kernel or UNKNOWN).count(self.dimension), self.widest)
+    def kernel(self) -> Kernel | None:
+        """None if it is not known yet."""
+        return self.kernels[0] if len(self.kernels) == 1 else None
 
     @property
     def noise_model(self) -> NoiseModel:
-        return (self.kernel or UNKNOWN).noise_model
+        return self.kernels[0].noise_model
 
     @property
     def smooth(self) -> bool:
@@ -87,18 +80,17 @@ def facts_of(
     >>> facts_of([100, 200, 100], "star", dimension=2).rows
     400
     """
-    kernel = None if isinstance(kernel, str) and kernel == AUTO else kernel
     if isinstance(data, Fleet):
         if graph is not None or dimension is not None:
             raise InputError("a Fleet has its graph and its inputs: leave out graph and dimension")
-        count = len(data.kernels) if kernel is None else 1
-        chosen = kernel if kernel is not None else data.kernels[0] if count == 1 else None
-        own = None if chosen is None else as_kernel(chosen, data.inputs or data.dimension)
-        width = data.dimension + data.noise_model.terms
+        kernels = data.kernels
+        if kernel is not None:
+            inputs = data.inputs or data.dimension
+            seen = seen_by(data.coordinates, as_kernels(kernel, inputs), inputs, data.mean)
+            kernels = tuple(with_noise(one, data.noise_model) for one in seen)
         flag = data.normalize if normalize is None else normalize
-        sizes, most = tuple(counts_of(data.data)), max(one.count(data.dimension) for one in data.kernels)
-        widest = most if own is None else 0
-        return Facts(sizes, data.dimension, data.graph, own, flag, width, count, data.labels, widest)
+        sizes = tuple(counts_of(data.data))
+        return Facts(sizes, data.dimension, data.graph, kernels, flag, data.mean, data.coordinates, data.labels)
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
         raise InputError(
             f"expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows, got {shortened(data)}"
@@ -115,8 +107,5 @@ def facts_of(
         if dimension not in (None, width):
             raise InputError(f"dimension: expected {width}, as the data have, got {dimension}: leave it out")
     topology = as_topology("path" if graph is None else graph, len(sizes), places=places)
-    own = None if kernel is None else as_kernel(kernel, width)
-    count = len(CANDIDATES) if kernel is None else 1
-    return Facts(
-        sizes, width, topology, own, ModelOptions.normalize if normalize is None else normalize, compared=count
-    )
+    kernels = as_kernels(AUTO if kernel is None else kernel, width)
+    return Facts(sizes, width, topology, kernels, ModelOptions.normalize if normalize is None else normalize)

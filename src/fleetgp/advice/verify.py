@@ -1,17 +1,82 @@
-"""`verify`: identities that must hold, checked on a fleet's own data."""
+"""`verify`: identities that must hold, checked on a fleet's own data.
+
+A verification looks at a fleet's own data and model, of which large parts are sampled (`Subject`).
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from fleetgp.advice.prediction_checks import prediction_checks
-from fleetgp.advice.subject import Subject, check_methods
-from fleetgp.advice.training_checks import training_checks
-from fleetgp.advice.verification import Verification
-from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.fleet import Fleet
+import numpy as np
+from scipy.special import ndtri
+
+from fleetgp.advice.verification import Check, Verification
+from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.data.holdout import drawn
+from fleetgp.data.scaling import View
+from fleetgp.data.streamed import Streamed, counts_of, dimension_of
+from fleetgp.engines.base import Evaluation
+from fleetgp.engines.dense import reference
+from fleetgp.engines.expert import Expert, FleetExpert
+from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened
+from fleetgp.fleet import ConditionedFleet, Fleet
+from fleetgp.fleet.answering import agree_on_model, current_calibration
+from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
+from fleetgp.fleet.source import Source, source_of
 from fleetgp.given import check_number, check_whole
+from fleetgp.graph import Graph
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
+from fleetgp.network import InProcess
+from fleetgp.network.ledger import Ledger
+from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.training import Fit, training_method
+from fleetgp.training.objective import Objective
+from fleetgp.training.outer_loops import reweighed_experts
+
+#: Rows of all agents together on which answers are compared, and the fewest of an agent.
+MOST_ROWS, FEWEST_ROWS = 3000, 20
+#: Rows of all agents together beyond which no likelihood of them all is evaluated.
+MOST_LIKELY = 20_000
+#: Points at which answers are compared.
+QUERIES = 40
+#: In the logarithm of a hyperparameter: agents of a training that has converged differ by less, by default a hundred
+#: times.
+AGREED = 1e-3
+#: In standard errors of theta, by the curvature of the likelihood: half the square of it is what is left to gain, in
+#: nats.
+STATIONARY = 0.1
+#: Steps of differences in log theta: of fourth order for gradients, of first order for curvature.
+STEP, CURVED = 5e-3, 1e-4
+#: Of a gradient against differences, relative to the largest entry, or to 1 nat.
+SLOPE = 1e-4
+#: Of an engine against the formulas: likelihoods in nats per row, means in sigma_f, variances in its square.
+EXACT, APPROXIMATE = 1e-6, 0.05
+#: Rows of an agent that gradients are of.
+SOME_ROWS = 500
+#: Rows of an agent that engines are compared on, and for how many agents.
+FEW_ROWS, FEW_AGENTS = 200, 5
+#: Rows among these at which posteriors are compared.
+QUERIED = 20
+#: Of a likelihood that is computed again, relative.
+AGAIN = 1e-6
+#: Of agents' answers to the same query, in deviations: along the tree they are the same bits.
+SAME_ANSWER = 1e-9
+#: Of a method and its central twin: means in deviations, variances relative.
+TWIN = 1e-6
+#: Of variances against the prior, relative: rounding.
+ROUNDING = 1e-9
+#: Of the same answer computed again.
+REPEATED = 1e-12
+#: Of intervals of these levels; the coverage of sound models is off by as much, and by three standard errors.
+LEVELS, MISFIT, ERRORS = (0.5, 0.8, 0.95), 0.05, 3.0
+#: Fewer hidden rows say nothing about coverage.
+FEWEST_HIDDEN = 20
 
 
 def verify(fleet: Fleet, *, hold: float = 0.1, seed: int = 0, methods: Sequence[str] | None = None) -> Verification:
@@ -50,3 +115,432 @@ def verify(fleet: Fleet, *, hold: float = 0.1, seed: int = 0, methods: Sequence[
         for name in chosen:
             checks += prediction_checks(subject, name)
     return Verification(tuple(checks), subject.sampled)
+
+
+# ---- what is looked at -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subject:
+    """source: the fleet with a sample of its rows.  methods: of prediction.  hold: the share of rows that is hidden."""
+
+    fleet: Fleet
+    source: Source
+    methods: tuple[str, ...]
+    hold: float
+    seed: int
+
+    @classmethod
+    def of(cls, fleet: Fleet, methods: tuple[str, ...], hold: float, seed: int) -> Subject:
+        whole = source_of(fleet, None, ())
+        shards = fleet.data.first_rows() if isinstance(fleet.data, Streamed) else fleet.data
+        sample = _drawn(shards, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
+        return cls(fleet, replace(whole, shards=sample, private=None), methods, hold, seed)
+
+    def part(self, most: int) -> list[Observations]:
+        """At most so many rows of each agent."""
+        return _drawn(self.source.shards, most, self.seed)
+
+    @property
+    def sampled(self) -> tuple[str, ...]:
+        """What is said of the sample."""
+        rows, every = sum(counts_of(self.source.shards)), sum(counts_of(self.fleet.data))
+        of = "all" if rows == every else f"a random sample of {rows:,} of the"
+        return (f"Answers were compared at {QUERIES} points, with {of} {every:,} rows.",)
+
+    # ---- answers ---------------------------------------------------------------------------------------------
+
+    def conditioned(self, shards: Sequence[Observations] | None = None) -> ConditionedFleet:
+        """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
+        return ConditionedFleet(self.source if shards is None else replace(self.source, shards=shards))
+
+    def calibrated(self, shards: Sequence[Observations], method: str) -> ConditionedFleet:
+        """The same with the fleet's calibration, if it is one for this method."""
+        found, calibration = self.conditioned(shards), current_calibration(self.fleet, None)
+        if calibration is not None and calibration.method == method:
+            found.calibration = calibration
+        return found
+
+    def alone(self) -> ConditionedFleet:
+        """One agent with the rows of all."""
+        rows, theta = Observations.joined(self.source.shards), self.source.theta
+        one = theta if theta.ndim == 1 else np.exp(np.log(theta).mean(axis=0))
+        return ConditionedFleet(replace(self.source, shards=[rows], theta=one, graph=Graph.path(1)))
+
+    @cached_property
+    def points(self) -> Array:
+        """(T, D) inputs of rows, and places between them."""
+        rng, seen = np.random.default_rng(self.seed), Observations.joined(self.source.shards).inputs
+        own = seen[rng.choice(len(seen), min(len(seen), QUERIES // 2), replace=False)]
+        pairs = seen[rng.integers(0, len(seen), (2, QUERIES - len(own)))]
+        return np.concatenate([own, pairs.mean(axis=0)])
+
+    def hidden(self) -> list[BoolArray]:
+        """Which rows each agent hides."""
+        found = []
+        for agent, count in enumerate(counts_of(self.source.shards)):
+            rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
+            found.append(np.isin(np.arange(count), rows))
+        return found
+
+    # ---- likelihoods -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def model(self) -> tuple[View, Array]:
+        """How the model sees the data, and its theta (P,) in its coordinates, for scaled observations."""
+        network, row = InProcess(self.source.graph), prediction_method("dec-poe")
+        view, theta = agree_on_model(network, self.source, row, PredictionOptions())
+        units = self.source.kernel.units(dimension_of(self.source.shards))
+        return view, np.asarray(theta / np.exp(view.scaling.shift(units)))
+
+    def experts(self, shards: Sequence[Observations], engine: str = "auto") -> list[Expert]:
+        """Each agent's, of these rows."""
+        view, theta = self.model
+        kernel = self.source.kernel
+        data = view.scaling.apply(view.coordinates.apply(shards))
+        found = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
+        return reweighed_experts(found, np.tile(np.log(theta), (len(found), 1))) if kernel.noise_model.robust else found
+
+    def trained_on(self) -> list[Observations]:
+        """What each agent's likelihood was of: its own rows, and for some methods samples of the others."""
+        fit = self.fleet.fit
+        shards = list(self.fleet.data)
+        if fit is None or not training_method(fit.method).augmented:
+            return shards
+        samples = communication_data(InProcess(self.fleet.graph), shards, self.fleet.seed, central=False)
+        return [augmented(shard, agent, samples) for agent, shard in enumerate(shards)]
+
+
+def _drawn(shards: Sequence[Observations], most: int, seed: int) -> list[Observations]:
+    return [own.rows(drawn(np.arange(len(own)), most, own.inputs, own.values, seed)) for own in shards]
+
+
+def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
+    """The methods of prediction that are looked at, or one clear error."""
+    if methods is None:
+        fit, calibration = fleet.fit, fleet.calibration
+        first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of(fleet.private).name
+        more = () if calibration is None or calibration.method == first else (calibration.method,)
+        return (first, *more)
+    if isinstance(methods, str) or not isinstance(methods, Sequence) or not len(methods):
+        raise InputError(f"methods: expected a list of prediction methods, got {shortened(methods)}")
+    rows = [prediction_method(name) for name in methods]
+    for row in rows:
+        refuse_private(row, fleet.private, fleet.kernel, rows=min(counts_of(fleet.data)))
+    return tuple(row.name for row in rows)
+
+
+# ---- checks of a training --------------------------------------------------------------------------------------------
+
+
+def training_checks(subject: Subject) -> Iterator[Check]:
+    """All of them; those about a training are not applicable where theta was given."""
+    fit = subject.fleet.fit
+    names = {
+        "training converged": _converged,
+        "agents agree on theta": _agreement,
+        "theta is not at a bound": _bounds,
+        "theta is stationary": _stationary,
+        "likelihood is the same again": _again,
+        "training sent only what it may": _sent,
+    }
+    for name, check in names.items():
+        yield Check.idle(name, "Theta was given, not trained.") if fit is None else check(subject, fit, name)
+    yield _gradient(subject, "gradients match differences")
+    yield from _engines(subject)
+
+
+def _converged(subject: Subject, fit: Fit, name: str) -> Check:
+    meaning = "The stopping rule held." if fit.status == "converged" else f"It ended by {fit.status}: train on from it."
+    return Check.of(name, float(fit.status != "converged"), 0.0, meaning)
+
+
+def _agreement(subject: Subject, fit: Fit, name: str) -> Check:
+    return Check.of(
+        name,
+        fit.disagreement,
+        AGREED,
+        "The largest difference between two agents in the logarithm of a hyperparameter.",
+    )
+
+
+def _bounds(subject: Subject, fit: Fit, name: str) -> Check:
+    found = ", ".join(fit.at_bounds)
+    meaning = f"{found} stands at a bound: the best value may lie beyond it." if found else "All are inside."
+    return Check.of(name, float(len(fit.at_bounds)), 0.0, meaning)
+
+
+def _sent(subject: Subject, fit: Fit, name: str) -> Check:
+    allowed = kinds_of_training(training_method(fit.method))
+    extra = [kind for kind in fit.ledger.kinds if kind not in allowed]
+    meaning = f"{fit.method} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
+    return Check.of(name, float(len(extra)), 0.0, meaning)
+
+
+# ---- the optimum ---------------------------------------------------------------------------------------------------
+
+
+def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
+    why = _too_large(subject, fit)
+    if why:
+        return Check.idle(name, why)
+    view, theta = subject.model
+    units = subject.source.kernel.units(dimension_of(subject.source.shards))
+    shift = view.scaling.shift(units) + view.coordinates.shift(units)
+    experts: list[Expert]
+    if fit.moments is not None:
+        experts = [FleetExpert(fit.moments)]
+    elif training_method(fit.method).meet == "pool":
+        experts = subject.experts([Observations.joined(subject.fleet.data)])
+    else:
+        experts = subject.experts(subject.trained_on())
+    objective = Objective(experts, fit.known.prior.shifted(-shift), 1.0 / len(experts))
+    x, free = np.log(theta), ~_held(fit)
+    slope = _slope(objective, x)
+    columns = [(_slope(objective, x + CURVED * e) - _slope(objective, x - CURVED * e)) for e in np.eye(len(x))[free]]
+    curvature = np.array(columns)[:, free] / (2.0 * CURVED)
+    meaning = "How far theta is from the optimum of the rows that are there now, in its own standard errors."
+    return Check.of(name, _distance(slope[free], 0.5 * (curvature + curvature.T)), STATIONARY, meaning)
+
+
+def _too_large(subject: Subject, fit: Fit) -> str:
+    rows, pool = sum(counts_of(subject.fleet.data)), training_method(fit.method).meet == "pool"
+    if fit.moments is not None:
+        return ""
+    if isinstance(subject.fleet.data, Streamed):
+        return "The rows are in files."
+    most = MOST_ROWS if pool else MOST_LIKELY
+    return f"There are {rows:,} rows: it is checked up to {most:,}." if rows > most else ""
+
+
+def _held(fit: Fit) -> BoolArray:
+    """(P,) which hyperparameters are fixed, or stand at a bound or the floor."""
+    held = np.zeros(fit.thetas.shape[1], dtype=bool)
+    if fit.known.names:
+        low, high = fit.known.touched(fit.thetas)
+        held |= low | high | fit.known.bounds.fixed
+    if fit.floored:
+        held[-fit.noises :] |= np.asarray((fit.thetas[:, -fit.noises :] <= 1.01 * fit.noise_floor).any(axis=0))
+    return held
+
+
+def _slope(objective: Objective, x: Array) -> Array:
+    """The gradient of the fleet's likelihood at log theta, (P,)."""
+    return np.asarray(objective(np.tile(x, (len(objective.experts), 1))).gradient.sum(axis=0))
+
+
+def _distance(slope: Array, curvature: Array) -> float:
+    """sqrt(g'H^-1 g); infinite where H is not positive: no minimum.
+
+    >>> _distance(np.array([2.0]), np.array([[4.0]])), _distance(np.array([2.0]), np.array([[-4.0]]))
+    (1.0, inf)
+    """
+    if not len(slope):
+        return 0.0
+    if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0.0:
+        return np.inf
+    return float(np.sqrt(slope @ np.linalg.solve(curvature, slope)))
+
+
+def _again(subject: Subject, fit: Fit, name: str) -> Check:
+    if fit.moments is not None or training_method(fit.method).meet == "pool":
+        return Check.idle(name, "The likelihood is of all data in one place.")
+    if "vecchia" in fit.engine:
+        return Check.idle(name, "The likelihood is approximate: it hangs on the order of the rows.")
+    why = _too_large(subject, fit)
+    if why:
+        return Check.idle(name, why)
+    experts, (_, theta) = subject.experts(subject.trained_on()), subject.model
+    own = np.log(theta) + np.log(fit.thetas) - np.log(fit.theta)  # each agent at its own estimate
+    nll = float(Objective(experts)(own).nll.sum())
+    meaning = (
+        "The likelihood of the rows that are there now, against that of the training: if they differ, train again."
+    )
+    return Check.of(name, abs(nll - fit.nll) / max(1.0, abs(fit.nll)), AGAIN, meaning)
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------------------------
+
+
+def _gradient(subject: Subject, name: str) -> Check:
+    experts, (_, theta) = subject.experts(subject.part(SOME_ROWS)), subject.model
+    worst = max((_slope_error(expert.evaluate, np.log(theta)) for expert in experts), default=0.0)
+    return Check.of(
+        name, worst, SLOPE, "Every agent's gradient of its likelihood against differences of it, the largest error."
+    )
+
+
+def _slope_error(evaluate: Callable[[Array], Evaluation], x: Array) -> float:
+    def nll(at: Array) -> float:
+        return evaluate(at).nll
+
+    try:
+        gradient = evaluate(x).gradient
+        near, far = (
+            np.array([nll(x + step * e) - nll(x - step * e) for e in np.eye(len(x))]) for step in (STEP, 2.0 * STEP)
+        )
+    except NumericalError:
+        return np.inf
+    differences = (8.0 * near - far) / (12.0 * STEP)
+    return float(np.abs(gradient - differences).max() / max(1.0, np.abs(gradient).max()))
+
+
+def _engines(subject: Subject) -> Iterator[Check]:
+    fit, (_, theta) = subject.fleet.fit, subject.model
+    used = sorted({"dense"} if fit is None else set(fit.engine))
+    parts = sorted(subject.part(FEW_ROWS), key=lambda own: -len(own))[:FEW_AGENTS]
+    for engine in used:
+        worst = max(_engine_error(expert, theta) for expert in subject.experts(parts, engine))
+        limit = APPROXIMATE if engine == "vecchia" else EXACT
+        told = "an approximation" if engine == "vecchia" else "exact"
+        yield Check.of(
+            f"engine {engine} agrees with the formulas",
+            worst,
+            limit,
+            f"Likelihood, mean and variance of up to {FEW_ROWS} rows of {len(parts)} agents; the engine is {told}.",
+        )
+
+
+def _engine_error(expert: Expert, theta: Array) -> float:
+    """The largest difference to the formulas as they read."""
+    data, kernel, places = expert.data, expert.kernel, expert.data.inputs[:QUERIED]
+    try:
+        found = expert.evaluate(np.log(theta))
+        mean, variance = expert.condition(theta).mean_and_variance(places)
+    except NumericalError:
+        return np.inf
+    nll, _ = reference.likelihood(data, kernel, np.log(theta), found.jitter)
+    errors = [abs(found.nll - nll) / len(data)]
+    if found.jitter == 0.0:
+        wanted, spread = reference.posterior(data, kernel, theta, places)
+        signal = float(kernel.variance(places, Hyperparameters.from_theta(theta)).max())
+        errors += [np.abs(mean - wanted).max() / np.sqrt(signal), np.abs(variance - spread).max() / signal]
+    return float(max(errors))
+
+
+# ---- checks of answers -----------------------------------------------------------------------------------------------
+
+
+def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
+    """Those of one method."""
+    method = prediction_method(name)
+    conditioned = subject.conditioned()
+    found = conditioned.predict(subject.points, name)
+    noisy = conditioned.predict(subject.points, name, noisy=True)
+    again = subject.conditioned().predict(subject.points, name)
+    yield Check.of(
+        f"{name}: agents agree",
+        _spread(found),
+        SAME_ANSWER,
+        "The largest difference between two agents' answers, in standard deviations.",
+    )
+    yield _twin(subject, method)
+    yield Check.of(
+        f"{name}: variances lie between 0 and the prior",
+        _beyond(subject, found, noisy),
+        ROUNDING,
+        "By how much the variance of f is above the prior's, relatively; infinite if one is not positive, or not below "
+        "that of an observation.",
+    )
+    yield Check.of(
+        f"{name}: the same again",
+        _apart(found, again),
+        REPEATED,
+        "The largest difference to the same answer, computed anew, in standard deviations.",
+    )
+    yield sent_check(f"{name}: sent only what it may", subject, method, found.ledger)
+    yield from _coverage(subject, name)
+
+
+def sent_check(name: str, subject: Subject, method: PredictionMethod, ledger: Ledger) -> Check:
+    """Of a ledger of answers."""
+    allowed = kinds_of_prediction(method, subject.source.kernel)
+    extra = [kind for kind in ledger.kinds if kind not in allowed]
+    meaning = f"{method.name} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
+    return Check.of(name, float(len(extra)), 0.0, meaning)
+
+
+def _spread(found: Prediction) -> float:
+    """Between agents, whatever the variances are: others judge those."""
+    return float(np.ptp(found.means, axis=0).max() / np.sqrt(np.abs(found.variances).max()))
+
+
+def _beyond(subject: Subject, found: Prediction, noisy: Prediction) -> float:
+    view, theta = subject.model
+    kernel = subject.source.kernel
+    places = view.coordinates.places(subject.points)
+    prior = view.scaling.scale**2 * kernel.variance(places, Hyperparameters.from_theta(theta))
+    if not (found.variances > 0.0).all() or not (noisy.variances > found.variances).all():
+        return np.inf
+    return max(0.0, float((found.variances / prior).max() - 1.0))
+
+
+def _apart(one: Prediction, other: Prediction, where: BoolArray | slice = slice(None)) -> float:
+    """The largest difference of means in deviations, or of variances relative to each other."""
+    variance = np.abs(other.variance[where])
+    means = np.abs(one.mean[where] - other.mean[where]) / np.sqrt(variance)
+    return float(max(means.max(initial=0.0), np.abs(one.variance[where] / variance - 1.0).max(initial=0.0)))
+
+
+# ---- the central twin ----------------------------------------------------------------------------------------------
+
+
+def _twin(subject: Subject, method: PredictionMethod) -> Check:
+    """Against the same rule at a central node; of dec-nn- methods with everybody taking part."""
+    name = f"{method.name}: equals its central twin"
+    if not method.decentralized:
+        return Check.idle(name, "It is the central one.")
+    if method.rule == "nearest":
+        found = subject.conditioned().predict(subject.points, method.name)
+        other = subject.alone().predict(subject.points, method.name)
+        return Check.of(name, _apart(found, other), TWIN, "Against one agent that has the rows of all.")
+    eta = 0.0 if method.nearest else None
+    conditioned = subject.conditioned()
+    found = conditioned.predict(subject.points, method.name, eta=eta)
+    everyone = np.asarray(found.participants.all(axis=0))
+    if not everyone.any():
+        return Check.idle(name, "There is no point at which all agents take part.")
+    other = conditioned.predict(subject.points, method.rule)
+    how = f" at the {int(everyone.sum())} points where, with eta=0, everybody takes part" if method.nearest else ""
+    meaning = f"Against {method.rule} over a server{how}: means in standard deviations, variances relative."
+    return Check.of(name, _apart(found, other, everyone), TWIN, meaning)
+
+
+# ---- calibration ---------------------------------------------------------------------------------------------------
+
+
+def _coverage(subject: Subject, name: str) -> Iterator[Check]:
+    """How many hidden rows lie in intervals that the fleet predicts from the rest."""
+    names = [f"{name}: {100 * level:.0f} % intervals" for level in LEVELS]
+    z = _standardized(subject, name)
+    for level, title in zip(LEVELS, names, strict=True):
+        if len(z) < FEWEST_HIDDEN:
+            yield Check.idle(title, f"Only {len(z)} rows could be hidden: {FEWEST_HIDDEN} are needed.")
+            continue
+        share = float((np.abs(z) <= ndtri(0.5 + 0.5 * level)).mean())
+        error = float(np.sqrt(level * (1.0 - level) / len(z)))
+        told = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
+        off, limit = abs(share - level), MISFIT + ERRORS * error
+        if off > limit:
+            wrong = "too sure of itself" if share < level else "too cautious"
+            told += f": the fleet is {wrong}, and fleet.calibrate mends it"
+        yield Check.of(title, off, limit, told + ".", telling=True)
+
+
+def _standardized(subject: Subject, name: str) -> Array:
+    """How many deviations each hidden row is off, by the agent's own answer."""
+    pairs = list(zip(subject.source.shards, subject.hidden(), strict=True))
+    rest, asked = [own.rows(~mask) for own, mask in pairs], [own.rows(mask) for own, mask in pairs]
+    counts = list(map(len, asked))
+    if sum(counts) < FEWEST_HIDDEN:
+        return np.zeros(sum(counts))
+    places = np.concatenate([one.inputs for one in asked])
+    found = subject.calibrated(rest, name).predict(places, name, noisy=True)
+    starts, parts = np.cumsum([0, *counts]), []
+    for agent, one in enumerate(asked):
+        own = slice(starts[agent], starts[agent + 1])
+        variance = np.abs(found.variances[agent, own])
+        if one.noise_std is not None:
+            variance = variance + one.noise_std**2  # which nobody else knows of
+        parts.append((one.values - found.means[agent, own]) / np.sqrt(variance))
+    return np.concatenate(parts)

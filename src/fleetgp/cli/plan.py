@@ -9,8 +9,8 @@ import typer
 from rich.markup import escape
 
 from fleetgp.advice import Advice, recommend
-from fleetgp.advice.advice import Task
 from fleetgp.advice.facts import Facts
+from fleetgp.advice.recommend import Task
 from fleetgp.cli.options import FILE, Json
 from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.running import description_of
@@ -102,18 +102,14 @@ def _counted(description: Description, rows: int | None) -> tuple[list[int], lis
 
 
 def _facts(description: Description, counts: list[int]) -> Facts:
-    kernels = description.kernels
-    kernel = kernels[0] if len(kernels) == 1 else None
-    columns = description.dimension + description.noise_model.terms
     return Facts(
         tuple(counts),
         description.dimension,
         description.graph,
-        kernel,
+        description.kernels,
         description.normalize,
-        columns,
-        len(kernels),
-        widest=max(one.count(description.dimension) for one in kernels),
+        description.mean,
+        description.coordinates,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, Keys, occurrences, order_by_place, row_hashes
+from fleetgp.arrays import Array, BoolArray, Keys, occurrences, row_hashes
 from fleetgp.data.suspicions import scrambled
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
@@ -32,7 +32,7 @@ def sample(data: Observations, agents: int, seed: int) -> Observations:
     True
     """
     count = max(1, len(data) // agents)
-    return data.rows(np.sort(order_by_place(data.inputs, data.values, seed)[:count]))
+    return data.rows(data.drawn(count, seed))
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,21 @@ def tolerance(size: int) -> float:
     return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
 
 
+class OtherEngine(str):
+    """The name of an engine in whose place another one is used, made by `make(data, kernel, agent)`.
+
+    That engine must answer for all data. It serves to count what agents send where the answers do not matter.
+    """
+
+    make: Callable[[Observations, Kernel, int | None], Engine]
+
+    @classmethod
+    def of(cls, name: str, make: Callable[[Observations, Kernel, int | None], Engine]) -> OtherEngine:
+        found = cls(name)
+        found.make = make
+        return found
+
+
 def check_engine_name(engine: str) -> None:
     check_name("engine", engine, ENGINES)
 
@@ -107,7 +122,8 @@ class Expert:
     ) -> None:
         check_engine(engine, kernel)
         self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
-        smooth = kernel.has_moments
+        self._other = engine.make(data, kernel, agent) if isinstance(engine, OtherEngine) else None
+        smooth = kernel.has_moments and self._other is None
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
@@ -158,7 +174,7 @@ class Expert:
 
     def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
-        for engine in (self._dense, self._vecchia, self._moments):
+        for engine in (self._dense, self._vecchia, self._moments, self._other):
             if engine is not None:
                 engine.grow(data)
 
@@ -181,6 +197,8 @@ class Expert:
     @property
     def large(self) -> bool:
         """Whether the dense engine is not tried."""
+        if self._other is not None:
+            return False
         return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
@@ -230,7 +248,7 @@ class Expert:
     @property
     def always(self) -> Engine:
         """The engine that has an answer wherever there is one."""
-        return self._vecchia if self.large else self._dense
+        return self._other or (self._vecchia if self.large else self._dense)
 
     def failure(self, theta: Array) -> NumericalError:
         """Why there is no answer at theta; one without an engine that always answers says more."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, IntArray, order_by_place
 
 #: Bytes of the version: a float holds it exactly.
 VERSION_BYTES = 6
@@ -77,7 +77,7 @@ class Observations:
 
     def rows(self, chosen: Any) -> Observations:
         """Some of them: a slice, a mask, or the numbers of rows."""
-        return Observations(
+        return type(self)(
             self.inputs[chosen],
             self.values[chosen],
             None if self.noise_std is None else self.noise_std[chosen],
@@ -85,19 +85,26 @@ class Observations:
             None if self.weight is None else self.weight[chosen],
         )
 
+    def drawn(self, count: int, seed: int) -> IntArray:
+        """The numbers of the first rows in the order of `order_by_place`, as they were given."""
+        return np.sort(order_by_place(self.inputs, self.values, seed)[:count])
+
     @staticmethod
     def joined(parts: Sequence[Observations]) -> Observations:
         """Several as one, in their order. All must know the same about their noise."""
-        every = [part.arrays for part in parts]
+        return parts[0].followed_by(parts[1:])
+
+    def followed_by(self, others: Sequence[Observations]) -> Observations:
+        """These and others as one."""
+        every = [part.arrays for part in (self, *others)]
         if len({len(arrays) for arrays in every}) != 1:
             raise ValueError("expected observations that all know the same about their noise")
         found = iter([np.concatenate(columns) for columns in zip(*every, strict=True)])
-        first = parts[0]
         inputs, values = next(found), next(found)
         noise_std, group, weight = (
-            None if array is None else next(found) for array in (first.noise_std, first.group, first.weight)
+            None if array is None else next(found) for array in (self.noise_std, self.group, self.weight)
         )
-        return Observations(inputs, values, noise_std, group, weight)
+        return type(self)(inputs, values, noise_std, group, weight)
 
     # ---- other numbers in the same rows ----------------------------------------------------------------------
 
@@ -140,6 +147,4 @@ class Observations:
         noise_std, weight, group = (
             None if array is None else next(columns) for array in (self.noise_std, self.weight, self.group)
         )
-        return Observations(
-            rows[:, :width], values, noise_std, None if group is None else group.astype(np.int64), weight
-        )
+        return type(self)(rows[:, :width], values, noise_std, None if group is None else group.astype(np.int64), weight)

@@ -182,6 +182,13 @@ class Ledger:
         used = np.flatnonzero(framing[0])
         return {(int(self.senders[e]), int(self.receivers[e])): Traffic(*(int(v) for v in framing[:, e])) for e in used}
 
+    @property
+    def bytes_by_edge(self) -> IntArray:
+        """(E,) in the order of `senders` and `receivers`."""
+        return np.asarray(
+            sum((table[2] for table in self._tables.values()), np.zeros(len(self.senders), dtype=np.int64))
+        )
+
     def sent_by(self, agent: int | str) -> dict[str, Traffic]:
         """What left an agent, by kind of content; relayed content counts too.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray, order_by_place
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.kernels.stationary import Kernel
@@ -59,7 +59,7 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
 def _sample(expert: Expert, size: int, seed: int) -> Expert:
     if expert.size <= size:
         return expert
-    return expert.part(np.sort(order_by_place(expert.data.inputs, expert.data.values, seed)[:size]))
+    return expert.part(expert.data.drawn(size, seed))
 
 
 #: Length-scales of the default starts, as fractions of the reach of the data.

@@ -122,6 +122,8 @@ EXPANSION = 1e-11
 #: What the other axes may amplify in the expansion error of one, at most, see `certificate.expansion_bound`: 4 n^2 of
 #: n nodes.
 AMPLIFICATION = 1e5
+#: No grid has more axes: with three nodes along each it would be too large.
+MOST_AXES = 40
 
 #: Before theta is known: a grid for all theta whose (sigma_f / sigma_eps)^2 is at most this.
 PLANNED_RATIO = 1e6
@@ -144,7 +146,9 @@ def axis_error(dimension: int, count: int, ratio: float) -> float:
 
     ratio: (sigma_f / sigma_eps)^2.
     """
-    error = EXPANSION / (AMPLIFICATION ** (dimension - 1) * count**2 * (1.0 + ratio))
+    # With so many axes there is no grid in any case, and powers stay finite.
+    axes = min(dimension, MOST_AXES)
+    error = EXPANSION / (AMPLIFICATION ** (axes - 1) * count**2 * (1.0 + ratio))
     return float(10.0 ** np.floor(np.log10(error)))
 
 

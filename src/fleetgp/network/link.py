@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from fleetgp.advice.bill import Bill
 from fleetgp.errors import InputError, shortened
 from fleetgp.given import check_whole
+from fleetgp.network.counting import Bill
 
 #: Bytes a second.
 _RATES = {

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.advice.bill import Bill
-from fleetgp.advice.link import Link
-from fleetgp.advice.sketch import Sketch
+from fleetgp.network.counting import Bill, CountingNetwork
+from fleetgp.network.link import Link
 
 
 @pytest.mark.parametrize(
@@ -52,9 +51,23 @@ def test_a_number_is_no_link() -> None:
         Link(9600)  # type: ignore[arg-type]
 
 
+def reduction(graph: fg.Graph, *shape: int) -> Bill:
+    """Of everyone's rows of a shape."""
+    network = CountingNetwork(graph)
+    network.reduce(np.zeros((graph.agents, *shape)), "statistics")
+    return network.bill()
+
+
+def exchange(graph: fg.Graph, width: int) -> Bill:
+    """Of so many numbers."""
+    network = CountingNetwork(graph)
+    network.exchange(np.zeros((graph.agents, width)), "hyperparameters")
+    return network.bill()
+
+
 def test_a_reduction_on_a_path_goes_hop_by_hop() -> None:
     """Five agents: two hops up, two down, each a message of the same size and a latency."""
-    bill = Sketch(fg.Graph.path(5)).reduction(1, (10,), "statistics")
+    bill = reduction(fg.Graph.path(5), 1, 10)
     size = bill.edges[0, 1]
     assert set(bill.edges.values()) == {size}
     assert Link("1 kB/s, 3 s").seconds(bill) == pytest.approx(4 * (3.0 + size / 1000.0))
@@ -62,7 +75,7 @@ def test_a_reduction_on_a_path_goes_hop_by_hop() -> None:
 
 
 def test_an_exchange_takes_as_long_as_its_slowest_link() -> None:
-    bill = Sketch(fg.Graph.star(6)).exchange(hyperparameters=4)
+    bill = exchange(fg.Graph.star(6), 4)
     size = bill.edges[0, 1]
     assert Link("1 kB/s, 1 s").seconds(bill) == pytest.approx(1.0 + size / 1000.0)
     assert Link("1 kB/s, 1 s, half duplex").seconds(bill) == pytest.approx(1.0 + 2 * size / 1000.0)
@@ -70,7 +83,7 @@ def test_an_exchange_takes_as_long_as_its_slowest_link() -> None:
 
 def test_pieces_of_a_long_value_follow_each_other() -> None:
     """Over h hops p pieces take h + p - 1 times as long as one piece over one hop."""
-    bill = Sketch(fg.Graph.path(9)).reduction(4 * 65536, (), "moments")
+    bill = reduction(fg.Graph.path(9), 4 * 65536)
     (size,) = set(bill.edges.values())
     pieces = bill.messages / len(bill.edges)
     assert pieces == 4
@@ -80,7 +93,9 @@ def test_pieces_of_a_long_value_follow_each_other() -> None:
 
 def test_a_collection_grows_on_its_way_up() -> None:
     """On a path of three, each end tells its row, and hears the two others."""
-    bill = Sketch(fg.Graph.path(3)).collection(inputs=[(1, 2)] * 3)
+    network = CountingNetwork(fg.Graph.path(3))
+    network.collect({"inputs": np.zeros((3, 1, 2))})
+    bill = network.bill()
     assert bill.waiting == bill.edges[0, 1] + bill.edges[1, 0]
     assert bill.edges[1, 0] > bill.edges[0, 1]
 
@@ -101,11 +116,10 @@ def test_what_is_lost_is_sent_again_after_two_latencies() -> None:
 
 
 def test_bills_add_up() -> None:
-    sketch = Sketch(fg.Graph.cycle(5))
-    one, other = sketch.exchange(hyperparameters=3), sketch.reduction(2, (3,), "statistics")
+    one, other = exchange(fg.Graph.cycle(5), 3), reduction(fg.Graph.cycle(5), 2, 3)
     both, link = 2 * one + other, Link("1 kB/s, 1 s")
     assert both.bytes == 2 * one.bytes + other.bytes
     assert both.rounds == 2 * one.rounds + other.rounds
     assert both.busiest <= 2 * one.busiest + other.busiest
     assert link.seconds(both) == pytest.approx(2 * link.seconds(one) + link.seconds(other))
-    assert both.told == ("hyperparameters", "statistics")
+    assert both.sent == ("hyperparameters", "statistics")

@@ -1,0 +1,588 @@
+"""What a training or an answer sends, by counting: the trainers and predictors run on stand-in agents.
+
+No message is described here, so that a cost cannot differ from the ledger of a real run. Short runs with small data
+would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`standin`)
+have as many rows as the real agents and a likelihood that costs nothing, so that 200 agents take seconds.
+
+A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
+range. For a training these are the number of rounds, and how often it continues with another mean function; for an
+answer who takes part, whose rows are near the queries, and the length of NPAE's vectors. Bounds are counts of the
+extremes: no agent takes part, all rows are near, and so on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from fleetgp.advice.facts import Facts
+from fleetgp.advice.standin import (
+    APART,
+    NOWHERE,
+    Counted,
+    Scene,
+    StandInBasis,
+    gathered,
+    shared_out,
+    spread,
+    stand_in,
+    theta_for,
+)
+from fleetgp.arrays import Array
+from fleetgp.consensus import Outcome
+from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
+from fleetgp.consensus.reductions import ByTree
+from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.data.scaling import Scaling, View
+from fleetgp.engines.basis import Basis
+from fleetgp.engines.moments.sums import MOST_SUMS
+from fleetgp.errors import InputError
+from fleetgp.fleet.answering import HostedAnswers, Made, Question
+from fleetgp.fleet.source import Source
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.model.observations import Observations
+from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
+from fleetgp.prediction import Conditioner, PredictionOptions
+from fleetgp.prediction.cross import FEWEST, LONGEST
+from fleetgp.prediction.methods import METHODS as PREDICTORS
+from fleetgp.prediction.methods import PredictionMethod, prediction_method
+from fleetgp.prediction.predict import block_size
+from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.training.admm import best_radius
+from fleetgp.training.flat import tried
+from fleetgp.training.kernel_choice import train_best
+from fleetgp.training.methods import METHODS as TRAINERS
+from fleetgp.training.methods import TrainingMethod, training_method
+from fleetgp.training.objective import Curvature
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.outer_loops import ROBUST_TURNS
+from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
+from fleetgp.training.primal import Local
+from fleetgp.training.problem import Setting, prepare
+from fleetgp.training.starts import SMALLEST
+from fleetgp.training.train import LocalTraining, train
+
+#: No training converges to this tolerance.
+NEVER = 1e-200
+#: Length-scales of a model that is not trained yet, as a part of the box: usually, and for bounds.
+SPAN, SHORT, LONG = 0.25, 1e-5, 1e6
+#: A divisor of the length of NPAE's longest vectors.
+SOME = 40
+#: The reach of data that are all at one place.
+TINY = 1e-3
+
+
+# ---- trainings -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds a training takes in all, from all its starts: nobody knows it before.
+
+    what: "evaluations" (of dec-fact-gp), "rounds" (of ADMM) or "grids" (of dec-full-gp).
+    usual: the number that is assumed.  least: no training takes fewer.
+    most: what the option `rounds` allows; None where it limits nothing that is sent.
+    """
+
+    what: str
+    usual: int
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """once: before the first round, and for each start.  each: of a round.  rounds: how many there are.
+
+    turn: each time that it continues with another mean function or other weights.  turns: how often, at most.
+    flat: what is sent in addition, at most, where hyperparameters come near their limits.
+    A round of dec-fact-gp is an evaluation, which is a reduction: `each.rounds` hops.
+    """
+
+    method: str
+    once: Bill
+    each: Bill
+    rounds: Rounds
+    turn: Bill = NOTHING
+    turns: int = 0
+    flat: Bill = NOTHING
+
+    def total(self, rounds: int | None = None, turns: int = 0) -> Bill:
+        """Of a training with so many rounds in all starts together; without, with as many as are assumed."""
+        if rounds is None:
+            rounds, turns = self.rounds.usual, min(self.turns, USUAL_TURNS)
+        return self.once + rounds * self.each + turns * self.turn
+
+    @property
+    def least(self) -> Bill:
+        return self.total(self.rounds.least)
+
+    @property
+    def most(self) -> Bill | None:
+        """None where there is no bound."""
+        if self.rounds.most is None:
+            return None
+        # Every turn has a round at least, also where none is left.
+        return self.total(self.rounds.most + self.turns, self.turns) + (1 + self.turns) * self.flat
+
+
+def training_cost(
+    name: str,
+    facts: Facts,
+    *,
+    theta0: Array | None = None,
+    noise_floor: float = 1e-3,
+    rounds: int = TrainingOptions().rounds,
+) -> TrainingCost:
+    """By a method's name. theta0: the starts, (S, P); None for the three that the fleet chooses itself.
+    rounds: the limit of a training.
+
+    With several kernels to choose from, all trainings are in it.
+
+    >>> from fleetgp.advice.facts import facts_of
+    >>> cost = training_cost("dec-fact-gp", facts_of([100] * 5, "path", dimension=2, kernel="se"))
+    >>> cost.each.rounds, cost.each.messages, cost.each.sent
+    (4.0, 8, ('statistics',))
+    """
+    method = training_method(name)
+    if not method.decentralized:
+        having = ", ".join(row.name for row in TRAINERS.values() if row.decentralized)
+        raise InputError(f"{name} needs a central node, which no graph has: choose one of {having}")
+    options = TrainingOptions(
+        starts=None if theta0 is None else np.log(np.atleast_2d(theta0)),
+        rounds=2 * facts.topology.period,
+        tol=NEVER,
+        nested_iterations=1 if method.step == "nested" else None,
+        noise_floor=noise_floor,
+        normalize=facts.normalize,
+        mean=facts.mean,
+        coordinates=facts.coordinates,
+        engine=stand_in("auto", TrainingOptions().neighbours),
+    )
+    with _quiet():
+        if method.meet == "moments":
+            return _by_moments(method, facts, options)
+        if len(facts.kernels) == 1:
+            return _with_kernel(method, facts, facts.kernels[0], options, rounds)
+        return _comparing(method, facts, options, rounds)
+
+
+def _with_kernel(
+    method: TrainingMethod, facts: Facts, kernel: Kernel, options: TrainingOptions, limit: int
+) -> TrainingCost:
+    """A training with one kernel."""
+    verb = "reduce" if method.meet == "tree" else "exchange"
+    shards, network = gathered(facts, kernel, 1).shards, CountingNetwork(facts.topology)
+    train(method, shards, network, kernel, options)
+    once, each = _apart(network, verb)
+    # Once more, for what may come after the last round.
+    network = CountingNetwork(facts.topology)
+    seen = _view(facts, shards).coordinates.apply(shards)
+    setting = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
+    turns = _turns(facts, kernel)
+    turn = _turn(LocalTraining(setting, options, None, None), facts) if turns else NOTHING
+    flat = (1 + max(1, setting.levels)) * _flat(setting) if method.meet == "edges" else _flat(setting)
+    starts, period = len(setting.starts), facts.topology.period if method.meet == "edges" else 1
+    most = _limit(limit, starts, setting.levels, period)
+    rounds = _newton(starts, most) if method.meet == "tree" else _admm(facts, starts, most)
+    return TrainingCost(method.name, once, each, rounds, turn, turns, flat)
+
+
+def _apart(network: CountingNetwork, verb: str) -> tuple[Bill, Bill]:
+    """What a training sends once, and in each round: a round is one call of the verb in the phase "training"."""
+    turns = [turn for turn in range(network.topology.period) if network.calls("training", verb=verb, turn=turn)]
+    each = NOTHING
+    for turn in turns:
+        each += network.bill("training", verb=verb, turn=turn) / network.calls("training", verb=verb, turn=turn)
+    once = network.bill() - network.bill("training", verb=verb)
+    return once, each / len(turns)
+
+
+def _turn(training: LocalTraining, facts: Facts) -> Bill:
+    """What is sent besides its rounds when a training continues with other weights or another mean function."""
+    setting = training.setting
+    network = cast(CountingNetwork, setting.network)
+    training.run()
+
+    def sent() -> Bill:
+        rounds = network.bill("training", verb="reduce" if setting.method.meet == "tree" else "exchange")
+        return network.bill() - rounds
+
+    before = sent()
+    if facts.mean != "zero":
+        training.correction()
+    if facts.noise_model.robust:
+        training.reweigh()
+    else:
+        training.take_up([0.0] * (1 + len(setting.scaling.slope)))
+    return sent() - before
+
+
+def _turns(facts: Facts, kernel: Kernel) -> int:
+    """How often a training may continue."""
+    settling = 1 if facts.mean == "zero" else MEAN_TURNS
+    return settling * (1 + (ROBUST_TURNS if kernel.noise_model.robust else 0)) - 1
+
+
+def _flat(setting: Setting) -> Bill:
+    """What is sent if every hyperparameter that has a limit stands there."""
+    network, x = cast(CountingNetwork, setting.network), setting.start(0)
+    low, high = (np.broadcast_to(end, x[0].shape) for end in (setting.limits.lower, setting.limits.upper))
+    at = np.where(low > -np.inf, low, np.where(high < np.inf, high, 0.0))
+    local = Local(x, setting.objective(x), Curvature.constant(1.0, x))
+    outcome = Outcome(SimpleNamespace(local=local), 0, "converged", np.zeros(1), at)
+    tried(setting, cast(Any, SimpleNamespace(outcome=outcome)))
+    return network.bill("flat")
+
+
+def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, limit: int) -> TrainingCost:
+    """A training on a sample with each kernel, how well they predict, and one on all rows with the best."""
+    sample = replace(facts, sizes=tuple(min(size, SMALLEST) for size in facts.sizes))
+
+    def each(some: Facts) -> list[TrainingCost]:
+        alike = {kernel.count(facts.dimension): kernel for kernel in facts.kernels}
+        found = {count: _with_kernel(method, some, kernel, options, limit) for count, kernel in alike.items()}
+        return [found[kernel.count(facts.dimension)] for kernel in facts.kernels]
+
+    firsts = each(sample)
+    lasts = firsts if sample == facts else each(facts)
+    # The comparison is the same whatever the method and however many rows there are: it takes one agent that has some.
+    few = replace(facts, sizes=(APART, *(1,) * (facts.agents - 1)))
+    network = CountingNetwork(facts.topology)
+    quick = replace(options, rounds=1, nested_iterations=None)
+    train_best(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
+    first, last = firsts[0].rounds, lasts[0].rounds
+    count, widest = len(firsts), max(range(len(firsts)), key=lambda k: lasts[k].each.bytes)
+    assert first.most is not None
+    assert last.most is not None
+    rounds = Rounds(
+        last.what,
+        count * first.usual + last.usual,
+        count * first.least + last.least,
+        count * first.most + last.most,
+    )
+    chosen = lasts[widest]
+    return replace(
+        chosen,
+        once=_sum([one.once for one in firsts]) + network.bill("kernels") + chosen.once,
+        rounds=rounds,
+        turns=(count + 1) * chosen.turns,
+        flat=(count + 1) * chosen.flat,
+    )
+
+
+def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) -> TrainingCost:
+    """One grid. A finer one, where the training asks for it, has more moments: nobody knows beforehand how many."""
+    network = CountingNetwork(facts.topology)
+    options = replace(options, rounds=1, tol=0.0, engine="auto", nested_iterations=None)
+    train(method, Counted(facts), network, facts.kernels[0], options)
+    verdict = network.bill("model")
+    each = network.bill("moments") + verdict
+    turns = 0 if facts.mean == "zero" else MEAN_TURNS - 1
+    turn = network.bill("mean") + verdict if turns else NOTHING
+    return TrainingCost(method.name, network.bill() - each, each, Rounds("grids", 1, 1, None), turn, turns)
+
+
+# ---- numbers of rounds -----------------------------------------------------------------------------------------------
+
+#: What is assumed for each start, measured on draws of the paper's field, se and matern32, 4 to 25 agents with 40 rows
+#: each on paths, cycles, grids, stars, complete and random graphs, with the default tolerance: there it was 4 to 16.
+#: Other data and other kernels may take many times as many.
+EVALUATIONS = 8.0
+#: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
+#: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
+PACES = 4.0
+#: How often a training is assumed to continue with another mean function or other weights.
+USUAL_TURNS = 3
+
+
+def _limit(rounds: int, starts: int, levels: int, period: int) -> int:
+    """Rounds of all starts, and of the best one on larger samples, by the limit of a training.
+
+    On a graph that varies, rounds cost their mean over a period, and a run may begin anywhere in it.
+    """
+    ahead = (starts + levels) * period if period > 1 else 0
+    return ahead + (starts * max(1, rounds // 2) + levels * rounds if levels else starts * rounds)
+
+
+def _newton(starts: int, limit: int) -> Rounds:
+    return _rounds("evaluations", starts, starts * EVALUATIONS, limit)
+
+
+def _admm(facts: Facts, starts: int, limit: int) -> Rounds:
+    # On a graph that varies with time an edge acts once in its period.
+    pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
+    return _rounds("rounds", starts, starts * pace * PACES, limit)
+
+
+def _rounds(what: str, starts: int, usual: float, limit: int) -> Rounds:
+    return Rounds(what, min(max(starts, round(usual)), limit), starts, limit)
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PredictionCost:
+    """once: what is sent with the first answer only.  asked: for the queries.
+
+    least, most: bounds of both together; the same where it does not depend on data and queries how much is sent.
+    """
+
+    method: str
+    once: Bill
+    asked: Bill
+    least: Bill
+    most: Bill
+
+    @property
+    def total(self) -> Bill:
+        return self.once + self.asked
+
+    @property
+    def exact(self) -> bool:
+        return self.least == self.most
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked.
+
+    queries: T.  to: the only agent that receives the answer.  trained: by which method; "" for a theta that was given.
+    """
+
+    queries: int
+    to: int | None = None
+    trained: str = "dec-fact-gp"
+    options: PredictionOptions = field(default_factory=PredictionOptions)
+
+
+def prediction_cost(name: str, facts: Facts, asking: Asking) -> PredictionCost:
+    """By a method's name, along the tree.
+
+    >>> from fleetgp.advice.facts import facts_of
+    >>> cost = prediction_cost("dec-rbcm", facts_of([100] * 5, "path", dimension=2), Asking(queries=10))
+    >>> cost.asked.rounds, cost.asked.messages, cost.asked.sent, cost.exact
+    (4.0, 8, ('predictions',), True)
+    """
+    method = prediction_method(name)
+    if not method.decentralized:
+        having = ", ".join(row.name for row in PREDICTORS.values() if row.decentralized)
+        raise InputError(f"{name} needs a central node, which no graph has: choose one of {having}")
+    if asking.options.consensus != "tree":
+        raise InputError('costs are those of sums along the tree: expected consensus="tree", got "average"')
+    with _quiet():
+        found = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
+    usual = found[-1]
+    least, most = lowest(*(one.least for one in found)), highest(*(one.most for one in found))
+    return replace(usual, least=least, most=most)
+
+
+def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
+    """One of all kernels that send the same; the last one sends most of what is sent anyway."""
+    smooth = method.rule in ("npae", "full-gp")
+    found = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
+    return [found[key] for key in sorted(found)]
+
+
+class _Answers:
+    """The answers of a method with one kernel."""
+
+    def __init__(self, method: PredictionMethod, facts: Facts, kernel: Kernel, asking: Asking) -> None:
+        self.method, self.facts, self.kernel, self.asking, self.options = method, facts, kernel, asking, asking.options
+        network = CountingNetwork(facts.topology)
+        self.root, step = network.tree.root, block_size(method, network, asking.options.neighbours)
+        full, rest = divmod(asking.queries, step)
+        #: How many blocks there are of how many queries.
+        self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
+
+    def cost(self) -> PredictionCost:
+        rule = self.method.rule
+        if rule == "full-gp":
+            return self._by_moments()
+        if rule == "nearest":
+            return self._nearest()
+        if rule == "npae":
+            return self._nested()
+        usual = self._asked(self._together)
+        if not self.method.nearest:
+            return self._found(usual, [usual], [usual])
+        return self._found(usual, [self._asked(self._at_root)], [self._worst(usual, self._asked(self._far))])
+
+    def _found(
+        self, usual: tuple[Bill, Bill], least: Sequence[tuple[Bill, Bill]], most: Sequence[tuple[Bill, Bill]]
+    ) -> PredictionCost:
+        """From what is sent once and for the queries: usually, and in extreme cases."""
+        low, high = (lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most)))
+        return PredictionCost(self.method.name, *usual, low, high)
+
+    def _worst(self, everyone: tuple[Bill, Bill], nobody: tuple[Bill, Bill]) -> tuple[Bill, Bill]:
+        """A bound where some queries are answered by all, and others are asked again, since no agent takes part."""
+        return everyone if nobody == everyone else (everyone[0], everyone[1] + nobody[1])
+
+    # ---- who has data where ----------------------------------------------------------------------------------
+
+    def _together(self, queries: int) -> Scene:
+        """All take part in all queries."""
+        return gathered(self.facts, self.kernel, queries)
+
+    def _at_root(self, queries: int) -> Scene:
+        """Only the root of the tree does, which sends nothing for it."""
+        return gathered(self.facts, self.kernel, queries, np.arange(self.facts.agents) == self.root)
+
+    def _far(self, queries: int) -> Scene:
+        """Nobody does."""
+        return gathered(self.facts, self.kernel, queries, at=NOWHERE)
+
+    @cached_property
+    def _view(self) -> View:
+        return _view(self.facts, self._together(1).shards)
+
+    # ---- a run -----------------------------------------------------------------------------------------------
+
+    def _asked(
+        self, scene: Any, span: float = SHORT, agreed: Agreed | None = None, *, apart: bool = True
+    ) -> tuple[Bill, Bill]:
+        """What is sent once, and for all queries. scene: makes a `Scene` of so many.
+
+        agreed: in the place of what the agents would agree on.
+        """
+        once, asked = NOTHING, NOTHING
+        for count, size in self.blocks:
+            once, block = self._block(scene(size), span, agreed, apart)
+            asked += count * block
+        return once, asked
+
+    def _block(self, scene: Scene, span: float, agreed: Agreed | None, apart: bool) -> tuple[Bill, Bill]:
+        """What is sent before a block of queries, and for it."""
+        source = self._source(scene, span)
+        engine: str = stand_in(self.options.engine, self.options.neighbours, apart=apart)
+        options = replace(self.options, engine=engine)
+        answers = HostedAnswers(source, options, Conditioner())
+        if agreed is not None:
+            answers.agreed[agreement_key(self.method, options)] = Made(agreed, 0, source.rows)
+        network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
+        blocks = answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to))
+        once = network.bill()
+        list(blocks)
+        return once, network.bill() - once
+
+    def _source(self, scene: Scene, span: float) -> Source:
+        """The model that the stand-ins have: trained, or with a theta that was given."""
+        facts, trained, view = self.facts, self.asking.trained, self._view
+        some = gathered(facts, self.kernel, 1).shards
+        scaled = facts.coordinates.name in ("as-given", "scaled")
+        seen = some if scaled else view.coordinates.apply(some)
+        reach = np.ptp(np.concatenate([one.inputs for one in seen]), axis=0)
+        theta = theta_for(self.kernel, np.maximum(reach, TINY), span)
+        known = bool(trained)
+        return Source(
+            scene.shards,
+            None,
+            facts.topology,
+            self.kernel,
+            np.tile(theta, (facts.agents, 1)) if known and trained != "dec-full-gp" else theta,
+            view.scaling if known or not (facts.normalize or facts.mean != "zero") else None,
+            0,
+            facts.sizes,
+            mean=facts.mean,
+            normalize=facts.normalize,
+            coordinates=view.coordinates if known or facts.coordinates.name == "as-given" else None,
+            rule=facts.coordinates,
+        )
+
+    # ---- the other rules -------------------------------------------------------------------------------------
+
+    def _nearest(self) -> PredictionCost:
+        """Usually agents hold different places; at most all rows are near, at least only the root's."""
+        facts, count = self.facts, min(self.options.neighbours, self.facts.rows)
+
+        def shared(queries: int) -> Scene:
+            own = shared_out(queries, facts.sizes)
+            first = np.cumsum(own) - own
+            return spread(facts, self.kernel, queries, (count * own).tolist(), first.tolist(), count)
+
+        def all_rows(queries: int) -> Scene:
+            return spread(facts, self.kernel, queries, [count * queries] * facts.agents, [0] * facts.agents, count)
+
+        def of_root(queries: int) -> Scene:
+            near = [count * queries * (agent == self.root) for agent in range(facts.agents)]
+            sizes = [max(size, most) for size, most in zip(facts.sizes, near, strict=True)]
+            return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
+
+        most = self._asked(all_rows)
+        if facts.rows <= self.options.neighbours:
+            return self._found(most, [most], [most])
+        usual = self._asked(shared)
+        return self._found(usual, [self._asked(of_root)], [usual, most])
+
+    def _nested(self) -> PredictionCost:
+        """By weights, or by vectors, whose length depends on theta."""
+        scenes = [self._together] if not self.method.nearest else [self._together, self._at_root, self._far]
+        smooth = self.kernel.has_moments and self.options.engine != "dense"
+        possible = smooth and FEWEST**self.facts.dimension <= 2.0 * LONGEST
+        usual = self._asked(self._together, SPAN)
+        spans = (SHORT, LONG) if possible else (SPAN,)
+        least = [self._asked(scene, span, apart=False) for scene in scenes for span in spans]
+        most = [[self._asked(scene, span) for scene in scenes] for span in spans]
+        if possible:
+            once = most[-1][0][0]  # with a basis that is compared
+            most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
+        bounds = [self._worst(one[0], one[-1]) for one in most]
+        return self._found(usual, least, bounds)
+
+    def _by_long_vectors(self, scene: Any) -> Bill:
+        """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
+        one, two = (
+            self._asked(scene, SPAN, Agreed(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
+        )
+        return one + (LONGEST // SOME - 1) * (two - one)
+
+    def _by_moments(self) -> PredictionCost:
+        """Nothing but the moments of all data, where they are not known from the training."""
+        if self.asking.trained == "dec-full-gp":
+            return self._found((NOTHING, NOTHING), [(NOTHING, NOTHING)], [(NOTHING, NOTHING)])
+        facts = self.facts
+
+        def of_theta(span: float) -> Bill:
+            scene = Scene(cast(Any, Counted(facts)), np.zeros((1, facts.dimension)))
+            return self._block(scene, span, None, True)[0]
+
+        usual, least, network = of_theta(SPAN), of_theta(LONG), CountingNetwork(facts.topology, ("moments",))
+        with network.phase("moments"):
+            network.reduce(np.broadcast_to(0.0, (facts.agents, 1 + MOST_SUMS)), "moments")
+        return self._found((usual, NOTHING), [(least, NOTHING)], [(least + network.bill(), NOTHING)])
+
+
+# ---- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _view(facts: Facts, shards: Sequence[Observations]) -> View:
+    """How the model sees the data of some agents."""
+    coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
+    if coordinates.name == "as-given" and not scaling:
+        return View()
+    reduction = ByTree(CountingNetwork(facts.topology))
+    seen = agree_on_coordinates(reduction, shards, coordinates)
+    if not scaling:
+        return View(Scaling(), seen)
+    return View(agree_on_scaling(reduction, seen.apply(shards), facts.mean, normalize=facts.normalize), seen)
+
+
+def _sum(bills: Sequence[Bill]) -> Bill:
+    return sum(bills, NOTHING)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Warnings about stand-ins are of no use to a caller."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,294 @@
+"""A network that counts: what each verb sends, and which of its messages wait for each other.
+
+All agents are hosted in one process, as in `InProcess`, whose ledger has the bytes of real frames. A `Bill` adds what a
+ledger does not know: how many messages are under way at once, and how many bytes come one after the other, from which
+`Link` computes seconds. Traffic is counted by phase and verb, so that a caller can separate what a round sends from
+what is sent once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from fleetgp.arrays import Array, IntArray
+from fleetgp.graph import Topology
+from fleetgp.network.edges import Cargo
+from fleetgp.network.inprocess import InProcess
+from fleetgp.network.ledger import FRAMING, Ledger
+from fleetgp.network.pricing import price_reduction
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
+
+#: Sender and receiver.
+Edge = tuple[int, int]
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What a task costs on the network. Bills add up, and one times a number is so many of them.
+
+    hops: rounds, which come one after the other, by how many messages are under way at once in them.
+    messages: all of them.  kinds: bytes by kind of content, headers under "framing".
+    edges: bytes by directed edge.
+    waiting: bytes that come one after the other on the slowest way: each has to arrive before the next can leave. Where
+        a link carries one direction at a time it is `waiting_half`.
+
+    >>> one = Bill({2: 2}, 4, {"statistics": 80, "framing": 144}, {(0, 1): 112, (1, 0): 112}, 112, 224)
+    >>> (3 * one + one).bytes, one.busiest
+    (896, 112)
+    """
+
+    hops: Mapping[int, float] = field(default_factory=dict)
+    messages: float = 0
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    edges: Mapping[Edge, float] = field(default_factory=dict)
+    waiting: float = 0
+    waiting_half: float = 0
+
+    @property
+    def rounds(self) -> float:
+        return sum(self.hops.values())
+
+    @property
+    def bytes(self) -> float:
+        return sum(self.kinds.values())
+
+    @property
+    def busiest(self) -> float:
+        """Bytes over the edge that carries most, in one direction."""
+        return max(self.edges.values(), default=0)
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The kinds of content that are sent."""
+        return tuple(kind for kind in self.kinds if kind != FRAMING)
+
+    def __add__(self, other: Bill) -> Bill:
+        return _each(self, other, lambda one, two: one + two)
+
+    def __sub__(self, other: Bill) -> Bill:
+        """What is left without a part of it."""
+        return _each(self, other, lambda one, two: one - two).without_zeros()
+
+    def __rmul__(self, times: float) -> Bill:
+        return self._changed(lambda value: times * value)
+
+    def __truediv__(self, parts: int) -> Bill:
+        """One of so many equal parts; whole numbers stay whole where they can."""
+        return self._changed(lambda value: value // parts if value % parts == 0 else value / parts)
+
+    def _changed(self, change: Callable[[float], float]) -> Bill:
+        def each(table: Mapping[Key, float]) -> dict[Key, float]:
+            return {key: change(value) for key, value in table.items()}
+
+        tables = each(self.hops), change(self.messages), each(self.kinds), each(self.edges)
+        return Bill(*tables, change(self.waiting), change(self.waiting_half))
+
+    def without_zeros(self) -> Bill:
+        """Only the hops, kinds and edges that occur."""
+
+        def occurring(table: Mapping[Key, float]) -> dict[Key, float]:
+            return {key: value for key, value in table.items() if value}
+
+        tables = occurring(self.hops), self.messages, occurring(self.kinds), occurring(self.edges)
+        return Bill(*tables, self.waiting, self.waiting_half)
+
+
+NOTHING = Bill()
+
+
+def highest(*bills: Bill) -> Bill:
+    """A bill that none of some exceeds, in any of its numbers.
+
+    >>> highest(Bill(messages=1, kinds={"inputs": 8}), Bill(messages=2, kinds={"inputs": 4})).bytes
+    8
+    """
+    found, *others = bills
+    for other in others:
+        found = _each(found, other, max)
+    return found
+
+
+def lowest(*bills: Bill) -> Bill:
+    """A bill that all of some reach, in all of its numbers."""
+    found, *others = bills
+    for other in others:
+        found = _each(found, other, min)
+    return found
+
+
+def _each(one: Bill, other: Bill, choose: Callable[[float, float], float]) -> Bill:
+    def merged(own: Mapping[Key, float], others: Mapping[Key, float]) -> dict[Key, float]:
+        keys = (*own, *(key for key in others if key not in own))
+        return {key: choose(own.get(key, 0), others.get(key, 0)) for key in keys}
+
+    return Bill(
+        merged(one.hops, other.hops),
+        choose(one.messages, other.messages),
+        merged(one.kinds, other.kinds),
+        merged(one.edges, other.edges),
+        choose(one.waiting, other.waiting),
+        choose(one.waiting_half, other.waiting_half),
+    )
+
+
+@dataclass
+class _Count:
+    """The traffic of one phase, verb and round of the period. edges: (E,) bytes."""
+
+    edges: Array
+    calls: int = 0
+    messages: int = 0
+    waiting: float = 0
+    waiting_half: float = 0
+    hops: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    kinds: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class CountingNetwork(InProcess):
+    """Count the traffic of real code by phase, verb and, on a graph that varies, the round of its period.
+
+    unheard: phases whose results reach no agent here, as in a process that hosts none of the recipients. Their
+        messages are counted, and the results are not computed.
+
+    >>> from fleetgp.graph import Graph
+    >>> network = CountingNetwork(Graph.path(3))
+    >>> network.reduce(np.ones((3, 1, 4)), "statistics").tolist()
+    [[3.0, 3.0, 3.0, 3.0]]
+    >>> bill = network.bill()
+    >>> bill.rounds, bill.messages, bill.bytes, bill.waiting
+    (2.0, 4, 336, 168.0)
+    """
+
+    def __init__(self, topology: Topology, unheard: Collection[str] = ()) -> None:
+        super().__init__(topology)
+        self._unheard = unheard
+        self._counts: dict[tuple[str, str, int], _Count] = {}
+
+    # ---- what was counted -----------------------------------------------------------------------------
+
+    def bill(self, *phases: str, verb: str | None = None, turn: int | None = None) -> Bill:
+        """Of some phases, or of all. verb: "exchange", "reduce" or "collect".  turn: the round of the period."""
+        found = NOTHING
+        pairs = list(zip(self.ledger.senders.tolist(), self.ledger.receivers.tolist(), strict=True))
+        for one in self._chosen(phases, verb, turn):
+            edges = {pairs[e]: int(one.edges[e]) for e in np.flatnonzero(one.edges).tolist()}
+            found += Bill(dict(one.hops), one.messages, dict(one.kinds), edges, one.waiting, one.waiting_half)
+        return found
+
+    def calls(self, *phases: str, verb: str | None = None, turn: int | None = None) -> int:
+        """The number of calls of verbs."""
+        return sum(one.calls for one in self._chosen(phases, verb, turn))
+
+    def _chosen(self, phases: Collection[str], verb: str | None, turn: int | None) -> list[_Count]:
+        return [
+            count
+            for (phase, own, time), count in self._counts.items()
+            if (not phases or phase in phases) and verb in (None, own) and turn in (None, time)
+        ]
+
+    # ---- verbs ----------------------------------------------------------------------------------------
+
+    def exchange_parts(
+        self, parts: Mapping[str, Array], carries: Mapping[str, Cargo] | None = None
+    ) -> dict[str, Array]:
+        turn, received = self.round % self.topology.period, super().exchange_parts(parts, carries)
+        count, size = self._counted("exchange", turn)
+        sent = size > 0
+        both = size + size[self._opposite]
+        count.hops[int(sent.sum())] += 1
+        count.waiting += float(size.max(initial=0))
+        count.waiting_half += float(both.max(initial=0))
+        return received
+
+    def _reduced(self, task: Reducing) -> Reduced:
+        if self._phase not in self._unheard:
+            found = super()._reduced(task)
+        else:
+            found = self._priced(task)
+        self._along_tree("reduce")
+        return found
+
+    def _priced(self, task: Reducing) -> Reduced:
+        """Count a reduction without computing it."""
+        tree, up = self.tree, task.pieces(task.x.shape[2:])
+        down = hearing(task, tree, len(task.pieces(task.told)))
+        schedule = Schedule.of(self.topology, self.round, len(up), down)
+        counts, absent = None, np.zeros(task.rows, dtype=bool)
+        if task.present is not None:
+            below = tree.sums_below(task.present.astype(np.int64))
+            counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
+        told = self._way.told(tree, task.to)
+        price_reduction(self.ledger, self._phase, task, self._way, told, counts, self.agents)
+        self.ledger.count_rounds(self._phase, schedule.rounds)
+        self.round += schedule.rounds
+        return Reduced(None, None, absent)
+
+    def collect(
+        self, parts: Mapping[str, Array | Sequence[Array]], *, to: int | None = None
+    ) -> dict[str, list[Array]] | None:
+        found = super().collect(parts, to=to)
+        self._along_tree("collect")
+        return None if self._phase in self._unheard else found
+
+    # ---- counting -------------------------------------------------------------------------------------
+
+    def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, IntArray]:
+        """The count of the verb that has just ended, and its bytes by edge (E,). The next verb has an empty ledger."""
+        own = self.ledger
+        self.ledger = Ledger(own.senders, own.receivers)
+        key = self._phase, verb, turn
+        count = self._counts.setdefault(key, _Count(np.zeros(len(own.senders))))
+        size = own.bytes_by_edge
+        count.calls += 1
+        count.messages += own.messages
+        count.edges += size
+        for kind, traffic in own.by_kind().items():
+            if traffic.messages:
+                count.kinds[kind] += traffic.bytes
+        self._last = own
+        return count, size
+
+    def _along_tree(self, verb: str) -> None:
+        """Count a reduction or a collection.
+
+        Hops are the levels of the tree, up and down; further pieces, and rounds of waiting, count as the widest level.
+
+        A message leaves when all from below have come. Pieces of a long value follow each other: of all but the last
+        one only the time on one edge counts.
+        """
+        count, _ = self._counted(verb)
+        if self.agents == 1:
+            return
+        widths = [len(below) for below, _ in self.tree.levels]
+        for width in widths:
+            count.hops[width] += 2.0
+        count.hops[max(widths)] += self._last.rounds - 2 * len(widths)
+        sizes, pieces = np.zeros((2, 2, self.agents))
+        carried = self._last.by_edge()
+        for agent, parent in enumerate(self.tree.parents.tolist()):
+            for way, edge in enumerate(((agent, parent), (parent, agent))):
+                if edge in carried:
+                    sizes[way, agent], pieces[way, agent] = carried[edge].bytes, carried[edge].messages
+        each = sizes / np.maximum(pieces, 1)
+        up, down = np.zeros(self.agents), np.zeros(self.agents)
+        for below, above in self.tree.levels:
+            np.maximum.at(up, above, up[below] + each[0, below])
+        for below, above in reversed(self.tree.levels):
+            down[below] = down[above] + each[1, below]
+        waiting = float(up[self.tree.root] + down.max() + (sizes - each).max(axis=1).sum())
+        count.waiting += waiting
+        count.waiting_half += waiting
+
+    @cached_property
+    def _opposite(self) -> IntArray:
+        """The position of the edge that goes the other way."""
+        pairs = list(zip(self.ledger.senders.tolist(), self.ledger.receivers.tolist(), strict=True))
+        place = {edge: number for number, edge in enumerate(pairs)}
+        return np.array([place[receiver, sender] for sender, receiver in pairs])
