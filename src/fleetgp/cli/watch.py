@@ -20,7 +20,7 @@ from fleetgp.errors import InputError
 from fleetgp.files import check_folder, whole
 
 if TYPE_CHECKING:
-    from fleetgp.page.source import Source
+    from fleetgp.page.source import PageSource
 
 PORT = Annotated[int | None, typer.Option(help="The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
 HOST = Annotated[str, typer.Option(help="Where to listen. Beyond this machine viewers must type a token.")]
@@ -67,7 +67,7 @@ def check_page() -> None:
 
 
 def show(
-    source: Source,
+    source: PageSource,
     host: str,
     port: int | None,
     *,
