@@ -27,7 +27,7 @@ def test_graphs_from_files_partitions_and_units(folder: Path) -> None:
         "fit",
         "observations.csv",
         *columns,
-        "--agents",
+        "--n-agents",
         "4",
         "--axis",
         "lat",
@@ -106,7 +106,7 @@ def test_an_interrupted_fit_leaves_its_estimates(folder: Path, monkeypatch: pyte
 
 def test_a_day_must_be_chosen_and_kelvin_are_told_of(modelled: Path) -> None:
     packed(modelled / "f.nc")
-    fit = ["fit", "f.nc", *SST, "--agents", "2", "--out", "n", "--celsius", *QUICK]
+    fit = ["fit", "f.nc", *SST, "--n-agents", "2", "--out", "n", "--celsius", *QUICK]
     assert "2 fields, of 2021-01-01, 2021-01-02: give one as date (--date)" in wrong(*fit)
     found = run(*fit, "--date", "2021-01-02", "--stride", "2", "--box", "-74.8", "30.2", "-74.2", "30.8")
     assert "28 observations of 2 agents" in found.stdout
