@@ -77,7 +77,7 @@ def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, mon
     told = wrong("fit", *BOATS, *WHOLE, "--out", "m")
     assert "Bo.csv: column 'lat' must hold numbers" in told
     assert "(first: row 5)" in told
-    assert "the same command goes on from what was read" in told
+    assert "the same command continues from what was read" in told
     Path("Bo.csv").write_text(sound, encoding="utf-8")
     read: list[str] = []
     survey = file_shards.__dict__["survey"]

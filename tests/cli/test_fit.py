@@ -165,7 +165,7 @@ def test_an_interrupted_overwrite_keeps_both(modelled: Path, monkeypatch: pytest
     for _ in range(2):  # the second time there is an interrupted model already
         text = said(run(*fit, "--out", "m", "--overwrite", code=130))
         assert "interrupted; m.interrupted holds the estimates so far" in text
-        assert "--from m.interrupted goes on from them; m is as it was" in text
+        assert "--from m.interrupted continues from them; m is as it was" in text
     assert (modelled / "m" / "model.json").read_bytes() == before
     kept = load_model("m.interrupted")
     assert kept.status == "interrupted"

@@ -69,7 +69,7 @@ def test_rows_of_the_model_are_hidden(tested: Path) -> None:
     assert set(facts["scores"]) == {"all", "fold 0", "fold 1", "fold 2", "rows of Ada", "rows of Bo"}
     shown = run(*asked, "--each-agent").stdout
     assert "blocks hidden that nobody observes, 3 folds, with the model's hyperparameters" in shown
-    assert "% of the observations lie in their 95 % intervals" in shown
+    assert "% of the observations lie in their 95% intervals" in shown
     assert [path.name for path in tested.iterdir() if path.name.startswith(".")] == []
 
 
@@ -85,7 +85,7 @@ def test_an_interrupted_cross_validation_goes_on(tested: Path, monkeypatch: pyte
         return real(plan, number)
 
     monkeypatch.setattr(Plan, "fold", fold)
-    assert "interrupted; finished pieces" in said(run(*asked, code=130))
+    assert "interrupted; finished work" in said(run(*asked, code=130))
     run(*asked)
     assert computed == [0, 1, -1, 2]
 
