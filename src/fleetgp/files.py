@@ -101,13 +101,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Kept:
+class ResumableCache:
     """Pieces by name, for one set of settings: other settings are other work, and find nothing.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> Kept(folder, {"seed": 1}).put("a", {"x": 0.1})
-    >>> Kept(folder, {"seed": 1}).get("a"), Kept(folder, {"seed": 2}).get("a")
+    >>> ResumableCache(folder, {"seed": 1}).put("a", {"x": 0.1})
+    >>> ResumableCache(folder, {"seed": 1}).get("a"), ResumableCache(folder, {"seed": 2}).get("a")
     ({'x': 0.1}, None)
     """
 

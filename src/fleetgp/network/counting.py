@@ -218,22 +218,22 @@ class CountingNetwork(InProcess):
     def _priced(self, task: Reducing) -> Reduced:
         """Count a reduction without computing it."""
         tree, up = self.tree, task.pieces(task.x.shape[2:])
-        down = hearing(task, tree, len(task.pieces(task.told)))
+        down = hearing(task, tree, len(task.pieces(task.result_shape)))
         schedule = Schedule.of(self.topology, self.round, len(up), down)
         counts, absent = None, np.zeros(task.rows, dtype=bool)
         if task.present is not None:
             below = tree.sums_below(task.present.astype(np.int64))
             counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
-        told = self._way.told(tree, task.to)
-        price_reduction(self.ledger, self._phase, task, self._way, told, counts, self.agents)
+        informed = self._way.informed(tree, task.recipient)
+        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return Reduced(None, None, absent)
 
     def collect(
-        self, parts: Mapping[str, Array | Sequence[Array]], *, to: int | None = None
+        self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None
     ) -> dict[str, list[Array]] | None:
-        found = super().collect(parts, to=to)
+        found = super().collect(parts, recipient=recipient)
         self._along_tree("collect")
         return None if self._phase in self._unheard else found
 

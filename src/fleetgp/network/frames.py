@@ -14,7 +14,7 @@ from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
 from fleetgp.network.pricing import price_relays
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, told_of
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, recipients_of
 from fleetgp.network.tree_frames import CollectionWalk, ReductionWalk
 from fleetgp.network.wire import Frame, Part, content, is_sound, phase_number
 
@@ -100,11 +100,11 @@ class FrameNetwork(Network):
         return walk.reduced()
 
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
-        walk = CollectionWalk(items, tree, told_of(tree, to), self.hosted, self._check_relayed)
+        walk = CollectionWalk(items, tree, recipients_of(tree, recipient), self.hosted, self._check_relayed)
         walk.run(schedule, self._step)
-        fullest = max(walk.known.values(), key=len)  # of the hosted agents that were told, all have heard everything
+        fullest = max(walk.known.values(), key=len)  # of the hosted agents that are informed, all have heard everything
         return {kind: self._everyones(fullest, kind) for kind in items}
 
     def _step(

@@ -323,31 +323,29 @@ class GroupedNetwork(Network):
             merging.take_down(self._hear([steps.above[self.own]], last + 1)[steps.above[self.own]])
         for group in steps.below:
             self._tell(group, last + 1, *merging.told_down(group))
-        price_reduction(
-            self.ledger, self._phase, task, self._way, self._way.told(tree, task.to), merging.counts(self._way),
-            self.agents,
-        )  # fmt: skip
+        informed, counts = self._way.informed(tree, task.recipient), merging.counts(self._way)
+        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
         return merging.reduced()
 
     # ---- everyone's values ----------------------------------------------------------------------------
 
     def _everyones(
-        self, items: dict[str, list[Array]], to: int | None = None, *, check: bool = True
+        self, items: dict[str, list[Array]], recipient: int | None = None, *, check: bool = True
     ) -> tuple[dict[str, list[Array]], Prices]:
         """All agents' values, where some hosted agent is told them, and what they cost."""
         number, everyone = self._numbers(1), Everyone(items, self.hosting, self.own)
         for group in self._others:
-            self._tell(group, number, *everyone.told(content=to is None or self._group_of[to] == group))
+            self._tell(group, number, *everyone.told(content=recipient is None or self._group_of[recipient] == group))
         for group, heard in self._hear(self._others, number).items():
-            everyone.take(group, heard, content=to is None or to in self.hosted, check=check)
+            everyone.take(group, heard, content=recipient is None or recipient in self.hosted, check=check)
         return everyone.values, everyone.prices
 
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
-        values, prices = self._everyones(items, to)
-        told = self._way.told(tree, to)
-        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, told, prices)
+        values, prices = self._everyones(items, recipient)
+        informed = self._way.informed(tree, recipient)
+        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, informed, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property

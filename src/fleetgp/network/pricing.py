@@ -54,26 +54,32 @@ def price_reduction(
     phase: str,
     task: Reducing,
     way: Way,
-    told: BoolArray,
+    informed: BoolArray,
     counts: tuple[IntArray, IntArray] | None,
     agents: int,
 ) -> None:
-    """What the hosted agents send in a reduction along the tree, all at once. told: which of their children are.
+    """What the hosted agents send in a reduction along the tree, all at once. informed: which of their children are.
 
     counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
     agents: the size of the fleet.
     """
-    row, down, others = task.x.shape[2:], way.down[told], way.down[~told]
+    row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
     if counts is None:
         price_rows(ledger, phase, task.kind, way.up, task.pieces(row), row)
-        price_rows(ledger, phase, task.kind, down, task.pieces(task.told), task.told)
+        price_rows(ledger, phase, task.kind, down, task.pieces(task.result_shape), task.result_shape)
         price_headers(ledger, phase, others)
         return
     below, total = counts
     price_present(ledger, phase, task, agents, (way.up, row), below, way.below)
     everyone = np.full(len(down), agents)
     price_present(
-        ledger, phase, task, agents, (down, task.told), np.broadcast_to(total, (len(down), len(total))), everyone
+        ledger,
+        phase,
+        task,
+        agents,
+        (down, task.result_shape),
+        np.broadcast_to(total, (len(down), len(total))),
+        everyone,
     )
     if len(others):
         words = -(-task.rows // 8)
@@ -123,10 +129,10 @@ def price_collection(
     tree: Tree,
     way: Way,
     hosted: IntArray,
-    told: BoolArray,
+    informed: BoolArray,
     prices: Prices,
 ) -> None:
-    """What the hosted agents send where everyone's values go along the tree. told: which of their children are.
+    """What the hosted agents send where everyone's values go along the tree. informed: which of their children are.
 
     prices: everyone's. Of agents who have nothing to say nothing is sent.
     """
@@ -135,13 +141,13 @@ def price_collection(
     below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
     for edges, carried in (
         (way.up, below[hosted[way.senders]]),
-        (way.down[told], (below[tree.root] - below)[way.children[told]]),
+        (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
     ):
         some = carried[:, 0] > 0
         for k, kind in enumerate(prices):
             ledger.record(phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
         price_headers(ledger, phase, edges)
-    price_headers(ledger, phase, way.down[~told])
+    price_headers(ledger, phase, way.down[~informed])
 
 
 def speaking_in(prices: Prices) -> BoolArray:

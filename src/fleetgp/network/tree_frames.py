@@ -21,7 +21,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Tree
 from fleetgp.network.edges import Edge
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, told_of
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, recipients_of
 from fleetgp.network.wire import Part, content
 
 WHO = "participants"
@@ -183,10 +183,10 @@ class Result:
 class ReductionWalk(Walk):
     def __init__(self, task: Reducing, tree: Tree, hosted: Sequence[int]) -> None:
         super().__init__(tree, hosted)
-        self.task, self.told = task, set(told_of(tree, task.to))
+        self.task, self.recipients = task, set(recipients_of(tree, task.recipient))
         self.agents = len(tree.parents)
         self._everyone = np.arange(self.agents)
-        self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.told)
+        self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
         self._rows = {agent: self._own(i, agent) for i, agent in enumerate(hosted)}
         self._results: dict[int, Result] = {}
 
@@ -237,24 +237,24 @@ class ReductionWalk(Walk):
         if agent not in self._results:
             rows = self._rows[agent]
             who = None if rows.who is None else np.zeros_like(rows.who)
-            value = np.zeros((self.task.rows, *self.task.told))
+            value = np.zeros((self.task.rows, *self.task.result_shape))
             self._results[agent] = Result(value, who, np.zeros(self.task.rows, dtype=bool))
         return self._results[agent]
 
     def down(self, piece: int, agent: int) -> tuple[Part, ...]:
         parent = int(self.tree.parents[agent])
         result, where = self.result(parent), self._downs[piece]
-        if agent not in self.told:
+        if agent not in self.recipients:
             return absent_to_parts(parent, result.absent)
         who = None if result.who is None else result.who[:, where]
         return to_parts(self.task.kind, parent, result.value[where], who, self._everyone)
 
     def heard_from_above(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         parent, result, where = int(self.tree.parents[agent]), self.result(agent), self._downs[piece]
-        if agent not in self.told:
+        if agent not in self.recipients:
             result.absent[:] = absent_from_parts(parts, parent, self.task.rows)
             return
-        shape = (where.stop - where.start, *self.task.told)
+        shape = (where.stop - where.start, *self.task.result_shape)
         possible = None if self.task.present is None else self._everyone
         result.value[where], who = from_parts(parts, self.task.kind, parent, shape, possible, self.agents)
         if result.who is not None and who is not None:
@@ -263,13 +263,13 @@ class ReductionWalk(Walk):
 
     def reduced(self) -> Reduced:
         """For this process: from a hosted agent that was told, if there is one."""
-        told = [agent for agent in self.hosted if self.task.to in (None, agent)]
-        result = self.result(told[0] if told else self.hosted[0])
-        return Reduced(result.value if told else None, result.who if told else None, result.absent)
+        informed = [agent for agent in self.hosted if self.task.recipient in (None, agent)]
+        result = self.result(informed[0] if informed else self.hosted[0])
+        return Reduced(result.value if informed else None, result.who if informed else None, result.absent)
 
 
 class CollectionWalk(Walk):
-    """told: to whom everything comes down; the others hear that it is over.
+    """recipients: to whom everything comes down; the others hear that it is over.
 
     check(part, sender): raises where a part makes no sense.
     """
@@ -278,12 +278,12 @@ class CollectionWalk(Walk):
         self,
         items: dict[str, list[Array]],
         tree: Tree,
-        told: Sequence[int],
+        recipients: Sequence[int],
         hosted: Sequence[int],
         check: Callable[[Part, int], None],
     ) -> None:
         super().__init__(tree, hosted)
-        self.kinds, self.told, self._check = tuple(items), set(told), check
+        self.kinds, self.recipients, self._check = tuple(items), set(recipients), check
         self.known: dict[int, dict[int, tuple[Part, ...]]] = {
             agent: {agent: tuple(Part(kind, agent, values[i]) for kind, values in items.items())}
             if any(values[i].size for values in items.values())
@@ -295,7 +295,7 @@ class CollectionWalk(Walk):
         return self._parts(agent, set())
 
     def down(self, piece: int, agent: int) -> tuple[Part, ...]:
-        if agent not in self.told:
+        if agent not in self.recipients:
             return ()
         return self._parts(int(self.tree.parents[agent]), set(self.tree.below(agent).tolist()))
 
