@@ -16,9 +16,9 @@ import zenoh
 import fleetgp as fg
 from fleetgp.agent.agenda import Item, Trained
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.heart import HELLOS
 from fleetgp.agent.membership import Hello, Record
-from fleetgp.agent.requests import MOST_WAITING, Asked, Question, Requests
+from fleetgp.agent.node import HELLOS
+from fleetgp.agent.requests import MOST_WAITING, PendingQuestion, Question, Requests
 from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
@@ -278,7 +278,10 @@ def test_hellos_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_questions_and_trainings_do_not_pile_up() -> None:
     requests = Requests(None)  # type: ignore[arg-type]
-    asked = [Asked(Question(np.zeros((1, 2)), "dec-rbcm"), 1.0, 0.0, lambda _: None) for _ in range(MOST_WAITING + 1)]
+    asked = [
+        PendingQuestion(Question(np.zeros((1, 2)), "dec-rbcm"), 1.0, 0.0, lambda _: None)
+        for _ in range(MOST_WAITING + 1)
+    ]
     for one in asked[:-1]:
         requests.ask(one)
     with pytest.raises(NetworkError, match="questions wait here already"):

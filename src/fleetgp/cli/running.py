@@ -94,7 +94,7 @@ def agent(
 
     [cyan]fleetgp agent fleet.toml --name auv3[/cyan]
     """
-    from fleetgp.agent.process import run_agent
+    from fleetgp.agent.service import run_agent
 
     try:
         run_agent(description_of(file), name, log_file=log)
