@@ -25,8 +25,17 @@ from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
 from fleetgp.network import Network
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
-from fleetgp.network.tree_frames import absent_from_parts, absent_to_parts, from_parts, to_parts
-from fleetgp.network.wire import Frame, Part, content, decode, encode
+from fleetgp.network.wire import (
+    Frame,
+    Part,
+    absent_from_parts,
+    absent_to_parts,
+    content,
+    decode,
+    encode,
+    from_parts,
+    to_parts,
+)
 from fleetgp.network.zenoh.links import Links
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until

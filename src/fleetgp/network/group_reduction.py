@@ -20,8 +20,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Tree
 from fleetgp.network.reduction import Reduced, Reducing, Way
-from fleetgp.network.tree_frames import WHO
-from fleetgp.network.wire import check_rows
+from fleetgp.network.wire import WHO, check_rows
 
 
 @dataclass(frozen=True)

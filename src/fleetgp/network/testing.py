@@ -29,7 +29,7 @@ from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError, NetworkE
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo
-from fleetgp.network.inprocess import InProcess
+from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import Ledger
 from fleetgp.network.reduction import MAXIMUM, MINIMUM, PIECE, SUM, Merge
 
