@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.agent.description import MOST_STARTS, Lines, read_description, too_deep
+from fleetgp.agent.description import MOST_STARTS, read_description
+from fleetgp.agent.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 from fleetgp.prediction import PredictionOptions
 from fleetgp.training.constraints import Known
