@@ -65,7 +65,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
     training_figure(field, shards, fits["dec-gapx-gp"], fits["full-gp"], seed).savefig(picture, dpi=150)
     console.print(f"\nThe picture is in [bold]{picture}[/bold].\n")
 
-    fleet.fit, fleet.theta = fits[CHOSEN], fits[CHOSEN].theta
+    fleet.last_fit, fleet.theta = fits[CHOSEN], fits[CHOSEN].theta
     unseen = np.random.default_rng([seed, 9]).uniform(0.0, 2.0, (TESTS, 2))
     answers = synthetic_truth(field, unseen, seed)
     with console.status("") as spinner:

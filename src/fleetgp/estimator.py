@@ -94,7 +94,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     theta_, theta_names_: (P,) the hyperparameters in the units of the data, and their names.  noise_: sigma_eps.
     status_: how the training ended: "converged", "round limit" or, where all observations are the same, "untrained".
     agents_: (M,) the labels of the agents, or their numbers.  n_agents_: M.
-    fleet_: the `Fleet`; its `fit` has everything about the training.
+    fleet_: the `Fleet`; its `last_fit` has everything about the training.
     n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Other than GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for
@@ -241,7 +241,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         fleet = self.fleet_
         at = np.log(check_theta_of(fleet.data, self.theta_ if theta is None else theta, fleet.names))
         observed = np.concatenate([own.values for own in fleet.data])
-        centred = fleet.fit.scaling if fleet.fit is not None else Scaling(float(observed.mean()) * self.normalize)
+        centred = (
+            fleet.last_fit.scaling if fleet.last_fit is not None else Scaling(float(observed.mean()) * self.normalize)
+        )
         total, slope = -0.5 * len(observed) * np.log(2.0 * np.pi), np.zeros(len(at))
         for agent, own in enumerate(fleet.data):
             apart = own.with_values(own.values - centred.mean(own.inputs))

@@ -124,8 +124,8 @@ def test_nothing_of_the_fleet_is_changed() -> None:
     after = fleet.predict([[0.5, 0.5]], LOST)
     assert np.array_equal(before.mean, after.mean)
     assert np.array_equal(theta, np.array(fleet.theta))
-    assert fleet.fit is not None
-    assert fleet.fit.ledger.as_dict() == trained().ledger.as_dict()
+    assert fleet.last_fit is not None
+    assert fleet.last_fit.ledger.as_dict() == trained().ledger.as_dict()
 
 
 # ---- broken fleets -------------------------------------------------------------------------------------------------

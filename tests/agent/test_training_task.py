@@ -59,7 +59,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
             with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its upper bound"):
                 expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0, **known)
             later = fg.Fleet(grown, "path", normalize=True, kernel="se")
-            later.fit, later.theta = expected.fit, expected.theta
+            later.last_fit, later.theta = expected.last_fit, expected.theta
             np.testing.assert_allclose(
                 ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
             )

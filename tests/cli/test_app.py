@@ -138,7 +138,7 @@ def test_what_a_first_user_stumbled_over(folder: Path) -> None:
     )
     turned = ["fit", "odd.csv", "--inputs", "lat", "lon", "--target", "sst", "--agent", "boat", "--from", "m"]
     run(*turned, "--out", "turned", "--tol", "1e-3")
-    fit, model = load_model("turned").fleet.fit, load_model("m")
+    fit, model = load_model("turned").fleet.last_fit, load_model("m")
     assert fit is not None
     assert fit.starts[0].theta0[0] == pytest.approx(model.theta["l_lat"])
     assert "not lon" in wrong("fit", "odd.csv", "--inputs", "lon", "--target", "sst", "--agents", "2", "--from", "m",

@@ -56,7 +56,7 @@ def shards() -> list[Any]:
 
 def forget(fleet: fg.Fleet) -> None:
     """As if it had never been trained."""
-    fleet.theta = fleet.fit = fleet.unfinished = None
+    fleet.theta = fleet.last_fit = fleet.unfinished = None
 
 
 def in_process(**options: Any) -> fg.Fleet:

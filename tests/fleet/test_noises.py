@@ -218,9 +218,9 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
     folder = save_model(Model(made, ("a", "b"), ("lon", "lat"), "sst"), tmp_path / "m")
     again = load_model(folder).fleet
     assert again.names == ("l_lon", "l_lat", "sigma_f", "sigma_eps_a", "sigma_eps_b")
-    assert again.fit is not None
-    assert np.array_equal(again.fit.outliers, fit.outliers)
-    assert again.fit.noises == 2
+    assert again.last_fit is not None
+    assert np.array_equal(again.last_fit.outliers, fit.outliers)
+    assert again.last_fit.noises == 2
     for (x, y, s), (old_x, old_y, old_s) in zip(again.shards, made.shards, strict=True):
         assert np.array_equal(s, old_s)
         assert np.array_equal(x, old_x)

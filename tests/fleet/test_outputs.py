@@ -56,7 +56,7 @@ def test_rows_count_for_what_was_observed_and_each_output_is_an_ordinary_fleet(t
     assert fits["t"].kernel == "matern32"
     found = outputs.predict(QUERIES, "dec-nn-rbcm", noisy=True)
     for target, fleet in outputs.fleets.items():
-        assert fleet.fit is fits[target]
+        assert fleet.last_fit is fits[target]
         fg.save_model(fg.Model(fleet, ("a", "b", "c"), ("x", "y"), target), tmp_path / target)
         again = fg.load_model(tmp_path / target).fleet.predict(QUERIES, "dec-nn-rbcm", noisy=True)
         assert np.array_equal(again.mean, found[target].mean)

@@ -223,7 +223,7 @@ def test_every_fold_is_trained_without_its_rows() -> None:
     before = fleet.train("dec-fact-gp", theta0=THETA, fixed={"noise": 0.12})
     how: dict[str, Any] = {"method": "dec-apx-gp", "theta0": THETA, "rounds": 5, "tol": 0.0}
     found = fleet.cross_validate(2, method="dec-rbcm", train=how)
-    assert fleet.fit is before
+    assert fleet.last_fit is before
     for number, fold in enumerate(found.folds):
         rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.shards, found.fold_of, strict=True)]
         fit = fg.Fleet(rest, kernel="se", normalize=False).train(**how)

@@ -444,7 +444,10 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
     out = f.predict(queries(), "dec-rbcm")
     pooled = np.concatenate([y for _, y in kelvin])
     centred = fg.Fleet(
-        [(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None, kernel="se", normalize=False
+        [(x, y - pooled.mean()) for x, y in kelvin],
+        theta=f.last_fit.theta if f.last_fit else None,
+        kernel="se",
+        normalize=False,
     )
     reference = centred.predict(queries(), "rbcm")
     assert np.allclose(out.mean, pooled.mean() + reference.mean, atol=1e-3)

@@ -468,7 +468,7 @@ def load(folder: Path) -> fg.Fleet:
 
 def of_model(fleet: fg.Fleet) -> Record:
     """What a fleet knows that was trained, or that was read from a folder."""
-    fit = fleet.fit
+    fit = fleet.last_fit
     return {
         "theta": fleet.theta,
         "names": list(fleet.names),
@@ -511,7 +511,7 @@ def of_regressor(model: Any, queries: Any, agent: Any = None) -> Record:
         "noise": model.noise_,
         "status": model.status_,
         "agents": model.n_agents_,
-        "fit": None if model.fleet_.fit is None else of_fit(model.fleet_.fit),
+        "fit": None if model.fleet_.last_fit is None else of_fit(model.fleet_.last_fit),
         "mean": mean,
         "std": std,
         "joint mean": together,

@@ -203,7 +203,7 @@ class Subject:
 
     def trained_on(self) -> list[Observations]:
         """What each agent's likelihood was of: its own rows, and for some methods samples of the others."""
-        fit = self.fleet.fit
+        fit = self.fleet.last_fit
         shards = list(self.fleet.data)
         if fit is None or not training_method(fit.method).augmented:
             return shards
@@ -218,7 +218,7 @@ def _drawn(shards: Sequence[Observations], most: int, seed: int) -> list[Observa
 def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
     """The methods of prediction that are looked at, or one clear error."""
     if methods is None:
-        fit, calibration = fleet.fit, fleet.calibration
+        fit, calibration = fleet.last_fit, fleet.calibration
         first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of(fleet.private).name
         more = () if calibration is None or calibration.method == first else (calibration.method,)
         return (first, *more)
@@ -235,7 +235,7 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
 
 def training_checks(subject: Subject) -> Iterator[Check]:
     """All of them; those about a training are not applicable where theta was given."""
-    fit = subject.fleet.fit
+    fit = subject.fleet.last_fit
     names = {
         "training converged": _converged,
         "agents agree on theta": _agreement,
@@ -386,7 +386,7 @@ def _slope_error(evaluate: Callable[[Array], Evaluation], x: Array) -> float:
 
 
 def _engines(subject: Subject) -> Iterator[Check]:
-    fit, (_, theta) = subject.fleet.fit, subject.model
+    fit, (_, theta) = subject.fleet.last_fit, subject.model
     used = sorted({"dense"} if fit is None else set(fit.engine))
     parts = sorted(subject.part(FEW_ROWS), key=lambda own: -len(own))[:FEW_AGENTS]
     for engine in used:

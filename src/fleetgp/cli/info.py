@@ -119,7 +119,7 @@ def _training_lines(facts: Mapping[str, Any]) -> list[str]:
 
 def fit_report(model: Model, data: AgentData, out: Path) -> Report:
     """out: where the model is. Warns of what did not go as it should."""
-    found = model.fleet.fit
+    found = model.fleet.last_fit
     assert found is not None
     if found.status == "time limit":  # others have warned already
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
@@ -274,7 +274,7 @@ def _unit(fleet: Fleet, name: str) -> str:
 
 def mean_lines(model: Model) -> list[Table | str]:
     """The mean function with its standard errors; nothing where it is zero."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or fit.mean is None:
         return []
     mean, target = fit.mean, model.target
@@ -298,7 +298,7 @@ def noise_of(model: Model, agent: str) -> str:
 
 def outlier_lines(model: Model) -> list[str]:
     """How many rows are weighed down, and whose; nothing without --robust."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or not len(fit.outliers):
         return []
     total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))

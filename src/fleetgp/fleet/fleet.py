@@ -63,7 +63,7 @@ class Fleet(Closing, Choosing, Named):
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. The paper does not: give False for results that compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
-        `fit.mean`. Its own uncertainty is not in the variances of predictions.
+        `last_fit.mean`. Its own uncertainty is not in the variances of predictions.
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
         plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
@@ -76,7 +76,7 @@ class Fleet(Closing, Choosing, Named):
     noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
         each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
-        2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
+        2.5 deviations off at most, by what the agent's others say of it (`last_fit.outliers` counts them).
     private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they
         determine them; the error names what to use instead. Predictions are then by dec-nn-rbcm unless you name
         another method, and `calibrate` asks about points that are nobody's inputs. docs/privacy.md says what it
@@ -150,7 +150,7 @@ class Fleet(Closing, Choosing, Named):
         self.private: PrivateRows | None = check_private_rows(private, counts_of(self.data))
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         super().__init__(chosen_backend(backend, self.data, self.graph, workers, address))
-        self.fit: Fit | None = None
+        self.last_fit: Fit | None = None
         self.units = {}
         self._trained: Sequence[Observations] = ()  # the data that the fit is from
         self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
@@ -210,7 +210,7 @@ class Fleet(Closing, Choosing, Named):
     @property
     def moments(self) -> FleetMoments | None:
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
-        return None if self.fit is None or not same_shards(self.data, self._trained) else self.fit.moments
+        return None if self.last_fit is None or not same_shards(self.data, self._trained) else self.last_fit.moments
 
     def observed(self) -> list[tuple[str, Sequence[Observations]]]:
         """What is observed, by name, and the agents' rows of it."""
@@ -230,8 +230,8 @@ class Fleet(Closing, Choosing, Named):
             self.chosen(fit.kernel)
         names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
         fit.ledger.labels = self.labels
-        self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.data), None
-        return self.fit
+        self.last_fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.data), None
+        return self.last_fit
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.

@@ -107,7 +107,7 @@ def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
         return f"{said}: the fleet keeps the theta that it had"
     if len(fleet.kernels) > 1:
         return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
-    fleet.fit, fleet.unfinished = None, furthest
+    fleet.last_fit, fleet.unfinished = None, furthest
     fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
     return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
@@ -136,10 +136,10 @@ def train(
     neighbours: int | None = None,
     progress: bool | Listener = False,
 ) -> Fit:
-    """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+    """Agree on the hyperparameters; the result stays on the fleet as `last_fit` and, unless it diverged, `theta`.
 
     An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
-    itself as `unfinished`; `fit` is of finished trainings only.
+    itself as `unfinished`; `last_fit` is of finished trainings only.
 
     preset: "paper" for the paper's settings where you give no other: rho=500, kappa and lipschitz 5,000, nested
         gradient descent, no noise floor, 100 rounds of the decentralized methods and tol=1e-3 of the others. A fleet
@@ -188,7 +188,7 @@ def trainer(
     fixed: Mapping[str, float] | None = None,
     **options: Any,
 ) -> Trainer:
-    """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
+    """A training that you step yourself, round by round; the fleet's `last_fit` and `theta` stay as they are.
 
     bounds, priors, fixed: as in `train`.
     options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
@@ -230,6 +230,6 @@ def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progr
     except (KeyboardInterrupt, WorkerLostError) as interrupt:
         interrupt.add_note(keep_unfinished(fleet, progress.furthest))
         raise
-    fit = fleet.adopt(of_sample(fit, fleet.data, fleet.fit))
+    fit = fleet.adopt(of_sample(fit, fleet.data, fleet.last_fit))
     progress.ended(fit)
     return fit

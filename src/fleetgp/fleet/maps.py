@@ -184,8 +184,8 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
 
 def _coordinates(fleet: Fleet) -> Coordinates:
     """Those of its training, or as they would be agreed on."""
-    if fleet.fit is not None:
-        return fleet.fit.coordinates
+    if fleet.last_fit is not None:
+        return fleet.last_fit.coordinates
     return agree_on_coordinates(Alone(), fleet.data, fleet.coordinates)
 
 

@@ -70,7 +70,7 @@ class Named:
         if not isinstance(units, Mapping):
             raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
         self._labels, self.target = named, target
-        if (fit := getattr(self, "fit", None)) is not None:
+        if (fit := getattr(self, "last_fit", None)) is not None:
             fit.ledger.labels = named
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped

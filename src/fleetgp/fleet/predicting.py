@@ -136,7 +136,7 @@ def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None
 
     Those of the last answer of dec-full-gp, where it came from this process, else those of the training.
     """
-    if fleet.fit is None or fleet.theta is None or isinstance(fleet.data, Streamed):
+    if fleet.last_fit is None or fleet.theta is None or isinstance(fleet.data, Streamed):
         return None
     source, last = source_of(fleet, None, fleet._trained), fleet._conditioned
     if source.moments is None:

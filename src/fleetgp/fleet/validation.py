@@ -290,7 +290,7 @@ def cross_validate(
         observes them: it tells how good predictions are in gaps. An agent with no other rows still relays.
     method, asking: as in `predict`. Each agent's rows are judged by its own answer; those of an agent without other
         rows by that of the first agent with the same noise.
-    train: True trains anew for every fold, as the fleet was trained (by `fit.method`, with its bounds and priors, from
+    train: True trains anew for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and priors, from
         its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
         theta, which knows the hidden rows a little, and takes a fraction of the time.
     cells: with by="block", how many cells the box has; 16 for each agent, and at least 100.
@@ -394,10 +394,10 @@ def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
         if fleet.theta is None:
             raise InputError("cross_validate: the fleet has no hyperparameters yet: give train=True, or train it first")
         return None
-    if fleet.fit is None:
+    if fleet.last_fit is None:
         return {"method": TRAINER}
-    known = replace(fleet.fit.known, names=fleet.names).as_dict() if fleet.fit.known.names else {}
-    return {"method": fleet.fit.method, **{name: given for name, given in known.items() if given}}
+    known = replace(fleet.last_fit.known, names=fleet.names).as_dict() if fleet.last_fit.known.names else {}
+    return {"method": fleet.last_fit.method, **{name: given for name, given in known.items() if given}}
 
 
 def _followed(plan: Plan, folds: int, by: str, progress: bool | Listener, kept: Kept | None) -> list[Fold]:

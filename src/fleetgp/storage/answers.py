@@ -119,8 +119,8 @@ def _settings(
     content = hashlib.sha256(queries.tobytes())
     if isinstance(fleet.data, Streamed):
         content.update(b"".join(one.packed.tobytes() for one in fleet.data.summaries))
-        if fleet.fit is not None and fleet.fit.moments is not None:
-            content.update(fleet.fit.moments.packed.tobytes())
+        if fleet.last_fit is not None and fleet.last_fit.moments is not None:
+            content.update(fleet.last_fit.moments.packed.tobytes())
     else:
         for own in fleet.data:
             content.update(own.packed.tobytes() + own.values.tobytes())
@@ -131,8 +131,8 @@ def _settings(
         "method": method,
         "agent": position,
         "data": content.hexdigest(),
-        "theta": model.theta if fleet.fit is None else fleet.fit.thetas.tolist(),
-        "view": "" if fleet.fit is None else [str(fleet.fit.scaling), str(fleet.fit.coordinates)],
+        "theta": model.theta if fleet.last_fit is None else fleet.last_fit.thetas.tolist(),
+        "view": "" if fleet.last_fit is None else [str(fleet.last_fit.scaling), str(fleet.last_fit.coordinates)],
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
         "mean": fleet.mean,

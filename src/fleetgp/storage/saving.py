@@ -133,7 +133,7 @@ def check_targets(folder: str | Path, targets: Sequence[str], overwrite: bool) -
 
 
 def _write(model: Model, folder: Path) -> None:
-    fleet, fit = model.fleet, model.fleet.fit
+    fleet, fit = model.fleet, model.fleet.last_fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
     by_rows = not (isinstance(fleet.data, Streamed) and fleet.moments is not None)
@@ -193,7 +193,7 @@ def _version(model: Model) -> int:
         return VERSION
     if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
         return VERSION_WITH_MEAN
-    by_moments = isinstance(fleet.data, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
+    by_moments = isinstance(fleet.data, Streamed) and fleet.last_fit is not None and fleet.last_fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 
 
