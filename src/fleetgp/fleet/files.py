@@ -269,8 +269,8 @@ def from_files(
     missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
-    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `last_fit.held` tells of how
-        many. dec-full-gp and full-gp still take all of them.
+    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `last_fit.held` has how
+        many there are. dec-full-gp and full-gp still take all of them.
     memory: bytes of observations that may be loaded, 1 GB.
     rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
         agent's moments, besides libraries and the training itself, whatever the size of the files.

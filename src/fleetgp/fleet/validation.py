@@ -290,8 +290,8 @@ def cross_validate(
         observes them: it tells how good predictions are in gaps. An agent with no other rows still relays.
     method, asking: as in `predict`. Each agent's rows are judged by its own answer; those of an agent without other
         rows by that of the first agent with the same noise.
-    train: True trains anew for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and priors, from
-        its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
+    train: True trains again for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and priors,
+        from its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
         theta, which knows the hidden rows a little, and takes a fraction of the time.
     cells: with by="block", how many cells the box has; 16 for each agent, and at least 100.
     level: of the intervals.  seed: draws what is hidden; without it the fleet's.
