@@ -15,7 +15,6 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard
-from fleetgp.given import check_whole
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.model.hyperparameters import names
 from fleetgp.plot.maps import draw_dots, draw_graph
@@ -24,6 +23,7 @@ from fleetgp.plot.trainings import draw_history
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
+from fleetgp.validation import check_whole
 
 AGENTS = 10
 #: The trainer whose hyperparameters the predictions have: the default of `Fleet.train`.

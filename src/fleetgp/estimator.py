@@ -18,10 +18,10 @@ from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_theta_of
-from fleetgp.given import check_finite, check_whole
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, TrainerOptions
 from fleetgp.training.constraints import Ends, MedianAndFactor
+from fleetgp.validation import check_finite, check_whole
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin

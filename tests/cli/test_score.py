@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.fleet.validation import Plan
+from fleetgp.fleet.cross_validation import Plan
 from fleetgp.metrics import score
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.saving import save_model

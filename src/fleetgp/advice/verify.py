@@ -27,7 +27,6 @@ from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model, current_calibration
 from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
-from fleetgp.given import check_number, check_whole
 from fleetgp.graph import Graph
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
@@ -38,6 +37,7 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
 from fleetgp.training.outer_loops import reweighed_experts
+from fleetgp.validation import check_number, check_whole
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20

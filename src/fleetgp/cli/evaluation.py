@@ -27,8 +27,8 @@ from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import Kept
 from fleetgp.fleet import CrossValidation
+from fleetgp.fleet.cross_validation import By
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.fleet.validation import By
 from fleetgp.io import read_observations
 from fleetgp.io.formats import FIELDS, Reading
 from fleetgp.io.sst import is_celsius

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
-from fleetgp.given import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
+from fleetgp.validation import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]

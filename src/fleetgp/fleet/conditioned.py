@@ -25,7 +25,6 @@ from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
-from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
 from fleetgp.model.observations import Observations
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
@@ -33,6 +32,7 @@ from fleetgp.prediction.gradient import check_gradient
 from fleetgp.prediction.joint import check_joint
 from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.results import joined
+from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, column_names
 
 
 def told_of_outside(

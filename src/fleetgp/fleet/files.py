@@ -26,7 +26,6 @@ from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.fleet.shards import AGENTS
-from fleetgp.given import as_fills, as_names, as_path, check_number, check_whole, column_names
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
@@ -35,6 +34,7 @@ from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
+from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

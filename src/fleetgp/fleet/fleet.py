@@ -19,6 +19,7 @@ from fleetgp.fleet.answering import calibrate
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.fleet.cross_validation import cross_validate
 from fleetgp.fleet.files import from_dataset, from_files, from_frame
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
@@ -40,8 +41,6 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.validation import cross_validate
-from fleetgp.given import as_flag, check_whole
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
@@ -49,6 +48,7 @@ from fleetgp.options import ModelOptions
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
+from fleetgp.validation import as_flag, check_whole
 
 
 class Fleet(Closing, Choosing, Named):

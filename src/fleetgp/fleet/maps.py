@@ -24,12 +24,12 @@ from fleetgp.data.suspicions import LONGITUDE_NAMES
 from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import told_of_outside
-from fleetgp.given import as_numbers, check_number, check_whole
 from fleetgp.io.fields import named_as
 from fleetgp.io.selection import nearest_cells
 from fleetgp.io.sst import xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
+from fleetgp.validation import as_numbers, check_number, check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

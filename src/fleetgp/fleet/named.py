@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.given import as_names, column_names
+from fleetgp.validation import as_names, column_names
 
 #: An agent, by its number or, where the data have names for them, by its name.
 AgentName = int | str

@@ -19,7 +19,6 @@ from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.shards import check_shards, parted, places_of
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 from fleetgp.graph import as_topology
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
@@ -31,6 +30,7 @@ from fleetgp.training import Fit, training_method
 from fleetgp.training.constraints import Ends, MedianAndFactor
 from fleetgp.training.multi_output import Sharing, refuse_moments
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
 class Outputs(Closing):

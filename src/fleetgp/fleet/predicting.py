@@ -27,11 +27,11 @@ from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
-from fleetgp.given import check_whole
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Gradient, Joint, Prediction, Suggestion
 from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
+from fleetgp.validation import check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

@@ -21,10 +21,10 @@ from fleetgp.data.coordinates import CoordinateRule, refuse_files, summaries_alo
 from fleetgp.data.streamed import Shards, Streamed, added, corners, joined, summaries_of
 from fleetgp.data.suspicions import Watched, told_suspicions
 from fleetgp.errors import FleetGPWarning, InputError, shortened
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
+from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 #: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10

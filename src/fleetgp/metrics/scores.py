@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import as_flag, as_names, as_numbers, check_finite, check_number
+from fleetgp.validation import as_flag, as_names, as_numbers, check_finite, check_number
 
 #: The share of truths that central intervals shall hold, where nothing else is said.
 LEVEL = 0.95

@@ -17,9 +17,9 @@ from fleetgp.data.streamed import Streamed, corners
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.maps import COVERAGE, KNOWN, identifier
-from fleetgp.given import as_flag, as_numbers
 from fleetgp.plot.style import SMALL, TEXT, agent_colours, aspect_of, axes_of, several_axes, with_unit
 from fleetgp.prediction import Prediction
+from fleetgp.validation import as_flag, as_numbers
 
 #: Dots in a figure, at most: more are slow to print, and hide each other.
 MOST_POINTS = 5000

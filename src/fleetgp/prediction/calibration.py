@@ -15,10 +15,10 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.holdout import HOLDS, Hold
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.given import check_number, check_whole
 from fleetgp.network import Ledger
 from fleetgp.options import Eta, PredictionOptions
 from fleetgp.prediction.methods import METHODS, PredictionMethod
+from fleetgp.validation import check_number, check_whole
 
 BOTH = "both"
 #: What rows may be held out for.

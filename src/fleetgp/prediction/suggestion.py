@@ -23,9 +23,9 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.coordinates import Points
 from fleetgp.errors import InputError, check_name, listed, shortened
-from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 from fleetgp.prediction.results import answer_frame
+from fleetgp.validation import check_whole
 
 CRITERIA = ("variance", "mutual-information")
 #: Gains that differ by less, relative to the largest, are equal: the first of them is taken, on every processor.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
-from fleetgp.given import as_names
+from fleetgp.validation import as_names
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.predicting import earlier_moments
-from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
 from fleetgp.storage.model import Model
 from fleetgp.storage.sections import calibration_facts, compared_facts, mean_facts, save_moments
@@ -38,6 +37,7 @@ from fleetgp.storage.tensors import (
     to_json,
 )
 from fleetgp.training import Fit
+from fleetgp.validation import as_flag, as_path
 from fleetgp.version import __version__
 
 

@@ -1,4 +1,4 @@
-"""Arrays as callers give them: real numbers, with nothing hidden in them, or one clear error.
+"""Checks of what callers give: numbers, names, flags and arrays with nothing hidden in them, or one clear error.
 
 NumPy turns much into floats without a word: it forgets masks, drops imaginary parts, reads text, and counts times in
 whatever unit they have. Every array of a caller comes in through `as_numbers`.

@@ -26,13 +26,13 @@ from fleetgp.files import Kept
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.shards import own_groups
-from fleetgp.given import as_flag, check_whole
 from fleetgp.graph.topology import relayed
 from fleetgp.metrics import LEVEL, Scores, Trivial, framed, score
 from fleetgp.metrics.scores import half_width
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding
 from fleetgp.progress import Listener, Pace, Progress, listening
+from fleetgp.validation import as_flag, check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet

@@ -13,8 +13,8 @@ import xarray as xr
 import fleetgp as fg
 from fleetgp.data import partition_by_label
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.given import as_numbers, check_number
 from fleetgp.io import read_observations
+from fleetgp.validation import as_numbers, check_number
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.

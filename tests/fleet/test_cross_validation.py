@@ -16,7 +16,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.files import Kept
-from fleetgp.fleet.validation import Fold, Plan
+from fleetgp.fleet.cross_validation import Fold, Plan
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards
