@@ -79,7 +79,7 @@ def test_other_units_change_scores_as_they_should(
     trained = np.array([-1.0, 0.5, 2.0])
     plain = score((mean, variance), truth, trained=trained)
     other = score((unit * mean + zero, unit**2 * variance), unit * truth + zero, trained=unit * trained + zero)
-    for name in ("rmse", "mae", "crps", "interval"):
+    for name in ("rmse", "mae", "crps", "interval_score"):
         assert getattr(other, name) == pytest.approx(unit * getattr(plain, name), rel=1e-6, abs=1e-10), name
     assert other.nlpd == pytest.approx(plain.nlpd + np.log(unit), rel=1e-6, abs=1e-9)
     assert other.msll == pytest.approx(plain.msll, rel=1e-6, abs=1e-9)
@@ -103,7 +103,7 @@ def test_the_true_distribution_has_the_best_scores() -> None:
     true = found(1.0, 2.0)
     for other in (found(1.5, 2.0), found(1.0, 1.5), found(1.0, 2.7)):
         assert other.crps > true.crps
-        assert other.interval > true.interval
+        assert other.interval_score > true.interval_score
         assert other.nlpd > true.nlpd
     assert true.coverage == pytest.approx(0.95, abs=0.01)
     assert true.rmse == pytest.approx(2.0, rel=0.02)

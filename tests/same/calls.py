@@ -63,6 +63,16 @@ TRAINING: dict[str, Any] = {
     "progress": False,
 }
 
+#: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
+RECORDED_NAMES = {"interval_score": "interval"}
+
+
+def as_recorded(value: Any) -> Any:
+    """The same with the names in records."""
+    if isinstance(value, Mapping):
+        return {RECORDED_NAMES.get(name, name): as_recorded(one) for name, one in value.items()}
+    return [as_recorded(one) for one in value] if isinstance(value, list) else value
+
 
 def _options(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """All options, with those that a configuration changes; an error for a name that is none."""
@@ -390,7 +400,7 @@ def calibrate(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
     ledger = result.ledger
     return {
         "method": result.method,
-        "knots": [asdict(knot) for knot in result.knots],
+        "knots": as_recorded([asdict(knot) for knot in result.knots]),
         "ledger": None if ledger is None else of_ledger(ledger),
     }
 
@@ -401,11 +411,14 @@ def score(fleet: fg.Fleet, X: Any, y: Any, method: str, **changes: Any) -> Recor
 
 
 def of_scores(result: fg.Scores) -> Record:
-    return {
-        **result.numbers,
-        "answers": [one.numbers for one in result.answers],
-        "rows of": [None if one is None else one.numbers for one in result.rows_of],
-    }
+    record: Record = as_recorded(
+        {
+            **result.numbers,
+            "answers": [one.numbers for one in result.answers],
+            "rows of": [None if one is None else one.numbers for one in result.rows_of],
+        }
+    )
+    return record
 
 
 def cross_validate(fleet: fg.Fleet, by: Any, method: str, training: Any, **changes: Any) -> Record:
@@ -452,7 +465,8 @@ def map_of(fleet: fg.Fleet, grid: tuple[int, int], method: str, **changes: Any) 
 
 
 def of_dataset(data: Any) -> Record:
-    return {str(name): np.asarray(data[name].values) for name in (*data.coords, *data.data_vars)}
+    record: Record = as_recorded({str(name): np.asarray(data[name].values) for name in (*data.coords, *data.data_vars)})
+    return record
 
 
 # ---- models, estimators, advice ----------------------------------------------------------------------------------

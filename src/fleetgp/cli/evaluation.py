@@ -62,7 +62,7 @@ SCORE_FORMATS = {
     "nlpd": ".3f",
     "msll": ".3f",
     "crps": ".3g",
-    "interval": ".3g",
+    "interval_score": ".3g",
     "coverage": ".1%",
 }
 CALIBRATION_LEVEL = Annotated[float, typer.Option(help="The coverage that intervals shall have.")]
