@@ -316,9 +316,9 @@ PREDICTION: list[Bad] = [
     (lambda: fleet(kernel="matern32").predict(POINTS, "dec-full-gp"), INPUT, "dec-full-gp needs the squared"),
     (lambda: fleet().condition(engine="x"), INPUT, "unknown engine 'x': choose one of auto, dense, moments"),
     (lambda: fleet().condition().predict(POINTS, neighbours=9), INPUT, "neighbours is of the engine that this"),
-    (lambda: fleet().calibrate(hold="all"), INPUT, "unknown hold 'all': choose one of rows, blocks, both"),
+    (lambda: fleet().calibrate(holdout="all"), INPUT, "unknown holdout 'all': choose one of rows, blocks, both"),
     (lambda: fleet().calibrate(level=1.5), INPUT, "level must lie between 0 and 1, got 1.5"),
-    (lambda: fleet().calibrate(most=0), INPUT, "most must be a whole number of at least"),
+    (lambda: fleet().calibrate(max_rows=0), INPUT, "max_rows must be a whole number of at least"),
     (lambda: fleet().observe(5, POINTS, [1.0]), INPUT, "agent must lie between 0 and 1, got 5"),
     (lambda: fleet().observe(0, [[1.0]], [1.0]), INPUT, "agent 0: expected X with 2 columns, got 1"),
     (
@@ -548,7 +548,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "observe": (lambda **given: fleet().observe(**given), {"agent": 0, "X": POINTS, "y": [1.0], "s": None}),
     "calibrate": (
         fleet().calibrate,
-        {"method": "poe", "hold": "rows", "level": 0.9, "cells": 10, "most": 5, "seed": 1},
+        {"method": "poe", "holdout": "rows", "level": 0.9, "cells": 10, "max_rows": 5, "seed": 1},
     ),
     "train": (
         train,

@@ -202,7 +202,7 @@ def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -
     assert len(description.kernels) == 4
     expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")
     expected.train("dec-fact-gp", rounds=5)
-    (knot,) = expected.calibrate("dec-rbcm", hold="rows").knots
+    (knot,) = expected.calibrate("dec-rbcm", holdout="rows").knots
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents) and all(a.memory.trained and a.memory.trained.calibration for a in agents))
         trained = status_of(agents[1])["trained"]

@@ -77,7 +77,7 @@ TABLE = [
     ),
     ("map m --grid 5x5 --out /proc/m.nc", "/proc/m.nc: it cannot be written: No such file or directory: choose"),
     ("calibrate m --method kriging", "unknown prediction method 'kriging': choose one of"),
-    ("calibrate m --hold all", "unknown hold 'all': choose one of rows, blocks, both"),
+    ("calibrate m --holdout all", "unknown holdout 'all': choose one of rows, blocks, both"),
     ("calibrate m --level 2", "level must lie between 0 and 1, got 2"),
     ("calibrate nowhere", "nowhere: there is no model.json: expected a folder written by"),
     (

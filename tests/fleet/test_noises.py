@@ -169,7 +169,7 @@ def test_calibration_knows_the_known_deviations() -> None:
     y = f + np.sqrt(0.01 + s**2) * rng.standard_normal(400)
     found = fg.Fleet(
         fg.partition(x, y, s, agents=2, by="random"), theta=[1.0, 1.0, 0.1], kernel="se", normalize=False
-    ).calibrate("dec-rbcm", hold="rows")
+    ).calibrate("dec-rbcm", holdout="rows")
     assert found.knots[0].factor == pytest.approx(1.0, abs=0.12)
     assert found.knots[0].before == pytest.approx(0.95, abs=0.03)
 

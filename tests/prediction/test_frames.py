@@ -28,7 +28,7 @@ def fleet(**options: Any) -> fg.Fleet:
 def test_both_deviations_are_those_of_the_two_variances(noisy: bool, calibrated: bool) -> None:
     found = fleet()
     if calibrated:
-        found.calibrate("dec-poe", hold="rows", most=60)
+        found.calibrate("dec-poe", holdout="rows", max_rows=60)
     out = found.predict(QUERIES, "dec-poe", noisy=noisy)
     of_f, of_y = (found.predict(QUERIES, "dec-poe", noisy=each).variance for each in (False, True))
     np.testing.assert_allclose(out.std, np.sqrt(of_f), rtol=1e-12)

@@ -311,7 +311,7 @@ def test_units_noise_and_calibration_are_those_of_predictions() -> None:
     np.testing.assert_allclose(
         f.joint(queries(), "dec-rbcm", noisy=True).covariance, plain.covariance + 1.4**2 * np.eye(6)
     )
-    f.calibrate("dec-rbcm", hold="rows")
+    f.calibrate("dec-rbcm", holdout="rows")
     factor = f.predict(queries(), "dec-rbcm").factor[0]
     assert factor != 1.0
     calibrated = f.joint(queries(), "dec-rbcm")

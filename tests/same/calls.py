@@ -64,7 +64,7 @@ TRAINING: dict[str, Any] = {
 }
 
 #: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
-RECORDED_NAMES = {"interval_score": "interval"}
+RECORDED_NAMES = {"interval_score": "interval", "holdout": "hold"}
 
 
 def as_recorded(value: Any) -> Any:
@@ -392,7 +392,7 @@ def suggest(fleet: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, metho
 
 
 def calibrate(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
-    holding: dict[str, Any] = {"hold": "both", "level": 0.95, "cells": None, "most": 300}
+    holding: dict[str, Any] = {"holdout": "both", "level": 0.95, "cells": None, "max_rows": 300}
     options = {**holding, **_prediction_options(method, {}), "seed": 0}
     for name in ("theta", "beta"):
         options.pop(name, None)

@@ -141,7 +141,7 @@ def noisy(shards: list[Any], method: str, how: dict[str, Any], **model: Any) -> 
         record[predictor] = calls.predict(fleet, QUERIES, predictor, noisy=True)
     record["joint"] = calls.joint(fleet, QUERIES, "dec-rbcm", noisy=True, agent=1)
     record["gradient"] = calls.gradient(fleet, QUERIES, "dec-nearest")
-    record["calibration"] = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    record["calibration"] = calls.calibrate(fleet, "dec-rbcm", holdout="rows", max_rows=20)
     record["validation"] = calls.cross_validate(fleet, "random", "dec-rbcm", False)
     calls.observe(fleet, 0, [[0.5, 0.5]], [0.7], [0.3] if len(shards[0]) > 2 else None)
     return {**record, "later": calls.predict(fleet, QUERIES, "dec-nn-grbcm")}

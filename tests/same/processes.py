@@ -83,7 +83,7 @@ def commands_of_a_model(folder: Path) -> Record:
     ask |= {"level": 0.9, "gradient": True, "out": "answer.csv", "quiet": True}
     record["predict"] = _run(folder, "predict", "m", points, **ask)
     record["answer"] = _table(folder / "answer.csv")
-    hold: dict[str, Any] = {"hold": "both", "level": 0.95, "cells": 100, "most": 20}
+    hold: dict[str, Any] = {"holdout": "both", "level": 0.95, "cells": 100, "max_rows": 20}
     record["calibrate"] = _run(folder, "calibrate", "m", method="dec-rbcm", **hold, **dense)
     judge: dict[str, Any] = {"level": 0.95, "agents": True, "consensus": "tree", "quiet": True, **dense}
     record["score"] = _run(folder, "score", "m", truth, method="dec-rbcm", **judge)

@@ -47,7 +47,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     assert (again.kernel.name, again.last_fit.kernel) == (fleet.kernel.name, fleet.kernel.name)
     assert again.calibration is not None
     assert fleet.calibration is not None
-    for name in ("method", "eta", "neighbours", "hold", "level", "cells", "knots"):
+    for name in ("method", "eta", "neighbours", "holdout", "level", "cells", "knots"):
         assert getattr(again.calibration, name) == getattr(fleet.calibration, name)
     old, new = (one.predict(QUERIES, "dec-rbcm") for one in (fleet, again))
     assert np.array_equal(old.variances, new.variances)
@@ -70,11 +70,11 @@ def test_a_folder_without_either_is_read_as_before(tmp_path: Path) -> None:
     "change",
     [
         {"method": "guess"},
-        {"hold": "rows"},
+        {"holdout": "rows"},
         {"level": 2.0},
         {"eta": "some"},
         {"knots": []},
-        {"knots": [{"hold": "rows"}]},
+        {"knots": [{"holdout": "rows"}]},
         {"knots": "both"},
     ],
 )

@@ -264,10 +264,10 @@ def calibrate(
     *,
     model: options.MODEL,
     method: options.METHOD = None,
-    hold: options.HOLD = "both",
+    holdout: options.HOLDOUT = "both",
     level: CALIBRATION_LEVEL = 0.95,
     cells: CELLS = None,
-    most: MAX_HELD_OUT = 300,
+    max_rows: MAX_HELD_OUT = 300,
     given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "neighbours"))],
     as_json: options.Json = False,
 ) -> None:
@@ -279,10 +279,10 @@ def calibrate(
 
     [bold]Example[/bold]
 
-    [cyan]fleetgp calibrate model/ --method dec-rbcm --hold both[/cyan]
+    [cyan]fleetgp calibrate model/ --method dec-rbcm --holdout both[/cyan]
     """
     known = known_model(model, Cluster())
-    found = known.fleet.calibrate(method, hold=hold, level=level, cells=cells, most=most, **given)
+    found = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
     told = f"The factors are in {bold(model)}."
     emit({"model": str(model), **calibration_facts(found)}, *calibration_lines(found), told, as_json=as_json)

@@ -220,7 +220,7 @@ def _fit_table(model: Model, found: Fit) -> Table:
 
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
@@ -234,7 +234,7 @@ def calibration_lines(found: Calibration) -> list[str | Table]:
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in found.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
-        table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
+        table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = found.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
 

@@ -278,10 +278,10 @@ def calibrate(
     fleet: Fleet,
     method: str | None = None,
     *,
-    hold: str = "both",
+    holdout: str = "both",
     level: float = 0.95,
     cells: int | None = None,
-    most: int = 300,
+    max_rows: int = 300,
     seed: int | None = None,
     engine: str = "auto",
     neighbours: int | None = None,
@@ -302,14 +302,14 @@ def calibrate(
     Where agents have fewer than 100 rows on average, "rows" are hidden twenty times, another twentieth each time: a
     committee of four fifths of few rows is less overconfident than one of all of them.
 
-    hold: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
+    holdout: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
         fleet's box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both" there
         are two factors, and a query gets one between them according to its deviation.
     level: the coverage that intervals shall have.
     cells: how many cells the box has for blocks; 16 for each agent, and at least 100. Choose them as large as the gaps
         that you will ask about.
-    most: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the fleet
-        has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent carries
+    max_rows: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the
+        fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent carries
         the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
     engine, neighbours, eta, consensus, rounds, tol: as in `predict`.
@@ -318,7 +318,7 @@ def calibrate(
     >>> field = synthetic_field(400, seed=1)
     >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
     >>> fleet = Fleet(shards, theta=theta, kernel="se")
-    >>> found = fleet.calibrate("dec-poe", hold="rows")
+    >>> found = fleet.calibrate("dec-poe", holdout="rows")
     >>> knot = found.knots[0]
     >>> knot.rows, knot.before < 0.95, knot.factor > 1.0
     (400, True, True)
@@ -336,7 +336,7 @@ def calibrate(
             'use coordinates="kilometres", or a fleet without private'
         )
     chosen = fleet.seed if seed is None else seed
-    holding = Holding(hold, level, cells, most, chosen, apart=fleet.private is not None)
+    holding = Holding(holdout, level, cells, max_rows, chosen, apart=fleet.private is not None)
     options = PredictionOptions(seed=chosen).changed({**given, "engine": engine})
     source = source_of(fleet, None, ())
     with retold(names=fleet.names):

@@ -196,8 +196,8 @@ def _deviations(variance: Any, truth: Any) -> Array:
 class Scores:
     """All scores of a prediction at so many rows; `score` and `Fleet.score` make it.
 
-    rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats a row; msll is None without the observations
-    that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
+    rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats per row; msll is None without the
+    observations that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
     answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent asked, who alone is told.
     rows_of: for rows that belong to agents, those of each one's own rows; None for who has none.
     agents: their names, where they are known.
@@ -281,7 +281,8 @@ class Scores:
         relative = "" if self.msll is None else f"msll={self.msll:.4g}, "
         return (
             f"Scores(rows={self.rows}, rmse={self.rmse:.4g}, mae={self.mae:.4g}, nlpd={self.nlpd:.4g}, {relative}"
-            f"crps={self.crps:.4g}, interval_score={self.interval_score:.4g}, coverage={self.coverage:.1%} of {self.level:.4g})"
+            f"crps={self.crps:.4g}, interval_score={self.interval_score:.4g}, "
+            f"coverage={self.coverage:.1%} of {self.level:.4g})"
         )
 
 
