@@ -62,7 +62,7 @@ def _with_other_boat(table: pd.DataFrame) -> Any:
 
 
 def test_rows_of_the_model_are_hidden(tested: Path) -> None:
-    asked = ["score", "m", "--folds", "3", "--by", "block", "--method", "dec-rbcm", "--quiet"]
+    asked = ["score", "m", "--folds", "3", "--split", "block", "--method", "dec-rbcm", "--quiet"]
     facts = json.loads(run(*asked, "--json").stdout)
     found = load_model("m").fleet.cross_validate(3, "block", "dec-rbcm", train=False)
     assert facts["scores"]["all"] == pytest.approx(found.scores.numbers, rel=1e-9)
@@ -100,8 +100,8 @@ def test_folds_that_are_trained_anew(tested: Path) -> None:
 def test_what_cannot_be_is_one_line(tested: Path) -> None:
     assert "got neither" in wrong("score", "m")
     assert "got both" in wrong("score", "m", "truth.csv", "--folds", "3")
-    assert "unknown --by 'rows': choose one of random, agent, block" in wrong("score", "m", "--by", "rows")
-    assert "are for a table of observations" in wrong("score", "m", "--by", "block", "--fill", "-9")
+    assert "unknown --split 'rows': choose one of random, agent, block" in wrong("score", "m", "--split", "rows")
+    assert "are for a table of observations" in wrong("score", "m", "--split", "block", "--fill", "-9")
     assert "'sst'" in wrong("score", "m", "points.csv")
     assert "unknown agent (--agent) 'Cy'" in wrong("score", "m", "truth.csv", "--agent", "Cy")
     assert "level must lie between 0 and 1" in wrong("score", "m", "truth.csv", "--level", "95")

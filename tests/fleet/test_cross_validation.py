@@ -91,19 +91,22 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "noisy": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), noisy=False), "expected no noisy"),
     "shards": (lambda f: f.score([(np.zeros((2, 2)), np.zeros(2))]), r"\(X_i, y_i\) for each of 3 agents"),
     "deviations": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), s=[-1.0, 0.0]), "^s: expected standard deviations"),
-    "by": (lambda f: f.cross_validate(by="rows"), "unknown by 'rows': choose one of random, agent, block"),
+    "by": (lambda f: f.cross_validate(split="rows"), "unknown split 'rows': choose one of random, agent, block"),
     "folds": (lambda f: f.cross_validate(1), "folds must be a whole number of at least 2, got 1"),
-    "too many": (lambda f: f.cross_validate(4, by="agent"), "expected at most 3 folds, one for each agent, got 4"),
-    "one agent": (lambda _: small(1).cross_validate(by="agent"), "folds must be a whole number of at least 2, got 1"),
-    "cells": (lambda f: f.cross_validate(cells=20), 'cells are of by="block", got by="random"'),
-    "few cells": (lambda f: f.cross_validate(by="block", cells=5), "cells must be a whole number of at least 10"),
+    "too many": (lambda f: f.cross_validate(4, split="agent"), "expected at most 3 folds, one for each agent, got 4"),
+    "one agent": (
+        lambda _: small(1).cross_validate(split="agent"),
+        "folds must be a whole number of at least 2, got 1",
+    ),
+    "cells": (lambda f: f.cross_validate(cells=20), 'cells are of split="block", got split="random"'),
+    "few cells": (lambda f: f.cross_validate(split="block", cells=5), "cells must be a whole number of at least 10"),
     "method": (lambda f: f.cross_validate(method="kriging"), "unknown prediction method 'kriging'"),
     "level": (lambda f: f.cross_validate(level=2.0), "level must lie between 0 and 1, got 2.0"),
     "agent": (lambda f: f.cross_validate(agent=1), "expected neither noisy nor agent"),
     "train": (lambda f: f.cross_validate(train="yes"), "train: expected True or False, got 'yes'"),
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (
-        lambda _: small(theta=None, noise="agents").cross_validate(by="agent"),
+        lambda _: small(theta=None, noise="agents").cross_validate(split="agent"),
         "agent 0 has no rows left in a fold, and nobody else has the noise '0'",
     ),
 }
@@ -138,7 +141,7 @@ def test_leaving_each_row_out_has_a_closed_form() -> None:
 @pytest.mark.parametrize("graph", ["path", "star"])
 def test_leaving_agents_out_is_the_gp_of_the_others(graph: str) -> None:
     fleet = small(graph=graph)
-    found = fleet.cross_validate(by="agent", method="full-gp", train=False)
+    found = fleet.cross_validate(split="agent", method="full-gp", train=False)
     assert [fold.relays for fold in found.folds] == [(0,), (1,), (2,)]
     for agent, (x, y) in enumerate(fleet.shards):
         rest = [shard for other, shard in enumerate(fleet.shards) if other != agent]
@@ -156,7 +159,7 @@ def test_leaving_agents_out_is_the_gp_of_the_others(graph: str) -> None:
 def test_nobody_observes_a_hidden_block() -> None:
     """Rows are in the fold of the nearest of random points in the box, whoever has them."""
     fleet = small(n=240)
-    found = fleet.cross_validate(4, by="block", method="dec-rbcm", train=False, cells=12, seed=7)
+    found = fleet.cross_validate(4, split="block", method="dec-rbcm", train=False, cells=12, seed=7)
     x = np.concatenate([x for x, _ in fleet.shards])
     centres = x.min(axis=0) + np.random.default_rng(7).random((12, 2)) * np.ptp(x, axis=0)
     width = np.ptp(x, axis=0)
@@ -195,7 +198,7 @@ def test_hidden_rows_are_predicted_as_by_a_fleet_that_never_had_them(name: str) 
 
 def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> None:
     fleet = small(4, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4))
-    found = fleet.cross_validate(by="agent", method="dec-rbcm", train=False)
+    found = fleet.cross_validate(split="agent", method="dec-rbcm", train=False)
     assert [fold.theta["sigma_eps_cheap"] for fold in found.folds] == [0.4] * 4
     assert list(found.folds[0].theta)[-2:] == ["sigma_eps_cheap", "sigma_eps_good"]
     # Far from all others only the prior and the agent's own noise are left.
@@ -203,7 +206,7 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
     away = fg.Fleet(
         shards, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4), kernel="se", normalize=False
     )
-    first = away.cross_validate(by="agent", method="dec-rbcm", train=False)
+    first = away.cross_validate(split="agent", method="dec-rbcm", train=False)
     assert first.variances[0] == pytest.approx(np.full(15, 1.3**2 + 0.1**2), rel=1e-9)
     assert first.folds[0].uninformed == 15
 
@@ -275,7 +278,7 @@ def test_a_table_of_it() -> None:
     frame = found.to_frame(["Ada", "Bo", "Cy"])
     assert frame.index.tolist() == ["all", "fold 0", "fold 1", "rows of Ada", "rows of Bo", "rows of Cy"]
     assert frame["rows"].tolist() == [60, 30, 30, 20, 20, 20]
-    assert "CrossValidation(by='random', method='dec-rbcm', folds=2" in repr(found)
+    assert "CrossValidation(split='random', method='dec-rbcm', folds=2" in repr(found)
 
 
 def test_rows_in_files_are_loaded(tmp_path: Path) -> None:

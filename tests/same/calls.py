@@ -64,7 +64,7 @@ TRAINING: dict[str, Any] = {
 }
 
 #: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
-RECORDED_NAMES = {"interval_score": "interval", "holdout": "hold"}
+RECORDED_NAMES = {"interval_score": "interval", "holdout": "hold", "criterion": "by", "split": "by"}
 
 
 def as_recorded(value: Any) -> Any:
@@ -381,7 +381,7 @@ def gradient(fleet: fg.Fleet, queries: Any, method: str, agent: Any = None, **ch
 
 def suggest(fleet: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    result = fleet.suggest(agent, candidates, n, by=by, method=method, **options)
+    result = fleet.suggest(agent, candidates, n, criterion=by, method=method, **options)
     return {
         "places": result.places,
         "indices": result.indices,

@@ -108,7 +108,7 @@ def commands_of_moments(folder: Path) -> Record:
         record["cells"] = as_recorded({str(name): np.asarray(drawn[name].values) for name in drawn.data_vars})
     split: dict[str, Any] = {"agents": 3, "partition": "stripes", "axis": "b", "training": "dec-apx-gp"}
     record["split"] = _run(folder, "fit", "observations.csv", **FIT, **split, out="n")
-    best: dict[str, Any] = {"n": 2, "by": "mutual-information", "all": True, "engine": "dense", "neighbours": 30}
+    best: dict[str, Any] = {"n": 2, "criterion": "mutual-information", "all": True, "engine": "dense", "neighbours": 30}
     record["suggest"] = _run(folder, "suggest", "n", "points.csv", method="dec-rbcm", **best, out="next.csv")
     return {**record, "next": _table(folder / "next.csv")}
 

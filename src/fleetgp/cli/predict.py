@@ -298,7 +298,7 @@ def suggest(
     reading: FILE_READING,
     together: Together,
     n: PLACES = 1,
-    by: CRITERION = "variance",
+    criterion: CRITERION = "variance",
     agent: FOR_AGENT = None,
     everyone: ALL_AGENTS = False,
     as_json: options.Json = False,
@@ -313,17 +313,17 @@ def suggest(
 
     [cyan]fleetgp suggest model/ candidates.csv --n 5 --agent boat1 --out next.csv[/cyan]
 
-    [cyan]fleetgp suggest model/ candidates.csv --n 2 --by mutual-information --all --out next.csv[/cyan]
+    [cyan]fleetgp suggest model/ candidates.csv --n 2 --criterion mutual-information --all --out next.csv[/cyan]
     """
     if everyone and agent is not None:
         raise InputError("--all is for every agent, and --agent for one: give one of them")
-    options.one_of("--by", by, CRITERIA)
+    options.one_of("--criterion", criterion, CRITERIA)
     known = known_model(model, Cluster())
     check_answer_file(out, candidates)
     places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
     refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
     whose = None if everyone else agent_number(known, agent or known.agents[0])
-    found = known.fleet.suggest(whose, places, n, by=by, **together.chosen)
+    found = known.fleet.suggest(whose, places, n, criterion=criterion, **together.chosen)
     names = np.array(known.agents)[found.agents]
     rows = {name: np.asarray(column)[found.indices] for name, column in columns.items()}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -334,7 +334,7 @@ def suggest(
     facts = {
         "out": str(out),
         "method": found.method,
-        "by": found.by,
+        "criterion": found.criterion,
         "agents": names.tolist(),
         "places": found.places.tolist(),
         "candidates": found.indices.tolist(),

@@ -309,8 +309,8 @@ def calibrate(
     cells: how many cells the box has for blocks; 16 for each agent, and at least 100. Choose them as large as the gaps
         that you will ask about.
     max_rows: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the
-        fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent carries
-        the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
+        fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent
+        carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
     engine, neighbours, eta, consensus, rounds, tol: as in `predict`.
 

@@ -264,7 +264,7 @@ def suggest(
     candidates: Any,
     n: int = 1,
     *,
-    by: str = "variance",
+    criterion: str = "variance",
     method: str | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
@@ -279,8 +279,8 @@ def suggest(
         assignment: nothing more is sent. The best place goes first; where several agents may go there, it is the turn
         of another one each time.
     candidates: (C, D) places. Copies count once.
-    by: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the other
-        candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
+    criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the
+        other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
     method, theta, engine, neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
         candidates there may be: 500 in all by a committee.
 
@@ -288,14 +288,14 @@ def suggest(
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
     >>> places = np.stack(np.meshgrid(np.linspace(0, 2, 6), np.linspace(0, 2, 6)), -1).reshape(-1, 2)
-    >>> found = fleet.suggest(0, places, n=3, by="mutual-information")
+    >>> found = fleet.suggest(0, places, n=3, criterion="mutual-information")
     >>> found.places.shape, bool((np.diff(found.gains) < 0).any())
     ((3, 2), True)
     >>> fleet.suggest(None, places, n=2).agents.tolist()
     [0, 1, 2, 3, 1, 2, 3, 0]
     """
     check_whole("n", n, least=1)
-    check_criterion(by)
+    check_criterion(criterion)
     agent = None if agent is None else check_agent(agent, fleet.labels)
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
     lists = _lists(candidates, agent, fleet.agents)
@@ -307,7 +307,7 @@ def suggest(
         allowed[k, first[start:end]] = True
     rows = [0] * fleet.agents if agent is None and len(checked) == 1 else list(range(len(checked)))
     joint = conditioned.known_jointly(places, method, agent=agent, **given)
-    chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, by), allowed[rows], int(n))
+    chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, criterion), allowed[rows], int(n))
     # Of copies, an agent's first.
     indices = [
         int(np.argmax(first[ends[rows[k]] : ends[rows[k] + 1]] == c)) for c, k in zip(chosen, whose, strict=True)
@@ -315,7 +315,7 @@ def suggest(
     agents = whose if agent is None else np.full(len(whose), agent)
     points = conditioned.source.points(places[chosen])
     found = places[chosen], np.array(indices), agents, gains
-    return Suggestion(*found, by, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
+    return Suggestion(*found, criterion, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
 
 
 def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:
