@@ -311,7 +311,7 @@ PREDICTION: list[Bad] = [
         "rounds is of the paper's recursions, and sums along the",
     ),
     (lambda: fleet().predict(POINTS, consensus="vote"), INPUT, "unknown consensus 'vote': choose one of tree"),
-    (lambda: fleet().predict(POINTS, noisy="no"), INPUT, "noisy: expected True or False, got 'no'"),
+    (lambda: fleet().predict(POINTS, observed="no"), INPUT, "observed: expected True or False, got 'no'"),
     (lambda: fleet().predict(POINTS, engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense"),
     (lambda: fleet(kernel="matern32").predict(POINTS, "dec-full-gp"), INPUT, "dec-full-gp needs the squared"),
     (lambda: fleet().condition(engine="x"), INPUT, "unknown engine 'x': choose one of auto, dense, moments"),
@@ -431,7 +431,7 @@ ANSWERS: list[Bad] = [
 ]
 JUDGING: list[Bad] = [
     (lambda: fleet().score(X), INPUT, "score: expected X and y, or a list with (X_i, y_i) for each of 2 agents"),
-    (lambda: fleet().score(X, Y, noisy=True), INPUT, "score: expected no noisy, got one: scores are of observations"),
+    (lambda: fleet().score(X, Y, observed=True), INPUT, "score does not accept observed"),
     (lambda: gp.score(3, Y), INPUT, "expected a Prediction or a pair (mean, variance), got int"),
     (lambda: gp.score((Y, Y), Y, observed=None), INPUT, "observed: expected True or False, got None"),
     (lambda: gp.score((Y, -np.ones(30)), Y), INPUT, "variance: expected positive numbers, got -1 (first: row 0)"),
@@ -543,7 +543,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "predict": (
         fleet().predict,
         {"queries": POINTS, "method": "dec-rbcm", "theta": THETA, "engine": "auto", "neighbours": None, "eta": None}
-        | {"consensus": None, "seed": None, "noisy": False, "agent": None},
+        | {"consensus": None, "seed": None, "observed": False, "agent": None},
     ),
     "observe": (lambda **given: fleet().observe(**given), {"agent": 0, "X": POINTS, "y": [1.0], "s": None}),
     "calibrate": (
@@ -568,7 +568,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         {"data": SEA, "inputs": None, "target": None, "box": None, "stride": None, "at": None, "date": None},
     ),
     "map": (fleet().map, {"grid": (3, 3), "box": None, "at": None, "within": 1.0, "mask": None, "method": "poe"}),
-    "joint": (fleet().joint, {"queries": POINTS, "method": "poe", "noisy": False, "agent": 0, "engine": "auto"}),
+    "joint": (fleet().joint, {"queries": POINTS, "method": "poe", "observed": False, "agent": 0, "engine": "auto"}),
     "sample": (fleet().sample, {"queries": POINTS, "n": 2, "method": "poe", "seed": 0}),
     "gradient": (fleet().gradient, {"queries": POINTS, "method": "poe", "agent": 0, "engine": "auto", "eta": None}),
     "suggest": (fleet().suggest, {"agent": 0, "candidates": POINTS, "n": 1, "criterion": "variance", "method": "poe"}),

@@ -338,9 +338,9 @@ def calibration(size: Size) -> Drawn:
     fleet = fg.Fleet(shards, "cycle", kernel=kernel, normalize=False)
     fleet.train()
     answers, maps = {}, {}
-    answers["before"], maps["before"] = fleet.predict(queries, method, noisy=True), fleet.predict(grid, method)
+    answers["before"], maps["before"] = fleet.predict(queries, method, observed=True), fleet.predict(grid, method)
     how = fleet.calibrate(method)
-    answers["after"], maps["after"] = fleet.predict(queries, method, noisy=True), fleet.predict(grid, method)
+    answers["after"], maps["after"] = fleet.predict(queries, method, observed=True), fleet.predict(grid, method)
     figure = empty_figure(2.5)
     left, right = figure.subfigures(1, 2, width_ratios=[1.15, 1.0], squeeze=False).ravel()
     panels = [Panel(title, np.sqrt(answer.variance)) for title, answer in maps.items()]

@@ -44,7 +44,7 @@ UNTRAINED_SIGNAL, UNTRAINED_NOISE = 1.0, 0.1
 
 #: Keywords of scikit-learn's Gaussian processes, and what to give instead.
 EQUIVALENTS = {
-    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha ** 0.5}, and noisy=False for std of f',
+    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha**0.5}, and observed=False for std of f',
     "normalize_y": "give normalize, which is True by default",
     "optimizer": "give trainer, or fixed values for all hyperparameters",
     "n_restarts_optimizer": "training starts at three points",
@@ -86,7 +86,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
     noise_floor, bounds, priors, fixed: see `Fleet.train`.
     engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
-    noisy: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
+    observed: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
         GaussianProcessRegressor with a WhiteKernel; or, with False, of f, as those of one with alpha.
     random_state: draws the partition and samples of the data; a whole number, a RandomState, or None.
 
@@ -126,7 +126,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         bounds: Mapping[str, Ends] | None = None,
         priors: Mapping[str, MedianAndFactor] | None = None,
         fixed: Mapping[str, float] | None = None,
-        noisy: bool = True,
+        observed: bool = True,
         random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
@@ -142,7 +142,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.bounds = bounds
         self.priors = priors
         self.fixed = fixed
-        self.noisy = noisy
+        self.observed = observed
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, agents: Any = None) -> Self:
@@ -192,7 +192,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, agent: Any = None) -> Any:
         """The mean (T,); with return_std also the standard deviation (T,), with return_cov the covariance (T, T).
 
-        They are of observations, whose variance has noise_**2 more than that of f; with noisy=False of f.
+        They are of observations, whose variance has noise_**2 more than that of f; with observed=False of f.
         agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
         A covariance is by `Fleet.joint` with the predictor, which says how many points it may be of: 500 where several
         agents answer as a committee. Its variances are then those of the points together, not those of return_std.
@@ -206,16 +206,16 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         asker = None if agent is None else self._number(agent)
         if return_cov:
             found = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
-            noise = self.noise_**2 if self.noisy else 0.0
+            noise = self.noise_**2 if self.observed else 0.0
             return found.mean.copy(), found.covariance + noise * np.eye(len(queries))
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
             warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
         mean = answer.mean.copy()
-        return (mean, (answer.std_observed if self.noisy else answer.std).copy()) if return_std else mean
+        return (mean, (answer.std_observed if self.observed else answer.std).copy()) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draws (T, n_samples) from the joint posterior of observations, with noisy=False of f; see `predict`."""
+        """Draws (T, n_samples) from the joint posterior of observations, with observed=False of f; see `predict`."""
         check_whole("n_samples", n_samples, least=1)
         mean, covariance = self.predict(X, return_cov=True)
         values, vectors = np.linalg.eigh(covariance)

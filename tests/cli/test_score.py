@@ -33,7 +33,7 @@ def tested(modelled: Path) -> Path:
 def test_a_table_is_scored_as_in_python(tested: Path) -> None:
     facts = json.loads(run("score", "m", "truth.csv", "--method", "dec-rbcm", "--json").stdout)
     table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
-    told = fleet.predict(table[["lon", "lat"]], "dec-rbcm", noisy=True)
+    told = fleet.predict(table[["lon", "lat"]], "dec-rbcm", observed=True)
     seen = np.concatenate([y for _, y in fleet.shards])
     expected = score((told.mean, told.variance), table["sst"].to_numpy(), trained=seen)
     assert facts["scores"]["all"] == pytest.approx(expected.numbers, rel=1e-9)
@@ -45,7 +45,7 @@ def test_whose_rows_and_known_deviations(tested: Path) -> None:
     facts = json.loads(run(*asked, "--json").stdout)
     table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
     mine = table[table["boat"] == "Bo"]
-    told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", noisy=True)
+    told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", observed=True)
     expected = score((told.mean, told.variance + 0.01), mine["sst"].to_numpy())
     assert facts["scores"]["rows of Bo"]["crps"] == pytest.approx(expected.crps, rel=1e-9)
     shown = run(*asked, "--agents").stdout

@@ -40,7 +40,7 @@ def covariance(x: Array) -> Array:
 def test_scores_of_a_fleet_are_those_of_its_prediction() -> None:
     fleet, unseen = small(), fg.synthetic_field(40, seed=5)
     found = fleet.score(unseen.inputs, unseen.observations, "dec-rbcm", level=0.8)
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True)
     trained = np.concatenate([y for _, y in fleet.shards])
     expected = score((told.mean, told.variance), unseen.observations, trained=trained, level=0.8)
     assert found.numbers == pytest.approx(expected.numbers, rel=1e-12)
@@ -53,7 +53,7 @@ def test_scores_of_a_fleet_are_those_of_its_prediction() -> None:
 def test_agents_that_have_not_agreed_have_scores_of_their_own() -> None:
     fleet, unseen = small(), fg.synthetic_field(20, seed=5)
     found = fleet.score(unseen.inputs, unseen.observations, "dec-rbcm", consensus="average", rounds=1)
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True, consensus="average", rounds=1)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True, consensus="average", rounds=1)
     for agent, own in enumerate(found.answers):
         assert own.rmse == pytest.approx(np.sqrt(np.mean((told.means[agent] - unseen.observations) ** 2)), rel=1e-12)
     assert len({own.rmse for own in found.answers}) == 3
@@ -67,7 +67,7 @@ def test_rows_that_belong_to_agents() -> None:
         (unseen.inputs[12:], unseen.observations[12:], np.zeros(8)),
     ]
     found = fleet.score(halves, method="dec-rbcm")
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True)
     mean, variance = told.mean[:12], told.variance[:12] + 0.25
     first, nobody, last = found.rows_of
     assert nobody is None
@@ -88,7 +88,7 @@ def test_frames_are_taken_by_name() -> None:
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nan": (lambda f: f.score(np.zeros((2, 2)), [0.0, np.nan]), r"^y has NaN or infinite values in 1 of 2 rows"),
     "shapes": (lambda f: f.score(np.zeros((2, 2)), np.zeros(3)), r"^X must be \(N, D\) and y \(N,\)"),
-    "noisy": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), noisy=False), "expected no noisy"),
+    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score does not accept observed"),
     "shards": (lambda f: f.score([(np.zeros((2, 2)), np.zeros(2))]), r"\(X_i, y_i\) for each of 3 agents"),
     "deviations": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), s=[-1.0, 0.0]), "^s: expected standard deviations"),
     "by": (lambda f: f.cross_validate(split="rows"), "unknown split 'rows': choose one of random, agent, block"),
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "few cells": (lambda f: f.cross_validate(split="block", cells=5), "cells must be a whole number of at least 10"),
     "method": (lambda f: f.cross_validate(method="kriging"), "unknown prediction method 'kriging'"),
     "level": (lambda f: f.cross_validate(level=2.0), "level must lie between 0 and 1, got 2.0"),
-    "agent": (lambda f: f.cross_validate(agent=1), "expected neither noisy nor agent"),
+    "agent": (lambda f: f.cross_validate(agent=1), "accepts neither observed nor agent"),
     "train": (lambda f: f.cross_validate(train="yes"), "train: expected True or False, got 'yes'"),
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (
@@ -191,7 +191,7 @@ def test_hidden_rows_are_predicted_as_by_a_fleet_that_never_had_them(name: str) 
         other = fg.Fleet(rest, **{"kernel": "se", "normalize": False, **settings})
         for agent, (x, _) in enumerate(fleet.shards):
             mine = found.fold_of[agent] == number
-            told = other.predict(x[mine], "dec-rbcm", noisy=True)
+            told = other.predict(x[mine], "dec-rbcm", observed=True)
             assert found.means[agent][mine] == pytest.approx(told.means[agent], rel=1e-9, abs=1e-9)
             assert found.variances[agent][mine] == pytest.approx(told.variances[agent], rel=1e-9)
 
@@ -217,7 +217,9 @@ def test_known_deviations_are_in_the_variances() -> None:
     found = fleet.cross_validate(3, method="dec-rbcm", train=False)
     rest = [tuple(part[own != 0] for part in shard) for shard, own in zip(shards, found.fold_of, strict=True)]
     mine = found.fold_of[1] == 0
-    told = fg.Fleet(rest, theta=THETA, kernel="se", normalize=False).predict(shards[1][0][mine], "dec-rbcm", noisy=True)
+    told = fg.Fleet(rest, theta=THETA, kernel="se", normalize=False).predict(
+        shards[1][0][mine], "dec-rbcm", observed=True
+    )
     assert found.variances[1][mine] == pytest.approx(told.variance + 0.25, rel=1e-9)
 
 

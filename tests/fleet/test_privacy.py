@@ -183,7 +183,7 @@ def drawn_field(seed: int, rows: int, theta: tuple[float, float, float]) -> tupl
 
 
 def covered(fleet: fg.Fleet, queries: Any, truth: Any, method: str) -> float:
-    found = fleet.predict(queries, method, noisy=True)
+    found = fleet.predict(queries, method, observed=True)
     return float(np.mean(np.abs(truth - found.mean) <= norm.ppf(0.975) * np.sqrt(found.variance)))
 
 
@@ -208,7 +208,7 @@ def test_few_rows_per_agent_are_judged_by_models_of_nearly_all_of_them() -> None
     inputs, seen = drawn_field(2, 1000, (0.2, 1.0, 0.05))
     shards = fg.partition(inputs[:400], seen[:400], agents=20, by="random", seed=2)
     fleet = fg.Fleet(shards, "path", theta=theta, kernel="matern32", normalize=False)
-    whole = fleet.predict(inputs[400:], "dec-rbcm", noisy=True).variance
+    whole = fleet.predict(inputs[400:], "dec-rbcm", observed=True).variance
     (knot,) = fleet.calibrate("dec-rbcm", holdout="rows").knots
     # Of four draws by 20 folds 5% larger on average, by 5 folds 18%; of this one 5% and 17%.
     assert knot.deviation == pytest.approx(np.exp(0.5 * np.log(whole).mean()), rel=0.1)

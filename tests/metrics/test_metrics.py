@@ -150,7 +150,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "variances": (lambda: crps(ONES, np.ones(2), ONES), "expected a variance for each of 3 truths, got 2"),
     "shape": (lambda: score((np.ones((3, 1)), ONES), ONES), r"mean: expected an array \(N,\)"),
     "nothing": (lambda: score(([], []), []), "with at least one number"),
-    "zero": (lambda: nlpd(ONES, [1.0, 0.0, 1.0], ONES), r"expected positive numbers, got 0 \(first: row 1\).*noisy"),
+    "zero": (lambda: nlpd(ONES, [1.0, 0.0, 1.0], ONES), r"expected positive numbers, got 0 \(first: row 1\).*observed"),
     "level": (lambda: coverage(ONES, ONES, ONES, 95), "level must lie between 0 and 1, got 95"),
     "no level": (lambda: score((ONES, ONES), ONES, level=0.0), "level must be a number above 0"),
     "kind": (lambda: score(ONES, ONES), r"expected a Prediction or a pair \(mean, variance\), got ndarray"),

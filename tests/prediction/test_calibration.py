@@ -64,7 +64,7 @@ def by_hand(fleet: fg.Fleet, method: str, hold: str, cells: int = 100) -> tuple[
         rest = [(x[~mask], y[~mask]) for (x, y), mask in zip(fleet.shards, masks, strict=True)]
         found = fg.Fleet(rest, fleet.graph, theta=THETA, kernel="se", normalize=False)
         for (x, y), mask in zip(fleet.shards, masks, strict=True):
-            answer = found.predict(x[mask], method, noisy=True)
+            answer = found.predict(x[mask], method, observed=True)
             needed.append(np.abs(y[mask] - answer.mean) / np.sqrt(answer.variance) / DEVIATIONS)
             deviations.append(np.sqrt(answer.variance))
     return np.concatenate(needed), np.concatenate(deviations)
@@ -127,7 +127,7 @@ def test_an_overconfident_method_covers_what_it_promises() -> None:
     queries, seen = inputs[500:], observations[500:]
 
     def covered() -> float:
-        found = fleet.predict(queries, "dec-poe", noisy=True)
+        found = fleet.predict(queries, "dec-poe", observed=True)
         return float(np.mean(np.abs(seen - found.mean) <= DEVIATIONS * np.sqrt(found.variance)))
 
     before = covered()
@@ -138,16 +138,16 @@ def test_an_overconfident_method_covers_what_it_promises() -> None:
     assert abs(covered() - 0.95) < 0.05
     assert all(knot.before < 0.9 for knot in found.knots)
     assert all(abs(knot.after - 0.95) < 0.03 for knot in found.knots)
-    answer = fleet.predict(queries, "dec-poe", noisy=True)
+    answer = fleet.predict(queries, "dec-poe", observed=True)
     places = np.log([[knot.deviation, knot.factor] for knot in found.knots])
     assert answer.factor == pytest.approx(interpolated(places, answer.variance / answer.factor**2), rel=1e-9)
 
 
 def test_the_deviation_of_the_field_has_the_same_factor() -> None:
     fleet = fleet_of(200, 2)
-    plain = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", noisy=noisy) for noisy in (False, True)]
+    plain = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", observed=noisy) for noisy in (False, True)]
     fleet.calibrate("dec-rbcm", holdout="rows")
-    scaled = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", noisy=noisy) for noisy in (False, True)]
+    scaled = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", observed=noisy) for noisy in (False, True)]
     for one, other in zip(plain, scaled, strict=True):
         assert np.array_equal(one.means, other.means)
         assert other.variances == pytest.approx(one.variances * other.factors**2, rel=1e-12)

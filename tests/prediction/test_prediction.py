@@ -432,7 +432,7 @@ def test_a_capped_run_says_so(method: str) -> None:
 
 def test_noisy_adds_the_noise_and_agents_can_be_asked() -> None:
     f = fleet()
-    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", noisy=True, agent=3)
+    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", observed=True, agent=3)
     assert np.allclose(noisy.variance - plain.variances[3], THETA[3] ** 2)
     assert np.array_equal(noisy.mean, plain.means[3])
 

@@ -284,14 +284,14 @@ def of_ledger(ledger: fg.Ledger) -> Record:
 # ---- predictions -------------------------------------------------------------------------------------------------
 
 
-def predict(fleet: Any, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def predict(fleet: Any, queries: Any, method: str, observed: bool = False, agent: Any = None, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    return of_prediction(fleet.predict(queries, method, noisy=noisy, agent=agent, **options))
+    return of_prediction(fleet.predict(queries, method, observed=observed, agent=agent, **options))
 
 
 def predict_outputs(fleet: fg.Outputs, queries: Any, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    answers = fleet.predict(queries, method, noisy=False, agent=None, **options)
+    answers = fleet.predict(queries, method, observed=False, agent=None, **options)
     return {target: of_prediction(answer) for target, answer in answers.items()}
 
 
@@ -308,7 +308,7 @@ def predict_conditioned(fleet: fg.ConditionedFleet, queries: Any, method: str, *
     options = _prediction_options(method, changes)
     for name in ("theta", "engine", "neighbours"):  # of `condition`
         options.pop(name)
-    return of_prediction(fleet.predict(queries, method, noisy=False, agent=None, **options))
+    return of_prediction(fleet.predict(queries, method, observed=False, agent=None, **options))
 
 
 def of_prediction(answer: fg.Prediction) -> Record:
@@ -335,9 +335,11 @@ def of_prediction(answer: fg.Prediction) -> Record:
     }
 
 
-def joint(fleet: fg.Fleet, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def joint(
+    fleet: fg.Fleet, queries: Any, method: str, observed: bool = False, agent: Any = None, **changes: Any
+) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    result = fleet.joint(queries, method, noisy=noisy, agent=agent, **options)
+    result = fleet.joint(queries, method, observed=observed, agent=agent, **options)
     return {
         "method": result.method,
         "mean": result.mean,
@@ -359,7 +361,7 @@ def sample(fleet: fg.Fleet, queries: Any, n: int, method: str, seed: int) -> Rec
     """seed: of the draws; that of the method is the fleet's."""
     options = _prediction_options(method, {}, posterior=True)
     options.pop("seed", None)
-    return {"draws": fleet.sample(queries, n, method, seed=seed, noisy=False, agent=None, **options)}
+    return {"draws": fleet.sample(queries, n, method, seed=seed, observed=False, agent=None, **options)}
 
 
 def gradient(fleet: fg.Fleet, queries: Any, method: str, agent: Any = None, **changes: Any) -> Record:
@@ -459,7 +461,7 @@ def observe(fleet: fg.Fleet, agent: Any, X: Any, y: Any, s: Any = None) -> None:
 
 
 def map_of(fleet: fg.Fleet, grid: tuple[int, int], method: str, **changes: Any) -> Record:
-    options: dict[str, Any] = {"box": None, "at": None, "within": 0.5, "mask": None, "noisy": False, "agent": None}
+    options: dict[str, Any] = {"box": None, "at": None, "within": 0.5, "mask": None, "observed": False, "agent": None}
     options |= _prediction_options(method, {})
     return of_dataset(fleet.map(grid, method=method, **_options(options, changes)))
 
@@ -508,7 +510,7 @@ def regressor(**changes: Any) -> Any:
         "bounds": None,
         "priors": None,
         "fixed": None,
-        "noisy": True,
+        "observed": True,
         "random_state": 0,
     }
     return fg.FleetGPRegressor(**_options(options, changes))

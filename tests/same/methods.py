@@ -132,7 +132,7 @@ def answers(method: str, **changes: Any) -> Record:
     return {
         "first": calls.predict(fleet, QUERIES, method, **changes),
         "again": calls.predict(fleet, QUERIES[:3], method, **changes),
-        "asked": calls.predict(fleet, QUERIES, method, noisy=True, agent=2, **changes),
+        "asked": calls.predict(fleet, QUERIES, method, observed=True, agent=2, **changes),
     }
 
 
@@ -189,7 +189,7 @@ def together(method: str, kernel: str) -> Record:
     fleet = calls.new_fleet(data.uneven(), graph="cycle", theta=THETA, kernel=kernel, normalize=True)
     return {
         "joint": calls.joint(fleet, QUERIES, method),
-        "asked": calls.joint(fleet, QUERIES[:4], method, noisy=True, agent=3),
+        "asked": calls.joint(fleet, QUERIES[:4], method, observed=True, agent=3),
         "sample": calls.sample(fleet, QUERIES[:4], 3, method, seed=11),
         "gradient": calls.gradient(fleet, QUERIES, method),
         "suggestion": calls.suggest(fleet, 1, CANDIDATES, 3, "mutual-information", method),

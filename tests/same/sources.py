@@ -196,7 +196,7 @@ def estimated_with_their_kernel() -> Record:
 
 
 add("estimator of one agent", estimated, QUERIES, None, False)
-add("estimator of four agents", estimated, QUERIES, 4, False, kernel="se", predictor="dec-rbcm", noisy=False)
+add("estimator of four agents", estimated, QUERIES, 4, False, kernel="se", predictor="dec-rbcm", observed=False)
 add("estimator with labels", estimated, QUERIES, None, True, trainer="fact-gp", mean="linear")
 add("estimator with a kernel of scikit-learn", estimated_with_their_kernel)
 

@@ -426,7 +426,7 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
     method = prediction_method(name)
     conditioned = subject.conditioned()
     found = conditioned.predict(subject.points, name)
-    noisy = conditioned.predict(subject.points, name, noisy=True)
+    noisy = conditioned.predict(subject.points, name, observed=True)
     again = subject.conditioned().predict(subject.points, name)
     yield Check.of(
         f"{name}: agents agree",
@@ -535,7 +535,7 @@ def _standardized(subject: Subject, name: str) -> Array:
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
     places = np.concatenate([one.inputs for one in asked])
-    found = subject.calibrated(rest, name).predict(places, name, noisy=True)
+    found = subject.calibrated(rest, name).predict(places, name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])

@@ -254,7 +254,7 @@ def sample(
     queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     names = [f"draw_{k + 1}" for k in range(n)]
     refuse_clash(points, columns, names)
-    found = known.fleet.joint(queries, noisy=observed, **together.chosen)
+    found = known.fleet.joint(queries, observed=observed, **together.chosen)
     draws = found.sample(n, seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     if table:

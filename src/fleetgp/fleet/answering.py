@@ -63,7 +63,7 @@ class Question:
     method: PredictionMethod
     options: PredictionOptions
     queries: Array
-    noisy: bool = False
+    observed: bool = False
     done: Collection[int] = ()
     to: int | None = None
     calibration: Calibration | None = None
@@ -128,7 +128,7 @@ class HostedAnswers:
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
+        given: dict[str, Any] = {"observed": question.observed, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
         found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
         return _told(found, told_units(self.source, asked.view))
@@ -136,7 +136,7 @@ class HostedAnswers:
     def joint(self, network: Network, question: Question) -> Joint:
         """At all queries together."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "to": question.to, "calibration": question.calibration}
+        given: dict[str, Any] = {"observed": question.observed, "to": question.to, "calibration": question.calibration}
         with retold(units=told_units(self.source, asked.view)):
             return answer_jointly(asked.conditioned, network, *asked.given, **given)
 

@@ -148,7 +148,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         consensus: Consensus | None = None,
         rounds: int | None = None,
@@ -162,7 +162,7 @@ class ConditionedFleet:
         points = check_queries(queries, self.source)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given |= {"neighbours": neighbours, "beta": beta}
-        blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
+        blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         unfinished = (
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
@@ -176,7 +176,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         done: Collection[int] = (),
         **given: Any,
@@ -185,7 +185,7 @@ class ConditionedFleet:
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
-        question = self._question(queries, method, noisy, agent, given)
+        question = self._question(queries, method, observed, agent, given)
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
@@ -195,7 +195,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         eta: Eta | None = None,
         neighbours: int | None = None,
@@ -203,15 +203,15 @@ class ConditionedFleet:
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         given = {"eta": eta, "neighbours": neighbours, "seed": seed}
-        found = self.known_jointly(queries, method, noisy=noisy, agent=agent, **given)
+        found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
         self._warn_of_outside(self.checked(queries), found.uninformed)
         return found
 
     def known_jointly(
-        self, queries: Any, method: str | None, *, noisy: bool = False, agent: AgentName | None = None, **given: Any
+        self, queries: Any, method: str | None, *, observed: bool = False, agent: AgentName | None = None, **given: Any
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
-        question = self._question(queries, method, noisy, agent, given)
+        question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.source.shards), len(question.queries))
         with retold(names=self.source.names):
             found = self._answers.joint(question)
@@ -245,7 +245,7 @@ class ConditionedFleet:
         self,
         queries: Any,
         method: str | None,
-        noisy: bool,
+        observed: bool,
         agent: AgentName | None,
         given: Mapping[str, Any],
         *,
@@ -263,7 +263,7 @@ class ConditionedFleet:
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):
             _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
-        return Question(row, options, points, as_flag(noisy, "noisy"), (), asker, calibration)
+        return Question(row, options, points, as_flag(observed, "observed"), (), asker, calibration)
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         source = self.source

@@ -319,8 +319,10 @@ def cross_validate(
     half_width(level)
     chosen = fleet.seed if seed is None else seed
     check_whole("seed", chosen, least=0)
-    if "noisy" in asking or "agent" in asking:
-        raise InputError("cross_validate: expected neither noisy nor agent: every agent judges its own observations")
+    if "observed" in asking or "agent" in asking:
+        raise InputError(
+            "cross_validate accepts neither observed nor agent: leave them out, every agent judges its own observations"
+        )
     if kept is not None and not isinstance(kept, Kept):
         raise InputError(f"kept: expected a Kept, as fleetgp.files.Kept(folder, {{}}), got {shortened(kept)}")
     fleet._backend.check_here("cross_validate")
@@ -356,7 +358,7 @@ class Plan:
         queries = np.concatenate(asked)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FleetGPWarning)  # of gaps: they are what is asked about, and counted
-            found = rest.fleet.predict(queries, self.method, noisy=True, **self.asking)
+            found = rest.fleet.predict(queries, self.method, observed=True, **self.asking)
         ends = np.cumsum([len(own) for own in asked])[:-1]
         assert rest.fleet.theta is not None, "it was trained, or given"
         return Fold(

@@ -74,7 +74,7 @@ class Fleet(Closing, Choosing, Named):
         hide from it, chosen by `train` (`compared` of its result).
         If no kernel is given, `train("dec-full-gp")`, which needs "se", takes "se" and warns.
     noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
-        each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
+        each agent: those of the same name share it. An agent's prediction with observed=True has its own, and no s_n.
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
         2.5 deviations off at most, by what the agent's others say of it (`last_fit.outliers` counts them).
     private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they

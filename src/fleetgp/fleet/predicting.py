@@ -51,7 +51,7 @@ def predict(
     eta: Eta | None = None,
     beta: Beta | None = None,
     seed: int | None = None,
-    noisy: bool = False,
+    observed: bool = False,
     agent: AgentName | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
@@ -74,7 +74,7 @@ def predict(
     beta: with grBCM, the weights of the agents. With "relative" (default) they are d_i / sqrt(sum_j d_j^2), where
         d_i is the information of an agent's data beyond the samples, in nats: all agents count alike. With "paper"
         the first agent that takes part has 1, the others d_i: the answer depends on the order of the agents.
-    noisy: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
+    observed: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
         any case, and `interval(0.95)` has its ends.
     agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
         every agent gets the answer: `means` and `variances` have them all.
@@ -95,7 +95,7 @@ def predict(
     conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
     given |= {"neighbours": neighbours if nearest else None, "beta": beta}
-    return conditioned.predict(queries, row.name, noisy=noisy, agent=agent, **given)
+    return conditioned.predict(queries, row.name, observed=observed, agent=agent, **given)
 
 
 def conditioned_now(
@@ -150,7 +150,7 @@ def joint(
     queries: Any,
     method: str | None = None,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
@@ -170,7 +170,7 @@ def joint(
     point they are not; given f at many they nearly are, as Tresp (2000) proposed. So what two agents both infer
     from the field between them is counted less often, and more queries among the data make the answer better.
 
-    noisy: the covariance of observations instead of that of f, with the noise of the agent that asks on its diagonal.
+    observed: the covariance of observations instead of f, with the noise of the agent that asks on its diagonal.
     agent: who asks, by its number or its name: along the tree no other agent is told.
     theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
 
@@ -186,7 +186,7 @@ def joint(
     ((3, 3), 4, (5, 3))
     """
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
-    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
+    return conditioned.joint(queries, method, observed=observed, agent=agent, **given)
 
 
 def conditioned_for(
@@ -210,7 +210,7 @@ def conditioned_for(
 def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *, seed: int = 0, **given: Any) -> Array:
     """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
 
-    seed: of the draws.  given: noisy, agent, theta, engine, neighbours and eta, as in `joint`.
+    seed: of the draws.  given: observed, agent, theta, engine, neighbours and eta, as in `joint`.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)

@@ -187,7 +187,7 @@ def _deviations(variance: Any, truth: Any) -> Array:
         bad = int(np.flatnonzero(values <= 0.0)[0])
         raise InputError(
             f"variance: expected positive numbers, got {values[bad]:g} (first: row {bad}): a truth has a variance of "
-            "its own, ask with noisy=True"
+            "its own, ask with observed=True"
         )
     return np.sqrt(values)
 

@@ -110,7 +110,7 @@ class Prediction:
     means: (A, T) each agent's own answer. NaN at agents that were not told, since another one asked.
     field_variances: (A, T) likewise, of f.
     noise: (A, 1) the variance of each agent's own observations about f, sigma_eps^2.
-    noisy: whether `variances` are of an observation, as `predict(noisy=True)` has them, or of f.
+    observed: whether `variances` are of an observation, as `predict(observed=True)` has them, or of f.
     participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest:
         whose observations are among the nearest.
     query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
@@ -159,7 +159,7 @@ class Prediction:
     explained: Array
     factors: Array
     noise: Array
-    noisy: bool = False
+    observed: bool = False
     asked: int = 0
     drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -172,22 +172,22 @@ class Prediction:
 
     @property
     def variances(self) -> Array:
-        """(A, T) each agent's own; of an observation where `noisy`, else of f."""
-        return self.field_variances + self.factors**2 * self.noise if self.noisy else self.field_variances
+        """(A, T) each agent's own; of an observation where `observed`, else of f."""
+        return self.field_variances + self.factors**2 * self.noise if self.observed else self.field_variances
 
     @property
     def variance(self) -> Array:
-        """(T,) of an observation where `noisy`, else of f."""
-        return np.asarray(self._variance(observed=self.noisy))
+        """(T,) of an observation where `observed`, else of f."""
+        return np.asarray(self._variance(observed=self.observed))
 
     @property
     def std(self) -> Array:
-        """(T,) the standard deviation of f, whatever `noisy` was."""
+        """(T,) the standard deviation of f, whatever `observed` was."""
         return np.sqrt(self._variance(observed=False))
 
     @property
     def std_observed(self) -> Array:
-        """(T,) that of an observation of the agent that asks, with its sigma_eps, whatever `noisy` was."""
+        """(T,) that of an observation of the agent that asks, with its sigma_eps, whatever `observed` was."""
         return np.sqrt(self._variance(observed=True))
 
     def _variance(self, *, observed: bool) -> Array:
@@ -336,7 +336,7 @@ MOST_NUMBERS = 100_000_000
 class Joint:
     """What the fleet knows of f at T queries together, and how it came by it. `Fleet.joint` makes it.
 
-    mean: (T,), covariance: (T, T), in the units of the data; of f, or of observations where noisy. NaN where no hosted
+    mean: (T,), covariance: (T, T), in the units of the data; of f, or of observations. NaN where no hosted
         agent was told, since another one asked.
     participants: (M, T) who had a say in which query.
     status: "converged": every joint answer is exact, in a fixed number of rounds.
