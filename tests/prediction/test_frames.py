@@ -69,9 +69,9 @@ def test_a_frame_has_inputs_by_name_and_how_many_took_part() -> None:
     found = fleet(inputs=["lon", "lat"])
     out = found.predict(pd.DataFrame(QUERIES, columns=["lon", "lat"]))
     frame = out.to_frame()
-    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "agents", "uninformed"]
+    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "n_agents", "uninformed"]
     np.testing.assert_array_equal(frame[["lon", "lat"]], QUERIES)
-    np.testing.assert_array_equal(frame["agents"], out.participants.sum(axis=0))
+    np.testing.assert_array_equal(frame["n_agents"], out.participants.sum(axis=0))
     np.testing.assert_array_equal(frame["std_observed"], out.std_observed)
     asked = pd.DataFrame({"name": ["p", "q", "r"], "lon": QUERIES[:, 0], "lat": QUERIES[:, 1]})
     assert list(out.to_frame(asked))[:4] == ["name", "lon", "lat", "mean"]

@@ -64,7 +64,14 @@ TRAINING: dict[str, Any] = {
 }
 
 #: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
-RECORDED_NAMES = {"interval_score": "interval", "holdout": "hold", "criterion": "by", "split": "by"}
+RECORDED_NAMES = {
+    "interval_score": "interval",
+    "holdout": "hold",
+    "criterion": "by",
+    "split": "by",
+    "cell_status": "coverage",
+    "n_agents": "agents",
+}
 
 
 def as_recorded(value: Any) -> Any:

@@ -35,7 +35,7 @@ from fleetgp.prediction.results import joined
 from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, column_names
 
 
-def told_of_outside(
+def describe_extrapolation(
     queries: Array,
     uninformed: BoolArray,
     shards: Sequence[Observations],
@@ -267,7 +267,7 @@ class ConditionedFleet:
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         source = self.source
-        told = told_of_outside(points, uninformed, source.shards, source.inputs, source.units, source.rule)
+        told = describe_extrapolation(points, uninformed, source.shards, source.inputs, source.units, source.rule)
         if told:
             _warn(told + more)
 

@@ -140,7 +140,7 @@ class Prediction:
     >>> np.allclose(high - low, 2 * 1.96 * out.std_observed, rtol=1e-4)
     True
     >>> out.to_frame().columns.tolist()
-    ['x1', 'x2', 'mean', 'std', 'std_observed', 'agents', 'uninformed']
+    ['x1', 'x2', 'mean', 'std', 'std_observed', 'n_agents', 'uninformed']
     >>> dict(out.to_dataset().sizes)  # x2 is the same for both: a coordinate, and no axis
     {'x1': 2}
     """
@@ -207,7 +207,7 @@ class Prediction:
         return self.mean - half, self.mean + half
 
     def to_frame(self, queries: Any = None) -> Any:
-        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, agents, uninformed.
+        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, n_agents, uninformed.
 
         The inputs are called x1, x2, ... where they have no names; those that are times are times again.
         agents: how many took part.
@@ -228,7 +228,7 @@ class Prediction:
             "mean": self.mean,
             "std": self.std,
             "std_observed": self.std_observed,
-            "agents": np.asarray(self.participants.sum(axis=0)),
+            "n_agents": np.asarray(self.participants.sum(axis=0)),
             "uninformed": self.uninformed,
         }
 
