@@ -15,7 +15,7 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
 from fleetgp.data.scaling import Scaling
 from fleetgp.engines.expert import MOST_DENSE, Expert
-from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
+from fleetgp.errors import InputError, NotConvergedWarning, NumericalError, listed, warn
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_theta_of
 from fleetgp.kernels.stationary import Kernel
@@ -210,7 +210,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             return found.mean.copy(), found.covariance + noise * np.eye(len(queries))
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
-            warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
+            warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning)
         mean = answer.mean.copy()
         return (mean, (answer.std_observed if self.observed else answer.std).copy()) if return_std else mean
 
@@ -280,11 +280,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Train the fleet; or, where there is nothing to learn from, say so."""
         observed = np.concatenate([own.values for own in fleet.data])
         if np.ptp(observed) == 0.0 and (self.normalize or self.mean != "zero"):
-            warnings.warn(
+            warn(
                 f"y has one value only, {observed[0]:g}: there is nothing to train on. The model has this mean, and "
-                f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})",
-                FleetGPWarning,
-                stacklevel=3,
+                f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})"
             )
             status = UNTRAINED
             fleet.chosen(fleet.first_kernel.name)
@@ -300,11 +298,10 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
                     f"{self.trainer} diverged on these data: give bounds, priors, another kernel or another trainer"
                 )
             if fit.status != "converged":
-                warnings.warn(
+                warn(
                     f"{self.trainer} ended by {fit.status} after {fit.rounds} rounds: the hyperparameters may be off. "
                     "Give bounds or priors, another kernel or another trainer",
                     ConvergenceWarning,
-                    stacklevel=3,
                 )
             status = fit.status
         assert fleet.theta is not None

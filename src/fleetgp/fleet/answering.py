@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -21,7 +20,7 @@ from fleetgp.data.streamed import Streamed, counts_of, dimension_of
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import Expert, check_engine_name
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError
+from fleetgp.errors import InputError, NumericalError, warn
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.network import Network
@@ -225,7 +224,7 @@ def agree_on_model(
         with network.phase("coordinates"):
             coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
         if told := about_coordinates(coordinates):
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
+            warn(told)
     shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
     if scaling is None:
         with network.phase("normalize"):

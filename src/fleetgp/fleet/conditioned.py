@@ -5,8 +5,6 @@ Points that the data say nothing about, in words.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +17,7 @@ from fleetgp.data.streamed import corners, counts_of, dimension_of
 from fleetgp.data.times import told_value
 from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, shortened
+from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
@@ -262,14 +260,14 @@ class ConditionedFleet:
         asker = None if agent is None else check_agent(agent, self.source.labels)
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):
-            _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
+            warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
         return Question(row, options, points, as_flag(observed, "observed"), (), asker, calibration)
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         source = self.source
         told = describe_extrapolation(points, uninformed, source.shards, source.inputs, source.units, source.rule)
         if told:
-            _warn(told + more)
+            warn(told + more)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
         """With who asked, and of which sample the data are; errors with the names of the inputs."""
@@ -291,7 +289,7 @@ def check_queries(queries: Any, source: Source) -> Array:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")
         else:
-            _warn(
+            warn(
                 f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
                 "Give the fleet data frames, or inputs=[...]"
             )
@@ -302,11 +300,3 @@ def check_queries(queries: Any, source: Source) -> Array:
         raise InputError(f"queries: expected shape (T, {dimension}), got {points.shape}")
     check_finite(points, "the array of queries")
     return points
-
-
-def _warn(text: str) -> None:
-    """A warning about the line outside FleetGP that called it."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fleetgp."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, FleetGPWarning, stacklevel=level)

@@ -8,7 +8,6 @@ A fleet whose data are in files: which files these are, and what is said of them
 from __future__ import annotations
 
 import glob
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.data.partition import By, partition, partition_by_label
 from fleetgp.data.times import TimeUnit, are_times
-from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
+from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
@@ -324,7 +323,7 @@ def read_files(
     with listening(progress) as listener, passes_told_to(listener):
         shards = _surveyed(source, int(memory), backend, workers, address)
     for told in shards.told:
-        warnings.warn(told, FleetGPWarning, stacklevel=3)
+        warn(told)
     return shards
 
 

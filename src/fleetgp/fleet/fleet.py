@@ -158,10 +158,10 @@ class Fleet(Closing, Choosing, Named):
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
-        warn_of_shards(seen, self.inputs, self.coordinates, stacklevel=2)
+        warn_of_shards(seen, self.inputs, self.coordinates)
         if self.theta is not None and self.mean == "zero" and not self.normalize:
             sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
-            warn_of_offset(seen, float(sigmas.max()), stacklevel=2)
+            warn_of_offset(seen, float(sigmas.max()))
 
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)

@@ -5,7 +5,6 @@ What a fleet adds to a training: options that it knows itself, and what becomes 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.data.streamed import Streamed, counts_of, joined
 from fleetgp.engines.base import retold
-from fleetgp.errors import FleetGPWarning, InputError, NothingToLearnError, WorkerLostError
+from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError, warn
 from fleetgp.fleet.privacy import refuse_private
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.source import held_by
@@ -173,7 +172,7 @@ def train(
     options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, preset, **given)
     with listening(progress) as listener, passes_told_to(listener):
         fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
-    warn_of_end(fit, options, fleet.names, stacklevel=2)
+    warn_of_end(fit, options, fleet.names)
     return fit
 
 
@@ -213,11 +212,9 @@ def _take_default_kernel(fleet: Fleet, method: TrainingMethod, preset: str | Non
     if fleet.kernel_given or fleet.theta is not None or needed == fleet.kernel.name:
         return
     who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
-    warnings.warn(
+    warn(
         f'no kernel was chosen, and {who} needs kernel="{needed}" instead of the default '
-        f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet',
-        FleetGPWarning,
-        stacklevel=3,
+        f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet'
     )
     fleet.kernel = needed
 

@@ -218,7 +218,7 @@ def check_outputs(
     for agent, shard in enumerate(pairs):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
-        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"), stacklevel=4)
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"))
         if targets is None:
             targets = column_names(shard[1], f"agent {agent}: Y")
         targets = as_names(() if targets is None else targets, "targets")
@@ -259,7 +259,7 @@ def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
 
 def _known(given: Any, agent: int, targets: Sequence[str], observed: Array) -> Array:
     """The known standard deviations of an agent's observations, (N, K); those of no observation do not count."""
-    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"), stacklevel=5)
+    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"))
     values = _columns(given, f"agent {agent}: S", targets)
     if values.shape != observed.shape:
         raise InputError(f"agent {agent}: S: expected a standard deviation for each of {len(observed)} rows of Y")
