@@ -20,13 +20,13 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import check_whole
 from fleetgp.graph import Topology
 from fleetgp.network.edges import Cargo
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.pricing import price_reduction
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
+from fleetgp.validation import check_whole
 
 #: Sender and receiver.
 Edge = tuple[int, int]
