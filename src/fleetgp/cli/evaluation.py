@@ -24,10 +24,10 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet import CrossValidation
+from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.fleet.validation import By
 from fleetgp.io import read_observations
 from fleetgp.io.formats import FIELDS, Reading
 from fleetgp.io.sst import is_celsius
@@ -46,7 +46,7 @@ SCORE_FORMATS = {
     "nlpd": ".3f",
     "msll": ".3f",
     "crps": ".3g",
-    "interval": ".3g",
+    "interval_score": ".3g",
     "coverage": ".1%",
 }
 VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
@@ -59,7 +59,7 @@ class Hiding:
     folds: Annotated[
         int | None, typer.Option(help="How often to hide a part of the model's own rows. (default: 5)", min=2)
     ] = None
-    by: Annotated[
+    split: Annotated[
         str | None,
         typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
     ] = None
@@ -125,11 +125,11 @@ def score(
 
     [cyan]fleetgp score model/ truth.csv --method dec-nn-grbcm[/cyan]
 
-    [cyan]fleetgp score model/ --folds 5 --by block --each-agent[/cyan]
+    [cyan]fleetgp score model/ --folds 5 --split block --each-agent[/cyan]
     """
     if (truth is None) != hiding.given:
         raise InputError(
-            "score: expected either a table of observations, or --folds and --by to hide rows of the model, got "
+            "score: expected either a table of observations, or --folds and --split to hide rows of the model, got "
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
@@ -185,10 +185,10 @@ def _cross_validate(
     known: Model, folder: Path, hiding: Hiding, how: dict[str, Any], quiet: bool
 ) -> tuple[dict[str, Any], str, CrossValidation]:
     """Facts, a title and the scores. Finished folds are kept beside the model until all are done."""
-    by = options.one_of("--by", hiding.by or "random", get_args(By))
-    how = {"folds": hiding.folds, "by": by, "train": hiding.train, **how}
+    split = options.one_of("--split", hiding.split or "random", get_args(Split))
+    how = {"folds": hiding.folds, "split": split, "train": hiding.train, **how}
     content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
-    kept = Kept(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
+    kept = ResumableCache(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
     result = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
     kept.clear()
     capped = [n for n, fold in enumerate(result.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
@@ -199,7 +199,7 @@ def _cross_validate(
             f"{result.uninformed:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
             "they are far from all others"
         )
-    facts = {"by": by, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
+    facts = {"split": split, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
     facts |= {"uninformed": result.uninformed, "theta": [fold.theta for fold in result.folds]}
     return facts, _validation_title(result, hiding.train), result
 
@@ -211,7 +211,7 @@ def _validation_title(result: CrossValidation, train: bool) -> str:
         "block": "blocks hidden that nobody observes",
     }
     theta = "trained again for each" if train else "with the model's hyperparameters"
-    return f"[bold]{result.method}: {how[result.by]}, {len(result.folds)} folds, {theta}[/bold]"
+    return f"[bold]{result.method}: {how[result.split]}, {len(result.folds)} folds, {theta}[/bold]"
 
 
 def _score_table(parts: Mapping[str, Scores]) -> Table:
@@ -243,7 +243,7 @@ def calibrate(
     *,
     model: options.MODEL,
     method: options.METHOD = None,
-    hold: Annotated[
+    holdout: Annotated[
         str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
     ] = "both",
     level: Annotated[float, typer.Option(help="The coverage that intervals should have.")] = 0.95,
@@ -251,7 +251,7 @@ def calibrate(
         int | None,
         typer.Option(help="Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)"),
     ] = None,
-    most: Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")] = 300,
+    max_rows: Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")] = 300,
     given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "neighbours"))],
     as_json: options.Json = False,
 ) -> None:
@@ -263,10 +263,10 @@ def calibrate(
 
     [bold]Example[/bold]
 
-    [cyan]fleetgp calibrate model/ --method dec-rbcm --hold both[/cyan]
+    [cyan]fleetgp calibrate model/ --method dec-rbcm --holdout both[/cyan]
     """
     known = known_model(model, Cluster())
-    calibration = known.fleet.calibrate(method, hold=hold, level=level, cells=cells, most=most, **given)
+    calibration = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
     facts, lines = {"model": str(model), **calibration_facts(calibration)}, calibration_lines(calibration)
     emit(facts, *lines, f"The factors are in {bold(model)}.", as_json=as_json)

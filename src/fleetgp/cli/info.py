@@ -123,7 +123,7 @@ def _training_lines(facts: Mapping[str, Any]) -> list[str]:
 
 def fit_report(model: Model, dropped: int, notes: Sequence[str], out: Path) -> Report:
     """The result of `fit`, with warnings. dropped: rows.  notes: about the data.  out: where the model is."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     assert fit is not None
     if fit.status == "time limit":  # other endings have been warned about
         warn(f"training ended by {fit.status} after {fit.rounds} rounds, not by convergence")
@@ -205,7 +205,7 @@ def _fit_table(model: Model, fit: Fit) -> Table:
 
 def calibration_facts(calibration: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(calibration, name) for name in names},
         "knots": [asdict(knot) for knot in calibration.knots],
@@ -219,7 +219,7 @@ def calibration_lines(calibration: Calibration) -> list[str | Table]:
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in calibration.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
-        table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
+        table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = calibration.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
 
@@ -259,7 +259,7 @@ def _unit(fleet: Fleet, name: str) -> str:
 
 def mean_lines(model: Model) -> list[Table | str]:
     """The mean function with its standard errors; nothing where it is zero."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or fit.mean is None:
         return []
     mean, target = fit.mean, model.target
@@ -283,7 +283,7 @@ def noise_of(model: Model, agent: str) -> str:
 
 def outlier_lines(model: Model) -> list[str]:
     """How many rows are weighed down, and whose; nothing without --robust."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or not len(fit.outliers):
         return []
     total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))

@@ -100,7 +100,7 @@ def agent(
 
     [cyan]fleetgp agent fleet.toml --name auv3[/cyan]
     """
-    from fleetgp.agent.process import run_agent
+    from fleetgp.agent.service import run_agent
 
     try:
         run_agent(description_of(file), name, log_file=log)
@@ -161,7 +161,7 @@ def up(
 
 def _check_startable(file: Path, description: Description) -> None:
     """One clear error where the agents cannot be started."""
-    from fleetgp.operator.resilience import split_by, split_warning
+    from fleetgp.operator.client import split_by, split_warning
 
     cuts = split_by(description)
     if cuts:
@@ -263,7 +263,7 @@ def status(file: FILE, as_json: Json = False) -> None:
     [cyan]fleetgp status fleet.toml[/cyan]
     """
     description = description_of(file)
-    from fleetgp.operator.resilience import split_by, split_warning
+    from fleetgp.operator.client import split_by, split_warning
 
     states = ask_all(description)
     cuts = split_by(description)
@@ -277,7 +277,7 @@ def status(file: FILE, as_json: Json = False) -> None:
 
 def status_lines(description: Description, states: dict[str, dict[str, Any]]) -> list[str | Table]:
     """states: every agent's status, or its error."""
-    from fleetgp.operator.resilience import former_members
+    from fleetgp.operator.client import former_members
 
     former = former_members(states, [name for name, state in states.items() if "agent" in state])
     states = {name: state for name, state in states.items() if name not in former}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetgp.operator.resilience import former_members
+from fleetgp.operator.client import former_members
 from fleetgp.page.events import (
     KINDS,
     PHASES,
