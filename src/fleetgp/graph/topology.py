@@ -16,8 +16,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from scipy.sparse.csgraph import reverse_cuthill_mckee
-from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, shortened, unknown_name
@@ -41,7 +41,7 @@ def gabriel_graph(places: Array) -> Graph:
     first, second = _candidates(points).T
     middle = 0.5 * (points[first] + points[second])
     radius = np.linalg.norm(middle - points[first], axis=1)
-    nearest = cKDTree(points).query(middle)[0] if len(middle) else np.zeros(0)
+    nearest = scipy.spatial.cKDTree(points).query(middle)[0] if len(middle) else np.zeros(0)
     linked = nearest >= radius * (1.0 - ROUNDING)
     return Graph(len(points), np.stack([first[linked], second[linked]], axis=1).tolist())
 
@@ -51,8 +51,8 @@ def _candidates(points: Array) -> IntArray:
     agents, dimension = points.shape
     if agents > ALL_PAIRS and dimension in (2, 3):
         try:
-            simplices = Delaunay(points).simplices
-        except QhullError:  # they lie on a line, or in a plane
+            simplices = scipy.spatial.Delaunay(points).simplices
+        except scipy.spatial.QhullError:  # they lie on a line, or in a plane
             simplices = None
         if simplices is not None and len(np.unique(simplices)) == agents:  # else some are copies of others
             corners = np.triu_indices(dimension + 1, 1)
