@@ -14,7 +14,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.dense.engine import DenseEngine, DensePosterior
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import Composite
-from fleetgp.kernels.stationary import KERNELS, Kernel, Stationary
+from fleetgp.kernels.stationary import Kernel, Stationary
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -124,14 +124,14 @@ class Reach:
 
     No set of observations explains less than one of them alone: at least k^2 / (sigma_f^2 + sigma_eps^2), with k the
     covariance with the nearest one. And C_i^-1 <= I / sigma_eps^2: at most N_i k^2 / sigma_eps^2, if no covariance is
-    larger than with the nearest. That holds for kernels that fall with the distance, as all of `KERNELS` do.
+    larger than with the nearest. That holds for kernels that fall with the distance, as all of ours do.
     """
 
     def __init__(self, inputs: Sequence[Array], thetas: Array, kernel: Kernel) -> None:
         self._models = [Hyperparameters.from_theta(theta) for theta in thetas]
         self._sizes = [len(x) for x in inputs]
         self._kernel = kernel
-        self._falls = type(kernel) in map(type, KERNELS.values())  # also one that came from another process
+        self._falls = isinstance(kernel, Stationary) and kernel.decreasing
         self._scales = [kernel.scales(h, inputs[0].shape[1])[0] for h in self._models]
         self._trees = [scipy.spatial.cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
 
