@@ -96,7 +96,7 @@ def calibrate(
         Knot(hold, float(np.exp(place[1])), float(np.exp(place[0])), int(rows), float(plain / rows), float(now / rows))
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
-    facts = holding.hold, holding.level, cells, tuple(knots), fleet.theta, network.ledger
+    facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
     return Calibration(method.name, options.eta, options.neighbours, *facts)
 
 
@@ -122,7 +122,8 @@ def _outcomes(
         for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
-    most, deviations, count = max(1, holding.most // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level)), 0
+    most, deviations = max(1, holding.max_rows // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level))
+    count = 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
