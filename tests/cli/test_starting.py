@@ -33,7 +33,7 @@ LATER = {
 
 def test_an_agent_starts_without_what_it_hardly_ever_needs() -> None:
     code = (
-        "import json, sys, typer, fleetgp.cli.app as cli, fleetgp.agent.process\n"
+        "import json, sys, typer, fleetgp.cli.app as cli, fleetgp.agent.service\n"
         "group = typer.main.get_command(cli.app)\n"
         "group.get_command(group.make_context('fleetgp', [], resilient_parsing=True), 'agent')\n"
         "print(json.dumps(sorted(sys.modules)))"
