@@ -22,7 +22,7 @@ from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
-from fleetgp.data.coordinates import Points, coordinate_facts, names_of
+from fleetgp.data.transforms import Points, coordinate_facts, names_of
 from fleetgp.errors import InputError
 from fleetgp.given import as_flag, as_numbers, check_number, check_whole, column_names
 from fleetgp.io.formats import pandas_for

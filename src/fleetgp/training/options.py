@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.declarations import checked
 from fleetgp.errors import InputError, check_name
 from fleetgp.given import check_whole
