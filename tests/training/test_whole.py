@@ -88,8 +88,7 @@ def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
 def test_moments_of_other_data_are_not_used() -> None:
     f = fleet(120, 3)
     f.train("dec-full-gp", theta0=THETA0)
-    assert isinstance(f.data, list)
-    f.data[0] = f.data[0].with_values(f.data[0].values + 1.0).locked()
+    f.data = InMemory([f.data[0].with_values(f.data[0].values + 1.0).locked(), *f.data[1:]])
     found = f.predict(QUERIES, "dec-full-gp")
     assert found.ledger.rounds_by_phase == {"box": 2, "moments": 2}
     np.testing.assert_allclose(found.mean, f.predict(QUERIES, "full-gp", engine="dense").mean, atol=1e-6)

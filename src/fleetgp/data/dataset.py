@@ -175,6 +175,9 @@ class InMemory(Dataset):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __getitem__(self, number: Any) -> Any:
+        return InMemory(self._rows[number]) if isinstance(number, slice) else self._rows[number]
+
     def load(self) -> Sequence[Observations]:
         return self._rows
 
