@@ -52,11 +52,11 @@ def answer_jointly(
     options: PredictionOptions,
     agreed: Agreed,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     to: int | None = None,
     calibration: Calibration | None = None,
 ) -> Joint:
-    """Mean and covariance at the queries (T, D), in the units of the data; noisy: of observations instead of f.
+    """Mean and covariance at the queries (T, D), in the units of the data; observed: of observations instead of f.
 
     to: the only agent that needs the answer; the others, along the tree, are not told. agreed: see `agree_on`.
     """
@@ -71,7 +71,7 @@ def answer_jointly(
     of_observation = np.diagonal(covariance) + noise
     known = calibration if calibration is not None and calibration.about(method, options) else None
     factor = np.ones(size) if known is None else known.factors(of_observation)
-    if noisy:
+    if observed:
         covariance = covariance + noise * np.eye(size)
     return Joint(
         method=method.name,
