@@ -21,7 +21,7 @@ from fleetgp.arrays import Array, IntArray, order_by_place
 from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.shards import own_groups
@@ -280,7 +280,7 @@ def cross_validate(
     level: float = LEVEL,
     seed: int | None = None,
     progress: bool | Listener = False,
-    kept: Kept | None = None,
+    kept: ResumableCache | None = None,
     **asking: Any,
 ) -> CrossValidation:
     """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
@@ -322,8 +322,10 @@ def cross_validate(
         raise InputError(
             "cross_validate accepts neither observed nor agent: leave them out, every agent judges its own observations"
         )
-    if kept is not None and not isinstance(kept, Kept):
-        raise InputError(f"kept: expected a Kept, as fleetgp.files.Kept(folder, {{}}), got {shortened(kept)}")
+    if kept is not None and not isinstance(kept, ResumableCache):
+        raise InputError(
+            f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
+        )
     fleet._backend.check_here("cross_validate")
     plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, split, folds, cells, chosen)))
     numbers = sorted({int(number) for own in plan.fold_of for number in np.unique(own)})
@@ -405,7 +407,7 @@ def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
     return {"method": fleet.last_fit.method, **{name: given for name, given in known.items() if given}}
 
 
-def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: Kept | None) -> list[Fold]:
+def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: ResumableCache | None) -> list[Fold]:
     """All folds, one after the other; those that are kept are not computed again."""
     found: list[Fold] = []
     with listening(progress) as listener:

@@ -269,7 +269,7 @@ def _pass(network: Network, method: PredictionMethod, counts: Array, level: floa
 
     flat = counts.reshape(len(counts), 1, -1)
     if method.decentralized:
-        told = network.reduce(flat, "statistics", finish=finish, told=(6 * knots,))
+        told = network.reduce(flat, "statistics", finish=finish, result_shape=(6 * knots,))
         assert told is not None, "all agents are told"
     else:
         told = finish(ByServer(network).total(flat))
