@@ -21,6 +21,7 @@ import scipy
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.dataset import InMemory
 from fleetgp.data.holdout import (
     FEWEST,
     FOLDS,
@@ -72,7 +73,7 @@ class Fleetwide:
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
-        rest = [own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True)]
+        rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
         return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
 
