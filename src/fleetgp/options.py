@@ -13,12 +13,13 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
     Kind,
     checked,
     declared,
+    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -73,7 +74,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-ENGINE = one_of(*ENGINES)
+ENGINE = named_in(ENGINES)
 
 
 @dataclass(frozen=True, kw_only=True)

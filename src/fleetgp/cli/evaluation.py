@@ -21,7 +21,6 @@ from fleetgp.cli.arguments import Family
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
@@ -175,7 +174,7 @@ def _score_against_table(
 
 def _own_rows(model: Model, rows: Observations) -> int:
     """The number of rows that the model has, too, to the last bit; 0 where it keeps moments instead of rows."""
-    if isinstance(model.fleet.data, Streamed):
+    if not model.fleet.data.in_memory:
         return 0
     seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
     return sum(row.tobytes() in seen for row in np.column_stack([rows.inputs, rows.observations]))

@@ -19,14 +19,14 @@ from fleetgp.cli.arguments import Family
 from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
-from fleetgp.data.coordinates import coordinate_rule, seen_by
+from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
-from fleetgp.data.streamed import Streamed, joined
+from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, Splitting, read_files
-from fleetgp.graph import GRAPH_NAMES, Graph
+from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.fields import told_of_empty
 from fleetgp.io.formats import Reading
@@ -52,7 +52,7 @@ class AgentData:
     """The agents' names and data, how many rows were left out, what else was done to the values, and units."""
 
     names: list[str]
-    shards: Streamed | Sequence[tuple[Any, ...]]
+    shards: Dataset | Sequence[tuple[Any, ...]]
     dropped: int
     notes: tuple[str, ...]
     units: Mapping[str, str]
@@ -173,7 +173,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="The folder for the model.")],
     split: Split,
     graph: Annotated[
-        str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names per line.")
+        str, typer.Option(help=f"{', '.join(graph_names())}, or a file with two agents' names per line.")
     ] = "path",
     training: Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")] = "dec-fact-gp",
     preset: Annotated[
@@ -303,10 +303,10 @@ def _save_unfinished(models: list[Model], out: Path) -> str:
 
 
 def _graph(graph: str, data: AgentData) -> str | Graph:
-    if graph in GRAPH_NAMES:
+    if graph == PLACES or graph in GRAPHS:
         return graph
     if not Path(graph).exists():
-        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(graph_names())}, or give a file of edges")
     return read_edges(graph, data.names)
 
 
@@ -357,7 +357,7 @@ class Targets:
             fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **how)
             fleets = {self.targets[0]: fleet}
         else:
-            assert not isinstance(data.shards, Streamed), "it was refused"
+            assert not isinstance(data.shards, Dataset), "it was refused"
             fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **how)
             fleets = fleet.fleets
         for own in fleets.values():

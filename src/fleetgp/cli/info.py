@@ -14,9 +14,9 @@ from rich.table import Table
 
 from fleetgp.cli import options
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
-from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.data.dataset import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
@@ -133,7 +133,7 @@ def fit_report(model: Model, dropped: int, notes: Sequence[str], out: Path) -> R
     facts = {
         "model": str(out),
         "agents": list(model.agents),
-        "observations": counts_of(fleet.data),
+        "observations": fleet.data.counts,
         "dropped": dropped,
         "notes": list(notes),
         **{name: getattr(fit, name) for name in FIT_FACTS},
@@ -155,7 +155,7 @@ def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | T
     place = escape(quote(out))
     dropped, points = facts["dropped"], sum(facts["observations"])
     how = "" if fit.moments is None else f" --method {fit.method}"  # which answers as it was trained
-    everywhere = " --within inf" if how and isinstance(fleet.data, Streamed) else ""
+    everywhere = " --within inf" if how and not fleet.data.in_memory else ""
     drawn, at = fleet.dimension >= 2, _map_values(model)
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
@@ -180,7 +180,7 @@ def _map_values(model: Model) -> str:
     """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
     if len(model.inputs) == 2:
         return ""
-    low, high = corners(summaries_along_arc(model.fleet.data, model.fleet.coordinates))
+    low, high = corners(model.fleet.data.summaries_along_arc(model.fleet.coordinates.longitude))
     middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
     return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.special import ndtri
+import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.dataset import InMemory
 from fleetgp.data.holdout import (
     FEWEST,
     FOLDS,
@@ -73,7 +73,7 @@ class Fleetwide:
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
-        rest = [own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True)]
+        rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
         return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
 
@@ -123,7 +123,8 @@ def _outcomes(
         for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
-    most, deviations, count = max(1, holding.max_rows // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
+    most, deviations = max(1, holding.max_rows // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level))
+    count = 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
@@ -191,7 +192,7 @@ def _carried(
     posteriors = conditioned.own(network.hosted).items(range(len(places)))
     scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
-    tree, told = cKDTree(queries / width), []
+    tree, told = scipy.spatial.cKDTree(queries / width), []
     for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):
