@@ -36,8 +36,7 @@ from fleetgp.engines.moments.fleet import FleetMoments, fits, moments_on, respon
 from fleetgp.engines.moments.sums import LARGEST_GRID
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import LARGEST
-from fleetgp.prediction import PredictionMethod, PredictionOptions
-from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.prediction import PredictionMethod, PredictionOptions, SharedState
 
 #: Bytes of the numbers of data and agreements: a float holds them exactly.
 SHORT = 6
@@ -47,7 +46,7 @@ def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options:
     """A number that is another one where something else must be agreed on: the same at every member."""
     seen = model.offset, model.scale, *astuple(model.change)  # what travels is what the model sees
     data = [item.data for item in agenda.items], *seen
-    facts = [agenda.members, data, agreement_key(method, options)]
+    facts = [agenda.members, data, method.agreement_key(options)]
     if method.rule == "npae":  # its basis is made for one theta
         facts.append((model.log_theta, model.kernel))
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
@@ -57,19 +56,19 @@ class Agreements:
     """Of one agent: the last of each rule, with its number."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[int, Agreed]] = {}
+        self._kept: dict[str, tuple[int, SharedState]] = {}
 
     @property
     def held(self) -> tuple[int, ...]:
         """Their numbers."""
         return tuple(sorted(number for number, _ in self._kept.values()))
 
-    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> Agreed | None:
+    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> SharedState | None:
         """What all members hold; None if they must agree anew. here: numbers of what was agreed on in this view."""
         common = number == here[rule] if rule in here else all(number in item.agreed for item in agenda.items)
         return self._kept[rule][1] if common else None
 
-    def keep(self, rule: str, number: int, agreed: Agreed, here: dict[str, int]) -> None:
+    def keep(self, rule: str, number: int, agreed: SharedState, here: dict[str, int]) -> None:
         """In the place of an earlier one."""
         self._kept[rule] = number, agreed
         here[rule] = number
