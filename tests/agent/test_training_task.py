@@ -59,7 +59,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
             with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its upper bound"):
                 expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0, **known)
             later = fg.Fleet(grown, "path", normalize=True, kernel="se")
-            later.fit, later.theta = expected.fit, expected.theta
+            later.last_fit, later.theta = expected.last_fit, expected.theta
             np.testing.assert_allclose(
                 ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
             )
@@ -202,7 +202,7 @@ def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -
     assert len(description.kernels) == 4
     expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")
     expected.train("dec-fact-gp", rounds=5)
-    (knot,) = expected.calibrate("dec-rbcm", hold="rows").knots
+    (knot,) = expected.calibrate("dec-rbcm", holdout="rows").knots
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents) and all(a.memory.trained and a.memory.trained.calibration for a in agents))
         trained = status_of(agents[1])["trained"]

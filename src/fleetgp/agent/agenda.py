@@ -41,7 +41,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class KnotRecord(Strict):
     """A `Knot`."""
 
-    hold: Hold
+    holdout: Hold
     factor: Positive
     deviation: Positive
     rows: Count
@@ -56,20 +56,20 @@ class Calibrated(Strict):
     method: Predictor
     eta: Share | Literal["auto"]
     neighbours: Count
-    hold: Literal["rows", "blocks", "both"]
+    holdout: Literal["rows", "blocks", "both"]
     level: Share
     cells: Count
     knots: Annotated[tuple[KnotRecord, ...], Field(min_length=1, max_length=2)]
 
     @classmethod
     def of(cls, found: Calibration) -> Calibrated:
-        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "hold", "level", "cells")}
+        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "holdout", "level", "cells")}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
 
     @property
     def calibration(self) -> Calibration:
         knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.neighbours, self.hold, self.level, self.cells
+        facts = self.method, self.eta, self.neighbours, self.holdout, self.level, self.cells
         return Calibration(*facts, knots, np.zeros(0))
 
 

@@ -134,7 +134,7 @@ class TrainingTask:
                 raise NetworkError(f"this agent cannot calibrate: {why}") from error
         tasks.node.well_done(tasks.view)
         self._memory.calibrate(Calibrated.of(found))
-        factors = {knot.hold: knot.factor for knot in found.knots}
+        factors = {knot.holdout: knot.factor for knot in found.knots}
         self._log("calibrated", method=part.method, factors=factors, bytes=network.ledger.bytes)
 
     def _note(self, tasks: Tasks, estimates: Array, chosen: bool, done: int) -> None:

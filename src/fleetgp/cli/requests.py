@@ -66,8 +66,8 @@ def ask(
     """Ask one agent: the fleet computes the answer together.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), agents (how many took part), and uninformed (True where the answer is no better than
-    the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
+    an observation of this agent), n_agents (how many took part), and uninformed (True where the answer is no better
+    than the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
     fleet were not there, a column "missing_agents" names them.
 
     [bold]Example[/bold]

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import check_whole
 from fleetgp.network.counting import Bill
+from fleetgp.validation import check_whole
 
 #: Bytes a second.
 _RATES = {

@@ -28,12 +28,12 @@ def predict(
     queries: Array,
     options: PredictionOptions,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     to: int | None = None,
     shared: SharedState | None = None,
     calibration: Calibration | None = None,
 ) -> Prediction:
-    """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
+    """Mean and variance at the queries (T, D), in the units of the data; observed: the variance of y instead of f's.
 
     shared: what all agents hold already. Without it, everything that the method needs from other agents is sent over
         the network, however often it was sent before: agents that joined later, or were started again, can take part.
@@ -41,7 +41,7 @@ def predict(
     """
     if shared is None:
         shared = method.agree(network, conditioned, options) if len(queries) else SharedState()
-    how: dict[str, Any] = {"noisy": noisy, "to": to, "calibration": calibration}
+    how: dict[str, Any] = {"observed": observed, "to": to, "calibration": calibration}
     blocks = predict_in_blocks(conditioned, network, method, queries, options, shared, **how)
     return joined([block for _, block in blocks])
 
@@ -54,7 +54,7 @@ def predict_in_blocks(
     options: PredictionOptions,
     shared: SharedState,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     done: Collection[int] = (),
     to: int | None = None,
     calibration: Calibration | None = None,
@@ -70,11 +70,11 @@ def predict_in_blocks(
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
             query = PreparedQuery(network, conditioned, queries[start : start + size], options, shared, to)
-            yield number, _prediction(method, query, noisy, calibration)
+            yield number, _prediction(method, query, observed, calibration)
 
 
 def _prediction(
-    method: PredictionMethod, query: PreparedQuery, noisy: bool, calibration: Calibration | None
+    method: PredictionMethod, query: PreparedQuery, observed: bool, calibration: Calibration | None
 ) -> Prediction:
     conditioned, count = query.conditioned, len(query.queries)
     nothing = np.zeros((len(query.hosted), 0))
@@ -102,7 +102,7 @@ def _prediction(
         explained=kept_once(method.explained(query.prior, answer.participants, answer.variances)),
         factors=kept_once(factors),
         noise=conditioned.noise.copy(),
-        noisy=noisy,
+        observed=observed,
         **_sampled(query, conditioned.shards),
     )
 
@@ -128,11 +128,11 @@ def joint(
     options: PredictionOptions,
     shared: SharedState,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     to: int | None = None,
     calibration: Calibration | None = None,
 ) -> Joint:
-    """Mean and covariance at all queries (T, D) together; noisy: of observations instead of f."""
+    """Mean and covariance at all queries (T, D) together; observed: of observations instead of f."""
     before, size = network.round, len(queries)
     query = PreparedQuery(network, conditioned, queries, options, shared, to)
     answer = method.joint(query)
@@ -143,7 +143,7 @@ def joint(
     of_observation = np.diagonal(covariance) + noise
     known = calibration if calibration is not None and calibration.about(method, options) else None
     factor = np.ones(size) if known is None else known.factors(of_observation)
-    if noisy:
+    if observed:
         covariance = covariance + noise * np.eye(size)
     explained = method.explained(query.prior[0], answer.participants, np.diagonal(vector.covariance))
     return Joint(

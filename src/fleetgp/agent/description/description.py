@@ -21,7 +21,6 @@ from fleetgp.data.coordinates import CoordinatesName, coordinate_rule, seen_by
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private
-from fleetgp.given import check_whole
 from fleetgp.graph import Graph
 from fleetgp.io.tables import Missing
 from fleetgp.kernels.composite import with_noise
@@ -32,6 +31,7 @@ from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_ke
 from fleetgp.prediction import PREDICTION_METHODS, PredictionMethod, PredictionOptions
 from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions
 from fleetgp.training.constraints import Known
+from fleetgp.validation import check_whole
 
 #: The methods that need no server.
 TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
