@@ -7,7 +7,7 @@ A method is an object: `agree` gets from the other agents what does not depend o
 from __future__ import annotations
 
 import abc
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -302,8 +302,22 @@ class PredictionMethod(abc.ABC):
 
 #: All methods by name; see `register` and `fleetgp.prediction.register_rule`.
 METHODS: dict[str, PredictionMethod] = {}
-#: Their names, as many as there are at the time.
-PREDICTION_METHODS: KeysView[str] = METHODS.keys()
+
+
+class _Names(Sequence[str]):
+    """The names of all methods, as many as there are at the time."""
+
+    def __getitem__(self, position: Any) -> Any:
+        return tuple(METHODS)[position]
+
+    def __len__(self) -> int:
+        return len(METHODS)
+
+    def __repr__(self) -> str:
+        return repr(tuple(METHODS))
+
+
+PREDICTION_METHODS: Sequence[str] = _Names()
 
 
 def register(*methods: PredictionMethod) -> None:
