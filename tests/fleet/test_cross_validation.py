@@ -15,7 +15,7 @@ from scipy.stats import norm
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet.cross_validation import Fold, Plan
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
@@ -248,7 +248,7 @@ def test_several_kernels_are_chosen_from_in_every_fold() -> None:
 
 def test_finished_folds_are_kept_and_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, told = small(), list[Progress]()
-    kept = Kept(tmp_path / "parts", {})
+    kept = ResumableCache(tmp_path / "parts", {})
     asked: dict[str, Any] = {"method": "dec-rbcm", "train": False}
     real = Plan.fold
 

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
-from fleetgp.data.coordinates import rows_along_arc
+from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
-from fleetgp.data.streamed import Streamed, corners, summaries_of
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.shards import own_groups
@@ -71,8 +70,8 @@ def dealt(fleet: Fleet, split: Split, folds: int | None, cells: int | None, seed
         return [np.full(len(own), turn % count) for own, turn in zip(shards, turns, strict=True)]
     if split == "random":
         return [row_pieces(own.inputs, own.values, seed, count) % count for own in shards]
-    pieces = rows_along_arc(shards, fleet.coordinates)
-    low, high = corners(summaries_of(pieces))
+    pieces = shards.along_arc(fleet.coordinates.longitude)
+    low, high = corners(pieces.summaries)
     many = Holding(cells=cells).cells_for(fleet.agents)
     return [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
 
@@ -86,9 +85,9 @@ def _turns(shards: Sequence[Observations], seed: int) -> IntArray:
     return found
 
 
-def rows_of(fleet: Fleet) -> Sequence[Observations]:
+def rows_of(fleet: Fleet) -> InMemory:
     """Every agent's rows, loaded if they are in files: all, or the sample that is drawn."""
-    return fleet.data.load() if isinstance(fleet.data, Streamed) else fleet.data
+    return InMemory(fleet.data.load())
 
 
 def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
@@ -281,7 +280,7 @@ def cross_validate(
     level: float = LEVEL,
     seed: int | None = None,
     progress: bool | Listener = False,
-    kept: Kept | None = None,
+    kept: ResumableCache | None = None,
     **asking: Any,
 ) -> CrossValidation:
     """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
@@ -323,8 +322,10 @@ def cross_validate(
         raise InputError(
             "cross_validate accepts neither observed nor agent: leave them out, every agent judges its own observations"
         )
-    if kept is not None and not isinstance(kept, Kept):
-        raise InputError(f"kept: expected a Kept, as fleetgp.files.Kept(folder, {{}}), got {shortened(kept)}")
+    if kept is not None and not isinstance(kept, ResumableCache):
+        raise InputError(
+            f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
+        )
     fleet._backend.check_here("cross_validate")
     plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, split, folds, cells, chosen)))
     numbers = sorted({int(number) for own in plan.fold_of for number in np.unique(own)})
@@ -406,7 +407,7 @@ def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
     return {"method": fleet.last_fit.method, **{name: given for name, given in known.items() if given}}
 
 
-def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: Kept | None) -> list[Fold]:
+def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: ResumableCache | None) -> list[Fold]:
     """All folds, one after the other; those that are kept are not computed again."""
     found: list[Fold] = []
     with listening(progress) as listener:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
-from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.model.observations import Observations
+from fleetgp.data.dataset import Dataset
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.calibration import Calibration
@@ -107,11 +106,11 @@ def _prediction(
     )
 
 
-def _sampled(query: PreparedQuery, shards: Sequence[Observations]) -> dict[str, Any]:
+def _sampled(query: PreparedQuery, shards: Dataset) -> dict[str, Any]:
     """What is said of an answer from a sample of what is in files; moments are of all of it."""
-    if not isinstance(shards, Streamed) or not shards.sampled or query.shared.moments is not None:
+    if not shards.sampled or query.shared.moments is not None:
         return {}
-    return {"drawn": np.array(list(map(len, shards))), "held": np.array(counts_of(shards))}
+    return {"drawn": np.array(list(map(len, shards))), "held": np.array(shards.counts)}
 
 
 def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:

@@ -160,7 +160,9 @@ class Committee(PredictionMethod):
             return _finish(query, rule, beliefs, totals, np.full(len(totals), float(network.agents)))
 
         with network.phase("aggregate"):
-            result = network.reduce(rule.summands(beliefs), "predictions", finish=finish, told=(2,), to=query.to)
+            result = network.reduce(
+                rule.summands(beliefs), "predictions", finish=finish, result_shape=(2,), recipient=query.to
+            )
         rounds = np.full(len(query.queries), network.round - before)
         who = everyone if result is not None else query.nobody
         return Answer.along_tree(query, result, who, rounds, engine=known.engine, jitter=known.jitter)
@@ -267,7 +269,7 @@ class Committee(PredictionMethod):
         network = query.network
         with network.phase("aggregate"):
             if self.decentralized:
-                return network.reduce(rows, "predictions", finish=finish, told=shape, to=query.to)
+                return network.reduce(rows, "predictions", finish=finish, result_shape=shape, recipient=query.to)
             sent = network.gather({"predictions": rows})["predictions"]
             return np.asarray(network.scatter(finish(np.sum(sent, axis=0), None), "predictions")[0])
 
@@ -437,7 +439,7 @@ def _summed_along_tree(
 
     with network.phase("aggregate"):
         result = network.reduce_present(
-            rule.summands(beliefs), chosen, "predictions", finish=finish, told=(2,), to=query.to
+            rule.summands(beliefs), chosen, "predictions", finish=finish, result_shape=(2,), recipient=query.to
         )
     rounds = np.full(len(query.queries), network.round - began)
     who = query.nobody if result.who is None else result.who

@@ -10,7 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import SPARE, agree_on_moments, grown_moments
 from fleetgp.consensus.reductions import gather_data
-from fleetgp.data.streamed import Streamed, load_instead
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.base import Posterior, Slopes, joined
 from fleetgp.engines.expert import FleetExpert, has_moments, refuse_rough
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -80,7 +80,7 @@ class Exact(PredictionMethod):
         if self.decentralized:
             refuse_rough(conditioned.kernel, options.engine)
             return SharedState(moments=_moments(network, shards, theta, previous))
-        if isinstance(shards, Streamed) and has_moments(conditioned.kernel, options.engine):
+        if not shards.in_memory and has_moments(conditioned.kernel, options.engine):
             try:
                 moments = None if previous is None else previous.state.moments
                 if moments is None or not FleetExpert(moments).covers(theta):
@@ -88,7 +88,7 @@ class Exact(PredictionMethod):
                 FleetExpert(moments).condition(theta)  # or an error
                 return SharedState(moments=moments)
             except NumericalError as why:
-                load_instead(shards, why)
+                shards.load_instead(why)
         known = None if previous is None or conditioned.kernel.noise_model.robust else previous.state.pool
         if previous is None or known is None:
             return SharedState(pool=Observations.joined(gather_data(network, shards)))
@@ -129,9 +129,7 @@ class Exact(PredictionMethod):
         return gradient_of_one(self, query, *self._posterior(query))
 
 
-def _moments(
-    network: Network, shards: Sequence[Observations], theta: Array, previous: PreviousState | None
-) -> FleetMoments:
+def _moments(network: Network, shards: Dataset, theta: Array, previous: PreviousState | None) -> FleetMoments:
     """Of all data: those that there are, with those of new rows, or all again where that will not do."""
     moments = None if previous is None else previous.state.moments
     if moments is not None and previous is not None and not previous.unchanged:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import BatchOutcome
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, check_name
@@ -69,7 +70,7 @@ class PreviousState:
     rows: Sequence[int]
     unchanged: bool
 
-    def since(self, shards: Sequence[Observations]) -> list[Observations]:
+    def since(self, shards: Dataset) -> list[Observations]:
         """The rows that each hosted agent has received since."""
         return [own.rows(slice(n, None)) for own, n in zip(shards, self.rows, strict=True)]
 

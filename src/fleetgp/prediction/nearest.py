@@ -122,7 +122,7 @@ class Nearest(PredictionMethod):
         with network.phase("aggregate"):
             silent = np.zeros((len(query.hosted), len(queries), 0))
             width = 3 + numbers_for(network.agents)
-            result = network.reduce(silent, "predictions", finish=finish, told=(width,), to=query.to)
+            result = network.reduce(silent, "predictions", finish=finish, result_shape=(width,), recipient=query.to)
         rounds, engine = np.full(len(queries), network.round - before), ("dense",) * len(query.hosted)
         if result is None:
             return Answer.along_tree(query, None, query.nobody, rounds, engine=engine)
@@ -156,7 +156,7 @@ class Nearest(PredictionMethod):
         length = Vector.length(size)
         with network.phase("aggregate"):
             silent = np.zeros((len(query.hosted), length + size * names + 1, 0))
-            result = network.reduce(silent, "predictions", finish=finish, told=(), to=query.to)
+            result = network.reduce(silent, "predictions", finish=finish, result_shape=(), recipient=query.to)
         engine = ("dense",) * len(query.hosted)
         if result is None:
             return JointAnswer(None, query.nobody, engine)
@@ -191,7 +191,7 @@ class Nearest(PredictionMethod):
         with network.phase("aggregate"):
             silent = np.zeros((len(query.hosted), size, 0))
             shape = (sum(wide) + numbers_for(network.agents),)
-            result = network.reduce(silent, "predictions", finish=finish, told=shape, to=query.to)
+            result = network.reduce(silent, "predictions", finish=finish, result_shape=shape, recipient=query.to)
         engine = ("dense",) * len(query.hosted)
         if result is None:
             return GradientAnswer.unknown(query, engine)
@@ -239,7 +239,7 @@ def _enough(network: Network, distances: Array) -> Array:
     step = -(-count // STEPS)
     ends = np.minimum(step * np.arange(1, -(-count // step) + 1), count) - 1
     enough = network.reduce(
-        distances[..., ends], "statistics", NEAREST, finish=lambda merged, _: merged[:, -1:], told=(1,)
+        distances[..., ends], "statistics", NEAREST, finish=lambda merged, _: merged[:, -1:], result_shape=(1,)
     )
     assert enough is not None, "all agents receive it"
     return np.asarray(enough[:, 0])
@@ -252,7 +252,7 @@ def at_root(query: PreparedQuery, rows: Sequence[IntArray]) -> Pool | None:
     packed, root = [part.packed for part in parts], network.tree.root
     width = packed[0].shape[1]
     with network.phase("pool"):
-        sent = network.collect({"inputs": packed, "observations": [part.values for part in parts]}, to=root)
+        sent = network.collect({"inputs": packed, "observations": [part.values for part in parts]}, recipient=root)
     if sent is None:
         return None
     inputs, observations = sent["inputs"], sent["observations"]

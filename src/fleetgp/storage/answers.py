@@ -15,9 +15,8 @@ import numpy as np
 
 from fleetgp import plot
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.errors import unknown_name
-from fleetgp.files import Kept, whole
+from fleetgp.files import ResumableCache, whole
 from fleetgp.fleet.maps import CELL_STATUS, KNOWN, N_AGENTS, Grid, identifier, map_dataset, on_all_cells
 from fleetgp.network import KINDS, InProcess
 from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
@@ -59,7 +58,7 @@ class Answers:
     factors: tuple[float, float]
     drawn: int
     held: int
-    kept: Kept
+    kept: ResumableCache
 
 
 def ask(
@@ -84,7 +83,9 @@ def ask(
     engine = given.pop("engine", "auto")
     of_engine = None if row.rule == "nearest" else given.pop("neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
-    kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
+    kept = ResumableCache(
+        out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
+    )
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,7 @@ def _settings(
     """Everything that an answer depends on: pieces of another one are of no use."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         content.update(b"".join(one.packed.tobytes() for one in fleet.data.summaries))
         if fleet.last_fit is not None and fleet.last_fit.moments is not None:
             content.update(fleet.last_fit.moments.packed.tobytes())
@@ -178,7 +179,7 @@ def _piece(found: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str
     }
 
 
-def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: int, kept: Kept) -> Answers:
+def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: int, kept: ResumableCache) -> Answers:
     def along(name: str, dtype: type) -> Any:
         return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
 
@@ -238,7 +239,7 @@ def save_map(
 def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     """Mean and standard deviation side by side; dots are the observations, at most some thousand of them."""
     panels = plot.map(data, dots=model.fleet)
-    everywhere, shown = sum(counts_of(model.fleet.data)), len(panels[0].lines[0].get_xdata())
+    everywhere, shown = sum(model.fleet.data.counts), len(panels[0].lines[0].get_xdata())
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if (data[CELL_STATUS].values == KNOWN).all() else "; hatched: nothing known"
     dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"
