@@ -17,7 +17,7 @@ from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.data.holdout import FOLDS
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
-from fleetgp.engines.expert import Expert, check_engine_name
+from fleetgp.engines.expert import ENGINES, Expert
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, NumericalError, warn
 from fleetgp.fleet.privacy import predictor_of, refuse_private
@@ -321,7 +321,7 @@ def calibrate(
     True
     """
     row = predictor_of(fleet.private, method)
-    check_engine_name(engine)
+    ENGINES.check(engine)
     given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
     refuse_private(row, fleet.private, fleet.kernel, engine, min(fleet.data.counts) // FOLDS)

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.special import ndtri
+import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
@@ -125,7 +124,8 @@ def _outcomes(
         for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
-    most, deviations, count = max(1, holding.max_rows // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
+    most, deviations = max(1, holding.max_rows // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level))
+    count = 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
@@ -200,7 +200,7 @@ def _carried(
     posteriors = conditioned.own(network.hosted).items(range(len(places)))
     scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
-    tree, told = cKDTree(queries / width), []
+    tree, told = scipy.spatial.cKDTree(queries / width), []
     for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):

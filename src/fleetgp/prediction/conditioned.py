@@ -12,7 +12,7 @@ from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.base import Posterior
-from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, OtherEngine, check_engine, condition, reweighed
+from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.kernels.stationary import Kernel
@@ -180,7 +180,7 @@ class Conditioned:
 
     def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Observations]) -> BoolArray:
         """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""
-        if not self._never_by_moments or self.engine == "vecchia" or isinstance(self.engine, OtherEngine):
+        if not self._never_by_moments or self.engine == "vecchia" or may_be_another(self.engine):
             return np.zeros((len(hosted), 1), dtype=bool)
         others = sum(map(len, samples))
         sizes = [len(own) + others - len(samples[i]) for own, i in zip(self.shards, hosted, strict=True)]

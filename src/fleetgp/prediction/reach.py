@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.kernels.stationary import KERNELS, Kernel, Stationary
+from fleetgp.kernels.stationary import Kernel, Stationary
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 
 
-def nearest(tree: cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
+def nearest(tree: scipy.spatial.cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
     """Distances and rows (T, count) of each point's nearest, in this order; infinity and tree.n if there are fewer.
 
     Of equally near ones, as on grids, those count whose inputs are smaller: then it does not matter which agent has
@@ -37,7 +37,7 @@ def nearest_in(inputs: Array, queries: Array, count: int, kernel: Kernel, h: Hyp
     if len(inputs) <= count:
         return np.tile(np.arange(len(inputs)), (len(queries), 1))
     scales, _ = kernel.scales(h, queries.shape[1])
-    return nearest(cKDTree(inputs / scales), queries / scales, count)[1]
+    return nearest(scipy.spatial.cKDTree(inputs / scales), queries / scales, count)[1]
 
 
 #: What rounding and jitter (at most 1e-6 of the diagonal) may do to the bounds, relatively, with a margin of ten.
@@ -49,20 +49,20 @@ class Reach:
 
     No set of observations explains less than one of them alone: at least k^2 / (sigma_f^2 + sigma_eps^2), with k the
     covariance with the nearest one. And C_i^-1 <= I / sigma_eps^2: at most N_i k^2 / sigma_eps^2, if no covariance is
-    larger than with the nearest. That holds for kernels that fall with the distance, as all of `KERNELS` do.
+    larger than with the nearest. That holds for kernels that fall with the distance, as all of ours do.
     """
 
     def __init__(self, inputs: Sequence[Array], thetas: Array, kernel: Kernel) -> None:
         self._models = [Hyperparameters.from_theta(theta) for theta in thetas]
         self._sizes = [len(x) for x in inputs]
         self._kernel = kernel
-        self._falls = type(kernel) in map(type, KERNELS.values())  # also one that came from another process
+        self._falls = isinstance(kernel, Stationary) and kernel.decreasing
         self._scales = [kernel.scales(h, inputs[0].shape[1])[0] for h in self._models]
-        self._trees = [cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
+        self._trees = [scipy.spatial.cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
 
     def renew(self, i: int, inputs: Array) -> None:
         """All inputs of one agent, which has got more."""
-        self._sizes[i], self._trees[i] = len(inputs), cKDTree(inputs / self._scales[i])
+        self._sizes[i], self._trees[i] = len(inputs), scipy.spatial.cKDTree(inputs / self._scales[i])
 
     def nearest(self, queries: Array, count: int) -> tuple[Array, IntArray]:
         """Scaled distances and rows of each agent's observations nearest to the queries, (A, T, count) each."""

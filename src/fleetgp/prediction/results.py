@@ -17,8 +17,8 @@ from math import prod
 from typing import Any, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
@@ -203,7 +203,7 @@ class Prediction:
         if not level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {level!r}")
         std = self.std_observed if as_flag(observed, "observed") else self.std
-        half = float(ndtri(0.5 + 0.5 * level)) * std
+        half = float(scipy.special.ndtri(0.5 + 0.5 * level)) * std
         return self.mean - half, self.mean + half
 
     def to_frame(self, queries: Any = None) -> Any:
