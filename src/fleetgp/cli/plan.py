@@ -117,9 +117,6 @@ def _advice_lines(description: Description, advice: Advice) -> list[Any]:
     return lines
 
 
-_SERVER = "a central node"
-_CONNECTED = "connected"
-
 #: method -> what each agent sends, when to use it.
 TRAINING_NOTES = {
     "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
@@ -141,41 +138,11 @@ TRAINING_NOTES = {
     "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
     "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
 }
-RULE_NOTES = {
-    "full-gp": ("all its data", "the exact reference"),
-    "poe": ("2 numbers", "never: overconfident, and gpoe has the same mean"),
-    "gpoe": ("2 numbers", "cautious: too wide an uncertainty, a mean pulled to the prior"),
-    "bcm": ("2 numbers", "to compare; rbcm is better"),
-    "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
-    "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
-    "npae": ("1 vector", "accurate where agents are few; dear"),
-    "nearest": ("distances; its rows among the nearest", "rows may be sent: as one agent with all data; rough fields"),
-}
-NEAREST_NPAE = "as dec-npae, but the correlated agents only"
-WHOLE_NOTES = (
-    "once, the moments of its data, summed",
-    "exact as full-gp, and no round: smooth fields, two inputs or so",
-)
 
 
-def _training_row(row: TrainingMethod) -> dict[str, str]:
-    sends, use = TRAINING_NOTES[row.name]
-    return {"method": row.name, "graph": _CONNECTED if row.decentralized else _SERVER, "sends": sends, "use": use}
-
-
-def _prediction_row(row: PredictionMethod) -> dict[str, str]:
-    sends, use = WHOLE_NOTES if row.name == "dec-full-gp" else RULE_NOTES[row.rule]
-    graph = _CONNECTED if row.decentralized else _SERVER
-    if row.decentralized and row.rule not in ("npae", "full-gp"):
-        sends = sends.replace("numbers", "numbers per point, up a tree; 2 down", 1)
-        use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
-    elif row.rule == "npae" and row.decentralized:
-        sends = "1 vector per point, to all others"
-        use = {"jor": use, "jor-star": "the same: only the paper's recursions differ"}.get(row.solver, NEAREST_NPAE)
-    elif row.rule != "full-gp":
-        sends = sends.replace("numbers", "numbers per point").replace("vector", "vector per point")
-    if row.name == "dec-nn-grbcm":
-        use = "the default: accurate, calibrated, the correlated agents only"
+def _method_row(row: TrainingMethod | PredictionMethod, notes: tuple[str, str]) -> dict[str, str]:
+    sends, use = notes
+    graph = "connected" if row.decentralized else "a central node"
     return {"method": row.name, "graph": graph, "sends": sends, "use": use}
 
 
@@ -186,8 +153,9 @@ def methods(as_json: Json = False) -> None:
 
     [cyan]fleetgp methods --json[/cyan]
     """
-    training = [_training_row(training_method(name)) for name in fg.TRAINING_METHODS]
-    prediction = [_prediction_row(prediction_method(name)) for name in fg.PREDICTION_METHODS]
+    training = [_method_row(training_method(name), TRAINING_NOTES[name]) for name in fg.TRAINING_METHODS]
+    predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
+    prediction = [_method_row(row, row.notes) for row in predictors]
     tables = []
     for title, rows in (("Training", training), ("Prediction", prediction)):
         table = plain_table(title, "method", "graph", "an agent sends", "use it", left=4)

@@ -33,12 +33,14 @@ from fleetgp.data.holdout import (
     row_pieces,
     second_half,
 )
+from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
+from fleetgp.prediction.answer import predict
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -51,7 +53,6 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.predict import answer
 from fleetgp.prediction.results import Prediction
 
 #: Where rows are private: so many places all over the box are asked about, and so many near a row stand for it.
@@ -136,12 +137,12 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = answer(conditioned, network, method, queries, options)
+            found = _predicted(conditioned, network, method, queries, options)
             told = _carried(conditioned, network, places, queries, found)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = answer(conditioned, network, method, queries, options)
+            found = _predicted(conditioned, network, method, queries, options)
             answers = zip(found.means, found.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
@@ -156,6 +157,13 @@ def _outcomes(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
             f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
         )
+
+
+def _predicted(
+    conditioned: Conditioned, network: Network, method: PredictionMethod, queries: Array, options: PredictionOptions
+) -> Prediction:
+    with retold(units=conditioned.units):
+        return predict(conditioned, network, method, queries, options)
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:

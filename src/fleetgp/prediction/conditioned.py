@@ -19,8 +19,8 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
-from fleetgp.prediction.local import Reach
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
+from fleetgp.prediction.reach import Reach
 
 
 class Conditioned:
@@ -185,6 +185,15 @@ class Conditioned:
         others = sum(map(len, samples))
         sizes = [len(own) + others - len(samples[i]) for own, i in zip(self.shards, hosted, strict=True)]
         return np.array([[self.engine == "dense" or size <= MOST_DENSE] for size in sizes])
+
+    def kinks(self, inputs: Array, queries: Array) -> BoolArray:
+        """(T, D) along which inputs a mean from observations at these inputs has a kink at which query."""
+        result = np.zeros(queries.shape, dtype=bool)
+        for axes in self.kernel.rough_axes(queries.shape[1]):
+            places = {row.tobytes() for row in inputs[:, list(axes)] + 0.0}  # no -0.0
+            there = np.array([row.tobytes() in places for row in queries[:, list(axes)] + 0.0], dtype=bool)
+            result[:, list(axes)] |= there[:, None]
+        return result
 
     @cached_property
     def reach(self) -> Reach:

@@ -274,16 +274,6 @@ def worst(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=STATUSES.index, default="converged")
 
 
-def explained_share(rule: str, prior: Array, participants: BoolArray, variances: Array) -> Array:
-    """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T).
-
-    PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
-    """
-    if rule == "poe":
-        prior = prior / np.maximum(participants.sum(axis=0), 1)
-    return np.asarray(1.0 - variances / prior)
-
-
 def kept_once(rows: Values) -> Values:
     """Rows (A, T), in memory once where they are all the same: one answer of many agents to many queries is large.
 

@@ -1,7 +1,4 @@
-"""A small exact GP for each query, of the observations nearest to it.
-
-How much of the variance an agent explains, at least and at most, from the distance to its nearest observation.
-"""
+"""How far data reach: the observations nearest to a query, and how much of the variance an agent explains at most."""
 
 from __future__ import annotations
 
@@ -11,16 +8,9 @@ import numpy as np
 import scipy
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.engines.dense.engine import DenseEngine, DensePosterior
-from fleetgp.errors import InputError
-from fleetgp.kernels.composite import Composite
 from fleetgp.kernels.stationary import Kernel, Stationary
-from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.model.observations import Observations
-from fleetgp.prediction.posteriors import CHUNK, chunks
-from fleetgp.prediction.rules import SMALLEST
 
 
 def nearest(tree: scipy.spatial.cKDTree, points: Array, count: int) -> tuple[Array, IntArray]:
@@ -48,71 +38,6 @@ def nearest_in(inputs: Array, queries: Array, count: int, kernel: Kernel, h: Hyp
         return np.tile(np.arange(len(inputs)), (len(queries), 1))
     scales, _ = kernel.scales(h, queries.shape[1])
     return nearest(scipy.spatial.cKDTree(inputs / scales), queries / scales, count)[1]
-
-
-def local_answers(
-    pool: Observations, queries: Array, count: int, kernel: Kernel, theta: Array, agent: int
-) -> tuple[Array, IntArray]:
-    """Mean and variance of f at each query, and the jitter that they needed, (T, 3), given its nearest in the pool.
-
-    And which rows these are, (T, m).  agent: who computes, for error messages.
-    """
-    h = Hyperparameters.from_theta(theta)
-    try:
-        rows = nearest_in(pool.inputs, queries, count, kernel, h)
-        if len(pool) <= count:
-            found = _of_all(DenseEngine(pool, kernel, agent).posterior(h), queries)
-        else:
-            found = _of_each(pool, queries, rows, kernel, h, agent)
-    except MemoryError:
-        raise InputError(f"dec-nearest with {count} neighbours needs more memory than there is: use fewer") from None
-    found[:, 1] = np.maximum(found[:, 1], SMALLEST * kernel.variance(queries, h))
-    return found, rows
-
-
-def _of_all(posterior: DensePosterior, queries: Array) -> Array:
-    """Mean, variance and jitter (T, 3) given the whole pool."""
-    parts = chunks(np.arange(len(queries)), len(posterior.data))
-    told = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)
-    return np.column_stack([np.concatenate(told), np.full(len(queries), posterior.jitter)])
-
-
-def _of_each(
-    pool: Observations, queries: Array, rows: IntArray, kernel: Kernel, h: Hyperparameters, agent: int
-) -> Array:
-    """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
-    prior, noise = kernel.variance(queries, h), kernel.noise(pool, h)
-    found = np.empty((len(queries), 3))
-
-    def answer(part: IntArray) -> None:
-        crosses, covariances = _covariances(kernel, pool.inputs[rows[part]], queries[part], h)
-        for t, near, k, covariance in zip(part, rows[part], crosses, covariances, strict=True):
-            factor = factorize(covariance, noise[near])
-            if factor is None:
-                raise DenseEngine(pool.rows(near), kernel, agent).failure(h)
-            half_k, half_y = factor.half_solve(np.stack([k, pool.values[near]], axis=1)).T
-            found[t] = half_k @ half_y, prior[t] - half_k @ half_k, factor.jitter
-
-    step = max(1, CHUNK // rows.shape[1] ** 2)
-    side_by_side(answer, [np.arange(start, min(start + step, len(found))) for start in range(0, len(found), step)])
-    return found
-
-
-def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparameters) -> tuple[Array, Array]:
-    """Of each query with its points (T, m, D), (T, m), and of these among each other, (T, m, m)."""
-    if isinstance(kernel, Composite):
-        return kernel.at(points, queries[:, None], h).matrix[..., 0], kernel.at(points, None, h).matrix
-    assert isinstance(kernel, Stationary)
-    # Seen from the query: no digits are lost far from the origin.
-    scales, signal = kernel.split(h)
-    seen = points / scales - (queries / scales)[:, None]
-    cross = np.einsum("tmd,tmd->tm", seen, seen)
-    pairs = np.zeros((*cross.shape, cross.shape[1]))
-    for axis in np.moveaxis(seen, -1, 0):
-        pairs += (axis[:, :, None] - axis[:, None, :]) ** 2
-    kernel.profile_in_place(cross)
-    kernel.profile_in_place(pairs)
-    return signal**2 * cross, signal**2 * pairs
 
 
 #: What rounding and jitter (at most 1e-6 of the diagonal) may do to the bounds, relatively, with a margin of ten.
