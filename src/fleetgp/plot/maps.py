@@ -156,10 +156,7 @@ def map_(
             _limit_ticks(ax, layers, width, height)
     target, unit = layers.target, layers.units.get(layers.target, "")
     label = f"{target} ({unit})" if unit else target
-    contents = (
-        (f"Mean of {target}", layers.mean, label),
-        (DEVIATIONS[std], layers.deviation, f"std of {label}"),
-    )
+    contents = ((f"Mean of {target}", layers.mean, label), (DEVIATIONS[std], layers.deviation, f"std of {label}"))
     for number, (ax, (title, values, text)) in enumerate(zip(panels, contents, strict=True)):
         _panel(ax, layers, values, text, deviation=number == 1)
         ax.plot(*places.T, ".", color="white", markersize=0.8, alpha=0.5)
