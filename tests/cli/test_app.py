@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -211,5 +213,5 @@ def test_what_cannot_be_written_is_found_before_the_work(
 
     for name in ("fleetgp.fleet.Fleet.train", "fleetgp.fleet.Fleet.predict", "fleetgp.cli.examples.download_mur",
                  "reproduction.experiments.reproduce", "fleetgp.demo.run"):  # fmt: skip
-        monkeypatch.setattr(name, work)
+        monkeypatch.setattr(name, wraps(resolve_name(name))(work))
     assert "/proc/x" in wrong(*command)
