@@ -7,6 +7,7 @@ from fleetgp.cli.options import Json
 from fleetgp.cli.output import emit, plain_table
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.registry import load_plugins
 from fleetgp.training import training_method
 from fleetgp.training.methods import TrainingMethod
 
@@ -53,6 +54,7 @@ def methods(as_json: Json = False) -> None:
 
     [cyan]fleetgp methods --json[/cyan]
     """
+    load_plugins()
     training = [_training_row(training_method(name)) for name in fg.TRAINING_METHODS]
     prediction = [_prediction_row(prediction_method(name)) for name in fg.PREDICTION_METHODS]
     tables = []
