@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.prediction import AggregationRule, Beliefs, JointRule, Pieces, prediction_method
-from fleetgp.prediction.registry import METHODS
 from tests.cli.commands import run
 from tests.conftest import paper_shards
 
@@ -56,14 +54,6 @@ class Loudest(AggregationRule):
 
     def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
         return totals[..., 0] / totals[..., 1], (participants / totals[..., 1]) ** 0.5
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test registers is gone after it."""
-    before = dict(METHODS)
-    yield
-    METHODS._items = before
 
 
 def fleet(**settings: object) -> fg.Fleet:

@@ -69,12 +69,10 @@ def register_rule(rule: AggregationRule) -> None:
     rule: an instance of a subclass of `fleetgp.prediction.AggregationRule`, or of `JointRule` if it is to have joint
         predictions, samples and suggestions too. docs/extending.md has an example.
 
-    >>> from fleetgp.prediction.rules import BayesianCommittee
-    >>> class MyCommittee(BayesianCommittee):
-    ...     name = "my-committee"
-    >>> register_rule(MyCommittee())
-    >>> prediction_method("dec-nn-my-committee").options[-1]
-    'eta'
+    >>> from fleetgp.prediction.rules import ProductOfExperts
+    >>> register_rule(ProductOfExperts())
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: FleetGP has a prediction method 'poe' itself: choose another name
     """
     if not isinstance(rule, AggregationRule):
         raise InputError(f"expected an instance of a subclass of AggregationRule, got {shortened(rule)}")
