@@ -108,14 +108,13 @@ def fit(
     what = (
         vars(RowOptions(**rows))
         | {"reading": Reading(**reading)}
-        | {"inputs": inputs, "target": outputs.column, "agent": agent}
+        | {"inputs": inputs, "target": outputs.column, "agent": agent, "deviation": deviation}
     )
     noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
     if outputs.allowed(streaming.chunked(files, agents)):
-        noisy.refuse_chunks()
         data = streaming.read(files, what | where.backend | {"progress": not output.quiet}, seed, training, out)
     else:
-        data = split.read(files[0], what | {"deviation": noisy.deviation})
+        data = split.read(files[0], what)
     fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
     if noisy.noise is not None:
         chosen |= _begun(constraints, start, outputs, fleet.names)
@@ -375,18 +374,10 @@ class NoiseOptions:
 
     def check(self, columns: Sequence[str], *, several: bool) -> None:
         """One clear error before anything is read. columns: all others.  several: targets."""
-        if several and self.given:
-            raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
+        if several and self.deviation is not None:
+            raise InputError("--deviation is for one target, got several: fit them one by one")
         if self.deviation in columns:
             raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
-
-    def refuse_chunks(self) -> None:
-        """One clear error for files that are read in chunks."""
-        if self.given:
-            raise InputError(
-                "--deviation, --noise and --robust are for one file that is read as a whole, got files that are read "
-                "in chunks: join them, or leave these out"
-            )
 
     def made(self, names: Sequence[str]) -> dict[str, Any]:
         """As a fleet takes it. names: the agents'."""
