@@ -55,7 +55,7 @@ class Calibrated(Strict):
 
     method: Predictor
     eta: Share | Literal["auto"]
-    neighbours: Count
+    n_neighbours: Count
     hold: Literal["rows", "blocks", "both"]
     level: Share
     cells: Count
@@ -63,13 +63,13 @@ class Calibrated(Strict):
 
     @classmethod
     def of(cls, found: Calibration) -> Calibrated:
-        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "hold", "level", "cells")}
+        facts = {name: getattr(found, name) for name in ("method", "eta", "n_neighbours", "hold", "level", "cells")}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
 
     @property
     def calibration(self) -> Calibration:
         knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.neighbours, self.hold, self.level, self.cells
+        facts = self.method, self.eta, self.n_neighbours, self.hold, self.level, self.cells
         return Calibration(*facts, knots, np.zeros(0))
 
 

@@ -174,7 +174,7 @@ class AnswerTask:
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
-        chosen, coordinates = (part.engine, part.neighbours), model.coordinates
+        chosen, coordinates = (part.engine, part.n_neighbours), model.coordinates
         theta = theta / self._told_units(model)
         shards = coordinates.apply([self.shard])
         return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)

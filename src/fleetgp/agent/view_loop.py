@@ -95,7 +95,7 @@ class ViewLoop:
             agenda = tasks.agree(self._item(tasks.view, asked))
             self._adopt(agenda)
             self.answers.run(tasks, agenda, asked)
-            wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
+            wish = agenda.training(with_members=rules.retrain_on_membership_change, after=rules.again_after)
             if wish is not None:
                 self._train(tasks, agenda, wish)
                 continue  # all tell each other what came of it, before anybody asks

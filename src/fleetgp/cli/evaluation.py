@@ -268,7 +268,7 @@ def calibrate(
     level: CALIBRATION_LEVEL = 0.95,
     cells: CELLS = None,
     most: MAX_HELD_OUT = 300,
-    given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "neighbours"))],
+    given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "n_neighbours"))],
     as_json: options.Json = False,
 ) -> None:
     """Find the factor on the standard deviations with which intervals cover what they promise.

@@ -220,7 +220,7 @@ def _fit_table(model: Model, found: Fit) -> Table:
 
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "hold", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],

@@ -72,7 +72,7 @@ CRITERION = Annotated[
 FOR_AGENT = Annotated[str | None, typer.Option(help="Who shall go there: an agent's name. (default: the first)")]
 ALL_AGENTS = Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")]
 #: The options of a joint posterior.
-JOINT = ("eta", "engine", "neighbours")
+JOINT = ("eta", "engine", "n_neighbours")
 #: What stands beside the columns of the candidates.
 SUGGESTION_COLUMNS = ("agent", "gain")
 

@@ -103,7 +103,7 @@ def check_engine(engine: str, kernel: Kernel) -> None:
 class Expert:
     """One agent's GP.
 
-    engine: "dense"; "vecchia", approximately, each observation given its `neighbours` nearest earlier ones; "moments",
+    engine: "dense"; "vecchia", approximately, each observation given its n_neighbours nearest earlier ones; "moments",
         wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
         two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
         posterior says which it came from.
@@ -116,19 +116,19 @@ class Expert:
         kernel: Kernel,
         agent: int | None,
         engine: str = "auto",
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
         *,
         moments: bool = True,
     ) -> None:
         check_engine(engine, kernel)
-        self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
+        self._settings: tuple[Any, ...] = (kernel, agent, engine, n_neighbours, moments)
         self._other = engine.make(data, kernel, agent) if isinstance(engine, OtherEngine) else None
         smooth = kernel.has_moments and self._other is None
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
         self._dense = DenseEngine(data, kernel, agent)
-        self._vecchia = VecchiaEngine(data, kernel, agent, neighbours)
+        self._vecchia = VecchiaEngine(data, kernel, agent, n_neighbours)
         certified = smooth and moments and engine in ("auto", "moments")
         self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
@@ -160,15 +160,15 @@ class Expert:
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
-        kernel, agent, engine, neighbours, moments = self._settings
+        kernel, agent, engine, n_neighbours, moments = self._settings
         if self.large and self._moments is None:
             engine = "vecchia"
-        return Expert(self.data.rows(rows), kernel, agent, engine, neighbours, moments=moments)
+        return Expert(self.data.rows(rows), kernel, agent, engine, n_neighbours, moments=moments)
 
     def reobserved(self, data: Observations) -> Expert:
         """The GP of the same places with other values, and another noise of them."""
-        kernel, agent, engine, neighbours, moments = self._settings
-        found = Expert(data, kernel, agent, engine, neighbours, moments=moments)
+        kernel, agent, engine, n_neighbours, moments = self._settings
+        found = Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
         found._vecchia = self._vecchia.reobserved(data)
         return found
 

@@ -72,7 +72,7 @@ def answer_gradients(
 
     to: the only agent that needs the answer; the others, along the tree, are not told. agreed: see `agree_on`.
     """
-    parts, size = [], block_size(method, network, options.neighbours)
+    parts, size = [], block_size(method, network, options.n_neighbours)
     for start in range(0, max(1, len(queries)), size):
         some = queries[start : start + size]
         task = Task(method, network, conditioned.thetas, conditioned.prior(some), agreed, some, options, to)

@@ -32,15 +32,15 @@ class PredictionMethod:
         """The options that have a meaning for this method.
 
         >>> prediction_method("dec-nn-poe").options
-        ('engine', 'neighbours', 'consensus', 'rounds', 'tol', 'eta')
+        ('engine', 'n_neighbours', 'consensus', 'rounds', 'tol', 'eta')
         """
         if self.rule == "nearest":
-            return ("neighbours",)
+            return ("n_neighbours",)
         agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
         selects = ("eta",) if self.nearest else ()
         draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
         weighs = ("beta",) if self.rule == "grbcm" else ()
-        return ("engine", "neighbours", *agrees, *selects, *draws, *weighs)
+        return ("engine", "n_neighbours", *agrees, *selects, *draws, *weighs)
 
     def those_of(self, **options: Any) -> dict[str, Any]:
         """Of one set of options for many methods, those that this method has.
@@ -86,7 +86,7 @@ def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix
 
     >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
     Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, n_neighbours; methods with eta: dec-nn-...
     """
     for name, value in given.items():
         if value is not None and name not in method.options:

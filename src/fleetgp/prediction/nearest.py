@@ -60,7 +60,7 @@ def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
 
 def nearest_rows(task: Task, conditioned: Conditioned) -> tuple[int, list[IntArray]]:
     """How many observations answer a query, and of each hosted agent the rows that may be among them."""
-    count = min(task.options.neighbours, task.agreed.size)
+    count = min(task.options.n_neighbours, task.agreed.size)
     distances, rows = conditioned.reach.nearest(task.queries, count)
     with task.network.phase("select"):
         enough = _enough(task.network, distances)

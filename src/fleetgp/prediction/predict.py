@@ -90,7 +90,7 @@ def answer_in_blocks(
 
     agreed: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
     """
-    size = block_size(method, network, options.neighbours)
+    size = block_size(method, network, options.n_neighbours)
     calibration = calibration if calibration is not None and calibration.about(method, options) else None
     for number, start in enumerate(range(0, max(1, len(queries)), size)):
         if number not in done:
@@ -101,7 +101,7 @@ def answer_in_blocks(
             yield number, _prediction(task, found, conditioned, noisy, calibration)
 
 
-def block_size(method: PredictionMethod, network: Network, neighbours: int = NEIGHBOURS) -> int:
+def block_size(method: PredictionMethod, network: Network, n_neighbours: int = NEIGHBOURS) -> int:
     """Queries per block: the same at every agent, so it depends on what all agents know alone."""
     agents, links = network.agents, len(network.topology.union.directed)
     # Doubles per query: of an agent's sums and verdicts, and of what crosses a link, which only selected agents use.
@@ -109,7 +109,7 @@ def block_size(method: PredictionMethod, network: Network, neighbours: int = NEI
     if method.rule == "npae":
         doubles += agents * (4 * agents + LONGEST)  # rows of C_A, and what they are computed from
     if method.rule == "nearest":
-        doubles += agents * 6 * neighbours  # every agent's nearest, and what they are merged in
+        doubles += agents * 6 * n_neighbours  # every agent's nearest, and what they are merged in
     return int(np.clip(BLOCK_BYTES // (8 * doubles), 1, BLOCK))
 
 
