@@ -106,7 +106,7 @@ class TestEveryComposite:
         assert np.allclose(means, slow[0], rtol=1e-9, atol=1e-9)
         assert np.allclose(weights, slow[1], rtol=1e-7, atol=1e-9)
 
-    @pytest.mark.parametrize("n_neighbours", [3, 8])
+    @pytest.mark.parametrize("neighbours", [3, 8])
     def test_the_gradient_of_the_vecchia_engine_is_its_slope(self, expression: str, neighbours: int) -> None:
         kernel, x, y, log_theta = problem(expression, 60)
         engine = VecchiaEngine(Observations(x, y), kernel, 0, neighbours)

@@ -84,7 +84,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
     assert np.abs(out.variance - variance - 1.0).max() < 1e-9
 
 
-@pytest.mark.parametrize("n_neighbours", [200, 201, 10**6])
+@pytest.mark.parametrize("neighbours", [200, 201, 10**6])
 def test_with_all_neighbours_it_is_the_exact_gp(neighbours: int) -> None:
     f = fg.Fleet(shards(), "path", theta=THETA, kernel="matern32", normalize=False)
     out, exact = f.predict(queries(), "dec-nearest", n_neighbours=neighbours), f.predict(queries(), "full-gp")

@@ -182,6 +182,7 @@ class Expert:
         """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
         differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
         """
+        self._vecchia.settle(log_theta)
         if self._engine == "auto" and self._moments is not None and self.large:
             harder = log_theta.copy()
             harder[:-2] -= ROOM

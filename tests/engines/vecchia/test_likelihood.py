@@ -50,7 +50,7 @@ class TestLikelihood:
         assert total[0] + 24 * np.log(h.signal) + first == pytest.approx(nll, rel=1e-10)
         assert np.allclose(total[1:-2], gradient[:-2], rtol=1e-8, atol=1e-9)
 
-    @pytest.mark.parametrize("n_neighbours", [39, 40, 100])
+    @pytest.mark.parametrize("neighbours", [39, 40, 100])
     def test_an_engine_with_all_neighbours_is_exact(
         self, kernel: str, dimension: int, neighbours: int, rng: np.random.Generator
     ) -> None:

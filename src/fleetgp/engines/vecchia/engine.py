@@ -107,6 +107,16 @@ def shapes(scales: Array) -> list[Shape]:
     return sorted(found, key=lambda shape: -shape.weight)
 
 
+def main_shape(scales: Array) -> Shape:
+    """The shape that counts most at these length-scales, alone.
+
+    >>> main_shape(np.array([1.0, 2.0**1.45])).powers
+    (0, 1)
+    """
+    ratios = np.clip(np.log2(scales / scales[0]), -MOST, MOST)
+    return Shape(tuple(int(power) for power in np.rint(ratios)), 1.0, np.zeros(len(scales)))
+
+
 def _powers(ratio: float) -> list[tuple[int, float, float]]:
     """The powers next to a ratio, as a power itself: each with its weight, and the derivative of that by the ratio."""
     below = math.floor(ratio)
@@ -117,6 +127,9 @@ def _powers(ratio: float) -> list[tuple[int, float, float]]:
     return [(below, 1.0 - weight, -change), (below + 1, weight, change)]
 
 
+#: With more length-scales than this the neighbours are those of one shape, which is chosen once: of so many ratios some
+#: are always around a border, and each of these would double the likelihoods and searches of an evaluation.
+MOST_BLENDED = 5
 #: Neighbours of a point, unless the caller says otherwise.
 NEIGHBOURS = 30
 #: A query has this many times as many: there are no later points, and it costs nothing in training. On a real field of
@@ -141,6 +154,8 @@ class VecchiaEngine(DataEngine):
         self._ordered = len(data)
         self._order: IntArray | None = None
         self._near: dict[tuple[int, ...], Neighbours] = {}
+        #: Of many length-scales, the shape whose neighbours are taken.
+        self._chosen: Shape | None = None
 
     def grow(self, data: Observations) -> None:
         """New rows come to the end of the order. They cost a search for their own neighbours, and no other's."""
@@ -154,7 +169,16 @@ class VecchiaEngine(DataEngine):
         """The same places with other observations, and another noise of them: their order and neighbours stay."""
         found = VecchiaEngine(data, self.kernel, self.agent, self.n_neighbours)
         found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
+        found._chosen = self._chosen
         return found
+
+    def settle(self, log_theta: Array) -> None:
+        """Choose the neighbours for what comes by the length-scales at log theta, where there are many of these; else
+        the first evaluation chooses them.
+        """
+        self._chosen = None
+        if (np.abs(log_theta) < LARGEST_LOG).all():
+            self._shapes(Hyperparameters.from_log(log_theta))
 
     def cost(self, theta: Array) -> float:
         return expected_seconds(self.size, min(self.n_neighbours, self.size))
@@ -238,6 +262,9 @@ class VecchiaEngine(DataEngine):
         near = np.flatnonzero(places >= 0)
         if not len(near):  # nobody is nearer than others
             return shapes(np.ones(self.data.dimension)), places
+        if len(near) > MOST_BLENDED:
+            self._chosen = self._chosen or main_shape(scales[near])
+            return [self._chosen], places[near]
         return shapes(scales[near]), places[near]
 
     @cached_property
