@@ -101,7 +101,7 @@ def test_one_line_replaces_the_gaussian_process_regressor(data: Callable[[], tup
 def test_the_answers_of_one_agent_are_those_of_the_exact_gp() -> None:
     X, y = wave(80)
     points = wave(12, seed=1)[0]
-    model = FleetGPRegressor(noisy=False).fit(X, y)
+    model = FleetGPRegressor(observed=False).fit(X, y)
     mean, covariance = exact(model, X, y).predict(points, return_cov=True)
     ours, std = model.predict(points, return_std=True)
     assert model.n_agents_ == 1
@@ -123,7 +123,7 @@ def test_deviations_are_of_observations_as_with_a_white_kernel_or_of_f_as_with_a
     white = GaussianProcessRegressor(field + sk.WhiteKernel(noise**2), optimizer=None).fit(X, y - y.mean())
     latent = exact(model, X, y)
     for noisy, other in ((True, white), (False, latent)):
-        model.set_params(noisy=noisy)
+        model.set_params(observed=noisy)
         mean, std = model.predict(points, return_std=True)
         np.testing.assert_allclose(std, other.predict(points, return_std=True)[1], rtol=1e-5)
         covariance = model.predict(points[:5], return_cov=True)[1]
@@ -313,7 +313,7 @@ def test_labels_say_whose_the_rows_are() -> None:
 @pytest.mark.parametrize("predictor", ["dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
 def test_several_agents_have_covariances_and_samples_by_the_predictor(predictor: str) -> None:
     X, y = wave(40)
-    model = FleetGPRegressor(n_agents=3, predictor=predictor, noisy=False, **THETA).fit(X, y)
+    model = FleetGPRegressor(n_agents=3, predictor=predictor, observed=False, **THETA).fit(X, y)
     points = wave(5, seed=1)[0]
     mean, covariance = model.predict(points, return_cov=True)
     found = model.fleet_.joint(points, predictor)

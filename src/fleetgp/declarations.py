@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.given import as_flag, check_number, check_whole
+from fleetgp.validation import as_flag, check_number, check_whole
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from fleetgp.declarations import (
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import check_number
 from fleetgp.io.tables import Missing
+from fleetgp.validation import check_number
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
 Consensus = Literal["tree", "average"]

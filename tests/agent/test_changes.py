@@ -11,8 +11,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.agenda import Change, Trained
-from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import read_description
+from fleetgp.agent.memory import Checkpoint
 from fleetgp.data.coordinates import Coordinates
 from fleetgp.data.scaling import Scaling
 from fleetgp.errors import InputError

@@ -50,7 +50,7 @@ def test_samples_and_boxes_travel_once_until_data_or_members_change(
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["aggregate"]
         # One of them has lost it, as after a restart: all collect anew.
-        agents[0].loop.answers.agreements._kept.clear()
+        agents[0].loop.answers.agreements._by_rule.clear()
         until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
         until(lambda: [agent.views for agent in agents] == [3, 3, 3] and settled(agents))

@@ -25,7 +25,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
     assert "fleetgp map model" in fit.stdout
     run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")
     answer = pd.read_csv("answer.csv")
-    assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "agents", "uninformed"]
+    assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "n_agents", "uninformed"]
     np.testing.assert_allclose(answer["mean"], truth(answer["lon"], answer["lat"]), atol=0.15)
     run("map", "model/", "--grid", "20x30", "--out", "map.nc", "--units", "degC")
     with xr.open_dataset("map.nc") as field:
@@ -40,7 +40,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
         queries = np.column_stack([lon.ravel(), lat.ravel()])
         expected = model.fleet.predict(queries, "dec-nn-grbcm")
         np.testing.assert_allclose(field["sst"].values.ravel(), expected.mean, rtol=1e-9)
-        np.testing.assert_array_equal(field["agents"].values.ravel(), expected.participants.sum(axis=0))
+        np.testing.assert_array_equal(field["n_agents"].values.ravel(), expected.participants.sum(axis=0))
     with Image.open("map.png") as picture:
         assert picture.size[0] > 900
         assert len(picture.convert("RGB").resize((200, 120)).getcolors(24_000) or []) > 200, "an empty picture"
@@ -138,7 +138,7 @@ def test_what_a_first_user_stumbled_over(folder: Path) -> None:
     )
     turned = ["fit", "odd.csv", "--inputs", "lat", "lon", "--target", "sst", "--agent", "boat", "--from", "m"]
     run(*turned, "--out", "turned", "--tol", "1e-3")
-    fit, model = load_model("turned").fleet.fit, load_model("m")
+    fit, model = load_model("turned").fleet.last_fit, load_model("m")
     assert fit is not None
     assert fit.starts[0].theta0[0] == pytest.approx(model.theta["l_lat"])
     assert "not lon" in wrong("fit", "odd.csv", "--inputs", "lon", "--target", "sst", "--agents", "2", "--from", "m",

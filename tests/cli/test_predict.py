@@ -52,7 +52,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
     answer = pd.read_csv("a.csv")
     np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
-    for name in ("mean", "std", "std_observed", "agents"):
+    for name in ("mean", "std", "std_observed", "n_agents"):
         np.testing.assert_allclose(answer[name], expected[name], rtol=1e-9)
     assert json.loads(run("predict", "m", "points.csv", "--out", "b.csv", "--json").stdout)["uninformed"] == 0
 

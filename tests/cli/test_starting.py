@@ -25,7 +25,7 @@ def test_importing_the_package_loads_nothing_large() -> None:
 
 def test_an_agent_starts_without_what_it_hardly_ever_needs() -> None:
     """scipy.stats alone takes as long to load as the rest of SciPy: every process of a fleet would pay for it."""
-    code = "import json, sys, fleetgp.cli.app, fleetgp.agent.process; print(json.dumps(sorted(sys.modules)))"
+    code = "import json, sys, fleetgp.cli.app, fleetgp.agent.service; print(json.dumps(sorted(sys.modules)))"
     assert not {"scipy.stats", "scipy.ndimage", "scipy.interpolate", "matplotlib", "pandas"} & set(
         json.loads(python(code))
     )

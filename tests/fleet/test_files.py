@@ -570,9 +570,9 @@ def test_a_model_of_a_sample_has_its_rows(folder: Path, tmp_path: Path) -> None:
     fg.save_model(fg.Model(fleet, files_of(fleet).names, ("a", "b"), "y"), tmp_path / "model")
     loaded = fg.load_model(tmp_path / "model").fleet
     assert not isinstance(loaded.data, Streamed)
-    assert loaded.fit is not None
-    assert loaded.fit.held.tolist() == [134, 133, 133]
-    assert [len(y) for _, y in loaded.shards] == loaded.fit.drawn.tolist() == [30, 30, 30]
+    assert loaded.last_fit is not None
+    assert loaded.last_fit.held.tolist() == [134, 133, 133]
+    assert [len(y) for _, y in loaded.shards] == loaded.last_fit.drawn.tolist() == [30, 30, 30]
     loaded.observe(1, [[1.0, 1.0]], [0.5])
     answer = loaded.predict(QUERIES, "dec-poe")
     assert (answer.drawn.tolist(), answer.held.tolist()) == ([30, 31, 30], [134, 134, 133])

@@ -132,8 +132,8 @@ def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_pa
     assert np.abs(near.mean - found.mean).max() < 0.1 * THETA[1]
     fg.save_model(fg.Model(fleet, ("a", "b", "c"), NAMES, "t"), tmp_path / "m")
     again = fg.load_model(tmp_path / "m")
-    assert again.fleet.fit is not None
-    assert again.fleet.fit.coordinates == fit.coordinates
+    assert again.fleet.last_fit is not None
+    assert again.fleet.last_fit.coordinates == fit.coordinates
     assert np.array_equal(again.fleet.predict(queries).mean, fleet.predict(queries).mean)
     cells = np.array([[-179.99, 10.0], [179.99, 10.0], [45.0, 0.0]])
     assert cells_within(again.fleet, cells, 0.01)[:2].all(), "the nearest observation is beyond 180 degrees"

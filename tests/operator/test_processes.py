@@ -190,9 +190,9 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
             [shards[k] for k in position], Graph(4, edges), theta=answer["theta"], normalize=False, kernel="se"
         )
         whole = in_process(160, 5, (0, 1, 2, 3, 4), tuple(CYCLE))
-        assert whole.fit is not None
-        rest.fit = None
-        scaling = whole.fit.scaling
+        assert whole.last_fit is not None
+        rest.last_fit = None
+        scaling = whole.last_fit.scaling
         scaled = fg.Fleet(
             [own.as_given for own in scaling.apply(rest.data)],
             Graph(4, edges),

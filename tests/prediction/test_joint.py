@@ -306,14 +306,14 @@ def test_units_noise_and_calibration_are_those_of_predictions() -> None:
     f = fg.Fleet(parts, theta=(0.6, 0.5, 9.1, 1.4), kernel=KERNEL, normalize=True, mean="linear")
     point = queries(1)
     for noisy in (False, True):
-        one, found = f.predict(point, "dec-rbcm", noisy=noisy), f.joint(point, "dec-rbcm", noisy=noisy)
+        one, found = f.predict(point, "dec-rbcm", observed=noisy), f.joint(point, "dec-rbcm", observed=noisy)
         np.testing.assert_allclose(found.mean, one.mean, rtol=1e-9)
         np.testing.assert_allclose(found.variance, one.variance, rtol=1e-9)
     plain = f.joint(queries(), "dec-rbcm")
     np.testing.assert_allclose(
-        f.joint(queries(), "dec-rbcm", noisy=True).covariance, plain.covariance + 1.4**2 * np.eye(6)
+        f.joint(queries(), "dec-rbcm", observed=True).covariance, plain.covariance + 1.4**2 * np.eye(6)
     )
-    f.calibrate("dec-rbcm", hold="rows")
+    f.calibrate("dec-rbcm", holdout="rows")
     factor = f.predict(queries(), "dec-rbcm").factor[0]
     assert factor != 1.0
     calibrated = f.joint(queries(), "dec-rbcm")

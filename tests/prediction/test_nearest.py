@@ -77,7 +77,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
     x, y, _ = pooled(parts)
     theta = np.array([0.5, 0.2, 6.0, 1.0])
     out = fg.Fleet(parts, "cycle", theta=theta, kernel=kernel, normalize=True).predict(
-        queries(), "dec-nearest", n_neighbours=12, noisy=True
+        queries(), "dec-nearest", n_neighbours=12, observed=True
     )
     mean, variance = reference(x, y - y.mean(), queries(), 12, kernel, theta)
     assert np.abs(out.mean - y.mean() - mean).max() < 1e-9

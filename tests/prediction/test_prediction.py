@@ -432,7 +432,7 @@ def test_a_capped_run_says_so(method: str) -> None:
 
 def test_noisy_adds_the_noise_and_agents_can_be_asked() -> None:
     f = fleet()
-    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", noisy=True, agent=3)
+    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", observed=True, agent=3)
     assert np.allclose(noisy.variance - plain.variances[3], THETA[3] ** 2)
     assert np.array_equal(noisy.mean, plain.means[3])
 
@@ -444,7 +444,10 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
     out = f.predict(queries(), "dec-rbcm")
     pooled = np.concatenate([y for _, y in kelvin])
     centred = fg.Fleet(
-        [(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None, kernel="se", normalize=False
+        [(x, y - pooled.mean()) for x, y in kelvin],
+        theta=f.last_fit.theta if f.last_fit else None,
+        kernel="se",
+        normalize=False,
     )
     reference = centred.predict(queries(), "rbcm")
     assert np.allclose(out.mean, pooled.mean() + reference.mean, atol=1e-3)

@@ -245,7 +245,7 @@ def test_a_cheap_sensor_beside_a_good_one() -> None:
         scores[noise] = 0.0
         for i in range(2):
             new = ~seen & (group == i)
-            told = fleet.predict(x[new], "dec-rbcm", noisy=True, agent=i)
+            told = fleet.predict(x[new], "dec-rbcm", observed=True, agent=i)
             scores[noise] += 0.5 * float(np.sum(np.log(told.variance) + (y[new] - told.mean) ** 2 / told.variance))
     np.testing.assert_allclose(fit.theta[-2:], sigmas, rtol=0.25)
     assert scores["agents"] < scores[None] - 50.0

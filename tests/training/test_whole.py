@@ -64,8 +64,8 @@ def test_what_is_agreed_on_travels_as_hyperparameters_that_make_sense(sizes: tup
 def test_predictions_are_those_of_the_dense_engine_on_pooled_data() -> None:
     f = fleet(300, 4)
     f.train("dec-full-gp", theta0=THETA0)
-    found = f.predict(QUERIES, "dec-full-gp", noisy=True)
-    expected = f.predict(QUERIES, "full-gp", theta=f.theta, engine="dense", noisy=True)
+    found = f.predict(QUERIES, "dec-full-gp", observed=True)
+    expected = f.predict(QUERIES, "full-gp", theta=f.theta, engine="dense", observed=True)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.variance, expected.variance, atol=1e-6)
 

@@ -14,13 +14,13 @@ from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
-from fleetgp.given import check_whole
 from fleetgp.graph import Topology, as_topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import AUTO, Kernels, as_kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.noise import NoiseModel
 from fleetgp.options import ModelOptions
+from fleetgp.validation import check_whole
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model, current_calibration
 from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
-from fleetgp.given import check_number, check_whole
 from fleetgp.graph import Graph
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
@@ -38,6 +37,7 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
 from fleetgp.training.outer_loops import reweighed_experts
+from fleetgp.validation import check_number, check_whole
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20
@@ -203,7 +203,7 @@ class Subject:
 
     def trained_on(self) -> list[Observations]:
         """What each agent's likelihood was of: its own rows, and for some methods samples of the others."""
-        fit = self.fleet.fit
+        fit = self.fleet.last_fit
         shards = list(self.fleet.data)
         if fit is None or not training_method(fit.method).augmented:
             return shards
@@ -218,7 +218,7 @@ def _drawn(shards: Sequence[Observations], most: int, seed: int) -> list[Observa
 def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
     """The methods of prediction that are looked at, or one clear error."""
     if methods is None:
-        fit, calibration = fleet.fit, fleet.calibration
+        fit, calibration = fleet.last_fit, fleet.calibration
         first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of(fleet.private).name
         more = () if calibration is None or calibration.method == first else (calibration.method,)
         return (first, *more)
@@ -235,7 +235,7 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
 
 def training_checks(subject: Subject) -> Iterator[Check]:
     """All of them; those about a training are not applicable where theta was given."""
-    fit = subject.fleet.fit
+    fit = subject.fleet.last_fit
     names = {
         "training converged": _converged,
         "agents agree on theta": _agreement,
@@ -386,7 +386,7 @@ def _slope_error(evaluate: Callable[[Array], Evaluation], x: Array) -> float:
 
 
 def _engines(subject: Subject) -> Iterator[Check]:
-    fit, (_, theta) = subject.fleet.fit, subject.model
+    fit, (_, theta) = subject.fleet.last_fit, subject.model
     used = sorted({"dense"} if fit is None else set(fit.engine))
     parts = sorted(subject.part(FEW_ROWS), key=lambda own: -len(own))[:FEW_AGENTS]
     for engine in used:
@@ -426,7 +426,7 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
     method = prediction_method(name)
     conditioned = subject.conditioned()
     found = conditioned.predict(subject.points, name)
-    noisy = conditioned.predict(subject.points, name, noisy=True)
+    noisy = conditioned.predict(subject.points, name, observed=True)
     again = subject.conditioned().predict(subject.points, name)
     yield Check.of(
         f"{name}: agents agree",
@@ -535,7 +535,7 @@ def _standardized(subject: Subject, name: str) -> Array:
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
     places = np.concatenate([one.inputs for one in asked])
-    found = subject.calibrated(rest, name).predict(places, name, noisy=True)
+    found = subject.calibrated(rest, name).predict(places, name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])

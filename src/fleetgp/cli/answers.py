@@ -18,7 +18,7 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.files import check_writable
-from fleetgp.fleet.conditioned import told_of_outside
+from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
@@ -28,7 +28,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 
 #: The columns of an answer, behind those of the points.
-ADDED = ("mean", "std", "std_observed", "agents", "uninformed")
+ADDED = ("mean", "std", "std_observed", "n_agents", "uninformed")
 #: And the ends of intervals.
 ENDS = ("low", "high")
 
@@ -58,7 +58,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
     fleet = model.fleet
-    told = told_of_outside(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
+    told = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
     if told:
         warn(told)
 

@@ -201,7 +201,7 @@ def _save(fleet: fg.Fleet | fg.Outputs, models: list[Model], out: Path, overwrit
     if hold is not None:
         with fleet:
             for model in models:
-                model.fleet.calibrate(hold=hold)
+                model.fleet.calibrate(holdout=hold)
         save(models, out, overwrite=True)
 
 

@@ -119,7 +119,7 @@ def _training_lines(facts: Mapping[str, Any]) -> list[str]:
 
 def fit_report(model: Model, data: AgentData, out: Path) -> Report:
     """out: where the model is. Warns of what did not go as it should."""
-    found = model.fleet.fit
+    found = model.fleet.last_fit
     assert found is not None
     if found.status == "time limit":  # others have warned already
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
@@ -220,7 +220,7 @@ def _fit_table(model: Model, found: Fit) -> Table:
 
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "n_neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
@@ -234,7 +234,7 @@ def calibration_lines(found: Calibration) -> list[str | Table]:
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in found.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
-        table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
+        table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = found.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
 
@@ -274,7 +274,7 @@ def _unit(fleet: Fleet, name: str) -> str:
 
 def mean_lines(model: Model) -> list[Table | str]:
     """The mean function with its standard errors; nothing where it is zero."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or fit.mean is None:
         return []
     mean, target = fit.mean, model.target
@@ -298,7 +298,7 @@ def noise_of(model: Model, agent: str) -> str:
 
 def outlier_lines(model: Model) -> list[str]:
     """How many rows are weighed down, and whose; nothing without --robust."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or not len(fit.outliers):
         return []
     total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))

@@ -73,7 +73,7 @@ METHOD = Annotated[
         "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
     ),
 ]
-HOLD = Annotated[
+HOLDOUT = Annotated[
     str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -21,7 +20,7 @@ from fleetgp.data.streamed import Streamed, counts_of, dimension_of
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import Expert, check_engine_name
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError
+from fleetgp.errors import InputError, NumericalError, warn
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.network import Network
@@ -63,7 +62,7 @@ class Question:
     method: PredictionMethod
     options: PredictionOptions
     queries: Array
-    noisy: bool = False
+    observed: bool = False
     done: Collection[int] = ()
     to: int | None = None
     calibration: Calibration | None = None
@@ -128,7 +127,7 @@ class HostedAnswers:
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
+        given: dict[str, Any] = {"observed": question.observed, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
         found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
         return _told(found, told_units(self.source, asked.view))
@@ -136,7 +135,7 @@ class HostedAnswers:
     def joint(self, network: Network, question: Question) -> Joint:
         """At all queries together."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "to": question.to, "calibration": question.calibration}
+        given: dict[str, Any] = {"observed": question.observed, "to": question.to, "calibration": question.calibration}
         with retold(units=told_units(self.source, asked.view)):
             return answer_jointly(asked.conditioned, network, *asked.given, **given)
 
@@ -225,7 +224,7 @@ def agree_on_model(
         with network.phase("coordinates"):
             coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
         if told := about_coordinates(coordinates):
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
+            warn(told)
     shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
     if scaling is None:
         with network.phase("normalize"):
@@ -278,10 +277,10 @@ def calibrate(
     fleet: Fleet,
     method: str | None = None,
     *,
-    hold: str = "both",
+    holdout: str = "both",
     level: float = 0.95,
     cells: int | None = None,
-    most: int = 300,
+    max_rows: int = 300,
     seed: int | None = None,
     engine: str = "auto",
     n_neighbours: int | None = None,
@@ -302,15 +301,15 @@ def calibrate(
     Where agents have fewer than 100 rows on average, "rows" are hidden twenty times, another twentieth each time: a
     committee of four fifths of few rows is less overconfident than one of all of them.
 
-    hold: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
+    holdout: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
         fleet's box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both" there
         are two factors, and a query gets one between them according to its deviation.
     level: the coverage that intervals shall have.
     cells: how many cells the box has for blocks; 16 for each agent, and at least 100. Choose them as large as the gaps
         that you will ask about.
-    most: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the fleet
-        has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent carries
-        the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
+    max_rows: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the
+        fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent
+        carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
     engine, n_neighbours, eta, consensus, rounds, tol: as in `predict`.
 
@@ -318,7 +317,7 @@ def calibrate(
     >>> field = synthetic_field(400, seed=1)
     >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
     >>> fleet = Fleet(shards, theta=theta, kernel="se")
-    >>> found = fleet.calibrate("dec-poe", hold="rows")
+    >>> found = fleet.calibrate("dec-poe", holdout="rows")
     >>> knot = found.knots[0]
     >>> knot.rows, knot.before < 0.95, knot.factor > 1.0
     (400, True, True)
@@ -342,7 +341,7 @@ def calibrate(
             'use coordinates="kilometres", or a fleet without private'
         )
     chosen = fleet.seed if seed is None else seed
-    holding = Holding(hold, level, cells, most, chosen, apart=fleet.private is not None)
+    holding = Holding(holdout, level, cells, max_rows, chosen, apart=fleet.private is not None)
     options = PredictionOptions(seed=chosen).changed({**given, "engine": engine})
     source = source_of(fleet, None, ())
     with retold(names=fleet.names):

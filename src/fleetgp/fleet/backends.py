@@ -10,7 +10,6 @@ from fleetgp.data.streamed import Streamed
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.source import Source
-from fleetgp.given import check_whole
 from fleetgp.graph import Topology
 from fleetgp.io.file_shards import FileShards
 from fleetgp.kernels.expression import Kernels
@@ -28,6 +27,7 @@ from fleetgp.prediction import (
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
 from fleetgp.training.run import Report
+from fleetgp.validation import check_whole
 
 BackendName = Literal["in-process", "ray"]
 

@@ -8,7 +8,6 @@ A fleet whose data are in files: which files these are, and what is said of them
 from __future__ import annotations
 
 import glob
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,11 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.data.partition import By, partition, partition_by_label
 from fleetgp.data.times import TimeUnit, are_times
-from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
+from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.fleet.shards import AGENTS
-from fleetgp.given import as_fills, as_names, as_path, check_number, check_whole, column_names
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_shards import FileShards, Source
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
@@ -35,6 +33,7 @@ from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
+from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -269,8 +268,8 @@ def from_files(
     missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
-    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `fit.held` tells of how
-        many. dec-full-gp and full-gp still take all of them.
+    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `last_fit.held` has how
+        many there are. dec-full-gp and full-gp still take all of them.
     memory: bytes of observations that may be loaded, 1 GB.
     rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
         agent's moments, besides libraries and the training itself, whatever the size of the files.
@@ -324,7 +323,7 @@ def read_files(
     with listening(progress) as listener, passes_told_to(listener):
         shards = _surveyed(source, int(memory), backend, workers, address)
     for told in shards.told:
-        warnings.warn(told, FleetGPWarning, stacklevel=3)
+        warn(told)
     return shards
 
 

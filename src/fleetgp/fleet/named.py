@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.data.streamed import Shards, Streamed
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.given import as_names, column_names
+from fleetgp.validation import as_names, column_names
 
 #: An agent, by its number or, where the data have names for them, by its name.
 AgentName = int | str
@@ -70,7 +70,7 @@ class Named:
         if not isinstance(units, Mapping):
             raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
         self._labels, self.target = named, target
-        if (fit := getattr(self, "fit", None)) is not None:
+        if (fit := getattr(self, "last_fit", None)) is not None:
             fit.ledger.labels = named
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped

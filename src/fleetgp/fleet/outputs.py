@@ -19,7 +19,6 @@ from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.shards import check_shards, parted, places_of
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 from fleetgp.graph import as_topology
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
@@ -31,6 +30,7 @@ from fleetgp.training import Fit, training_method
 from fleetgp.training.constraints import Ends, MedianAndFactor
 from fleetgp.training.multi_output import Sharing, refuse_moments
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
 class Outputs(Closing):
@@ -218,7 +218,7 @@ def check_outputs(
     for agent, shard in enumerate(pairs):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
-        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"), stacklevel=4)
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"))
         if targets is None:
             targets = column_names(shard[1], f"agent {agent}: Y")
         targets = as_names(() if targets is None else targets, "targets")
@@ -259,7 +259,7 @@ def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
 
 def _known(given: Any, agent: int, targets: Sequence[str], observed: Array) -> Array:
     """The known standard deviations of an agent's observations, (N, K); those of no observation do not count."""
-    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"), stacklevel=5)
+    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"))
     values = _columns(given, f"agent {agent}: S", targets)
     if values.shape != observed.shape:
         raise InputError(f"agent {agent}: S: expected a standard deviation for each of {len(observed)} rows of Y")

@@ -57,8 +57,10 @@ def score_fleet(
     >>> found.rows, found.rmse < 0.2, found.msll < -1.0, len(found.answers)
     (100, True, True, 4)
     """
-    if "noisy" in asking:
-        raise InputError("score: expected no noisy, got one: scores are of observations, whose variance they take")
+    if "observed" in asking:
+        raise InputError(
+            "score does not accept observed: it compares with observations and takes their variance, so leave it out"
+        )
     if y is None:
         refuse_queries(fleet.private, "score with agents' own rows", INSTEAD)
     whose, pairs, known = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(fleet, X, s)
@@ -72,7 +74,7 @@ def score_fleet(
     asked = np.concatenate([own.inputs for own in checked])
     if fleet.private is not None and (count := own_places(fleet.data, asked)):
         refuse_queries(fleet.private, f"score with {count:,} of the agents' own rows", INSTEAD)
-    found = fleet.predict(asked, method, noisy=True, agent=agent, **asking)
+    found = fleet.predict(asked, method, observed=True, agent=agent, **asking)
     means, variances, trivial = found.means, found.variances, trivial_of(fleet.data)
 
     def scored(answer: int, rows: slice = EVERY) -> Scores:

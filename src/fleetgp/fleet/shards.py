@@ -7,7 +7,6 @@ Noise that differs, as a caller gives it: deviations with the data, one noise pe
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,11 +19,11 @@ from fleetgp.consensus.reductions import Alone
 from fleetgp.data.coordinates import CoordinateRule, refuse_files, summaries_along_arc, told_of_seam
 from fleetgp.data.streamed import Shards, Streamed, added, corners, joined, summaries_of
 from fleetgp.data.suspicions import Watched, told_suspicions
-from fleetgp.errors import FleetGPWarning, InputError, shortened
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
+from fleetgp.errors import InputError, shortened, warn
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
+from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 #: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10
@@ -42,7 +41,7 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Shar
     for agent, shard in enumerate(shards):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
-        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"), stacklevel=3)
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"))
     names = _names([x for x, _ in shards], inputs)
     checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
     dimension = checked[0].dimension
@@ -64,7 +63,7 @@ def checked_rows(
 
     watched: what was seen of the old rows, if they were looked at before.
     """
-    check_aligned(*more, f"agent {agent}: ", ("X", "y"), stacklevel=4)
+    check_aligned(*more, f"agent {agent}: ", ("X", "y"))
     new = _check_shard(more, agent, names)
     if new.dimension != old.dimension:
         raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
@@ -73,7 +72,7 @@ def checked_rows(
     after, known = before.plus(Watched.of(new.inputs, new.values)), before.told(labels)
     for told in after.told(labels):
         if told not in known:
-            warnings.warn(f"agent {agent}: {told}", FleetGPWarning, stacklevel=4)
+            warn(f"agent {agent}: {told}")
     return new, after
 
 
@@ -117,20 +116,18 @@ def places_of(shards: Sequence[Observations], rule: CoordinateRule) -> Array:
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
-def warn_of_shards(
-    shards: Sequence[Observations], names: Sequence[str] | None, rule: CoordinateRule, stacklevel: int
-) -> None:
+def warn_of_shards(shards: Sequence[Observations], names: Sequence[str] | None, rule: CoordinateRule) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
     for told in told_of_seam(shards, names or (), rule):
-        warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+        warn(told)
     if isinstance(shards, Streamed):  # it was said while they were read
         return
     inputs, values = np.concatenate([own.inputs for own in shards]), np.concatenate([own.values for own in shards])
     for told in told_suspicions(inputs, values, _labels(names, inputs.shape[1])):
-        warnings.warn(told, FleetGPWarning, stacklevel=stacklevel + 1)
+        warn(told)
 
 
-def warn_of_offset(shards: Sequence[Observations], largest: float, stacklevel: int) -> None:
+def warn_of_offset(shards: Sequence[Observations], largest: float) -> None:
     """Say that observations lie far from 0, the model's mean, where a theta is given that does not expect it.
 
     largest: of its sigmas.
@@ -139,12 +136,10 @@ def warn_of_offset(shards: Sequence[Observations], largest: float, stacklevel: i
     deviation = (found.squares / max(1, found.count)) ** 0.5
     if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * max(deviation, largest):
         return
-    warnings.warn(
+    warn(
         f"theta is for a model whose mean is 0, but the observations lie about {found.mean:.4g}, with a deviation of "
         f"{deviation:.2g}: if it is from a fleet with normalize=True, or with a mean function, give the same here; "
-        "else normalize=True is probably meant",
-        FleetGPWarning,
-        stacklevel=stacklevel + 1,
+        "else normalize=True is probably meant"
     )
 
 
@@ -263,7 +258,7 @@ def _groups(noise: NoiseName, agents: int) -> list[str]:
 def check_deviations(given: Any, y: Array, agent: int) -> Array:
     """The known deviations of an agent's observations, (N,)."""
     what = f"agent {agent}: s"
-    check_aligned(given, y, f"agent {agent}: ", ("s", "y"), stacklevel=4)
+    check_aligned(given, y, f"agent {agent}: ", ("s", "y"))
     values = as_numbers(given, what)
     if values.shape != y.shape:
         raise InputError(f"{what}: expected a standard deviation for each of {len(y)} rows, got {values.shape}")

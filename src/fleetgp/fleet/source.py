@@ -115,7 +115,7 @@ def held_by(shards: Sequence[Observations], fit: Fit | None) -> IntArray:
 
 def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Observations]) -> Source:
     """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
-    fit = fleet.fit
+    fit = fleet.last_fit
     if theta is not None:
         model = check_theta_of(fleet.data, theta, fleet.names)
     elif fleet.theta is None:

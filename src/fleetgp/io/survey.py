@@ -25,7 +25,6 @@ from fleetgp.data.partition import is_present
 from fleetgp.data.streamed import FIRST, Summary
 from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
-from fleetgp.given import LARGEST
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import (
     Columns,
@@ -44,6 +43,7 @@ from fleetgp.io.formats import (
 from fleetgp.io.tables import label_text, missing_rows
 from fleetgp.model.observations import Observations
 from fleetgp.progress import Listener, Pace, Progress
+from fleetgp.validation import LARGEST
 
 #: The kinds of files that are read in chunks, by their endings.
 CHUNKED = (".csv", ".parquet", ".nc", ".zarr")

@@ -16,10 +16,10 @@ from fleetgp.data.coordinates import names_of, rows_along_arc, summaries_along_a
 from fleetgp.data.streamed import Streamed, corners
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.maps import COVERAGE, KNOWN, identifier
-from fleetgp.given import as_flag, as_numbers
+from fleetgp.fleet.maps import CELL_STATUS, KNOWN, identifier
 from fleetgp.plot.style import SMALL, TEXT, agent_colours, aspect_of, axes_of, several_axes, with_unit
 from fleetgp.prediction import Prediction
+from fleetgp.validation import as_flag, as_numbers
 
 #: Dots in a figure, at most: more are slow to print, and hide each other.
 MOST_POINTS = 5000
@@ -216,8 +216,8 @@ class Layers:
             )
         y, x = (str(name) for name in data[mean].dims)
         known = np.isfinite(data[mean].values)
-        if COVERAGE in names:
-            known &= data[COVERAGE].values == KNOWN
+        if CELL_STATUS in names:
+            known &= data[CELL_STATUS].values == KNOWN
         elif "uninformed" in names:
             known &= ~data["uninformed"].values
         units = {str(name): str(one.attrs["units"]) for name, one in data.variables.items() if "units" in one.attrs}

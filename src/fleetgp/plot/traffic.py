@@ -11,13 +11,13 @@ from fleetgp.arrays import Array
 from fleetgp.data.streamed import summaries_of
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
-from fleetgp.given import as_numbers
 from fleetgp.graph import Graph, GraphSequence
 from fleetgp.network import Ledger
 from fleetgp.network.ledger import FRAMING, SERVER
 from fleetgp.plot.maps import draw_names
 from fleetgp.plot.style import COLOURS, COLUMN, PAGE, SMALL, TEXT, axes_of, several_axes
 from fleetgp.units import readable_bytes
+from fleetgp.validation import as_numbers
 
 #: Points: the widest link.
 WIDEST = 5.0

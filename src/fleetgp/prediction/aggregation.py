@@ -54,7 +54,9 @@ def sum_over_everyone(task: Task, rule: Rule, beliefs: Beliefs, believed: Margin
         return _finish(task, rule, beliefs, totals, np.full(len(totals), float(network.agents)))
 
     with network.phase("aggregate"):
-        told = network.reduce(rule.summands(beliefs), "predictions", finish=finish, told=(2,), to=task.to)
+        told = network.reduce(
+            rule.summands(beliefs), "predictions", finish=finish, result_shape=(2,), recipient=task.to
+        )
     rounds = np.full(len(task.queries), network.round - before)
     who = task.everyone if told is not None else np.zeros_like(task.everyone)
     return Answer.told(task, told, who, rounds, engine=believed.engine, jitter=believed.jitter)
@@ -95,7 +97,7 @@ def _summed_along_tree(
         return _finish(task, rule, beliefs, rows, count)
 
     with network.phase("aggregate"):
-        found = network.reduce_present(x, chosen, "predictions", finish=finish, told=(2,), to=task.to)
+        found = network.reduce_present(x, chosen, "predictions", finish=finish, result_shape=(2,), recipient=task.to)
     rounds = np.full(len(task.queries), network.round - began)
     who = np.zeros((network.agents, len(task.queries)), dtype=bool) if found.who is None else found.who
     told = Answer.told(task, found.value, who, rounds, engine=believed.engine, jitter=believed.jitter)

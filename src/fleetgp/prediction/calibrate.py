@@ -97,7 +97,7 @@ def calibrate(
         Knot(hold, float(np.exp(place[1])), float(np.exp(place[0])), int(rows), float(plain / rows), float(now / rows))
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
-    facts = holding.hold, holding.level, cells, tuple(knots), fleet.theta, network.ledger
+    facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
     return Calibration(method.name, options.eta, options.n_neighbours, *facts)
 
 
@@ -123,7 +123,7 @@ def _outcomes(
         for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
-    most, deviations, count = max(1, holding.most // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
+    most, deviations, count = max(1, holding.max_rows // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
@@ -268,7 +268,7 @@ def _pass(network: Network, method: PredictionMethod, counts: Array, level: floa
 
     flat = counts.reshape(len(counts), 1, -1)
     if method.decentralized:
-        told = network.reduce(flat, "statistics", finish=finish, told=(6 * knots,))
+        told = network.reduce(flat, "statistics", finish=finish, result_shape=(6 * knots,))
         assert told is not None, "all agents are told"
     else:
         told = finish(ByServer(network).total(flat))

@@ -177,7 +177,11 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Steep:
     with network.phase("aggregate"):
         silent = np.zeros((len(network.hosted), size, 0))
         told = network.reduce(
-            silent, "predictions", finish=finish, told=(sum(wide) + numbers_for(network.agents),), to=task.to
+            silent,
+            "predictions",
+            finish=finish,
+            result_shape=(sum(wide) + numbers_for(network.agents),),
+            recipient=task.to,
         )
     engine = ("dense",) * len(network.hosted)
     if told is None:
@@ -226,7 +230,7 @@ def _of_committee(task: Task, conditioned: Conditioned) -> Steep:
 
     with network.phase("aggregate"):
         if task.method.decentralized:
-            told = network.reduce(rows, "predictions", finish=finish, told=(2 * width,), to=task.to)
+            told = network.reduce(rows, "predictions", finish=finish, result_shape=(2 * width,), recipient=task.to)
         else:
             sent = network.gather({"predictions": rows})["predictions"]
             told = network.scatter(finish(np.sum(sent, axis=0), None), "predictions")[0]

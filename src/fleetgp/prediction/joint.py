@@ -52,11 +52,11 @@ def answer_jointly(
     options: PredictionOptions,
     agreed: Agreed,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     to: int | None = None,
     calibration: Calibration | None = None,
 ) -> Joint:
-    """Mean and covariance at the queries (T, D), in the units of the data; noisy: of observations instead of f.
+    """Mean and covariance at the queries (T, D), in the units of the data; observed: of observations instead of f.
 
     to: the only agent that needs the answer; the others, along the tree, are not told. agreed: see `agree_on`.
     """
@@ -71,7 +71,7 @@ def answer_jointly(
     of_observation = np.diagonal(covariance) + noise
     known = calibration if calibration is not None and calibration.about(method, options) else None
     factor = np.ones(size) if known is None else known.factors(of_observation)
-    if noisy:
+    if observed:
         covariance = covariance + noise * np.eye(size)
     return Joint(
         method=method.name,
@@ -161,7 +161,7 @@ def _of_nearest(task: Task, conditioned: Conditioned) -> Found:
     length = _length(size)
     with network.phase("aggregate"):
         silent = np.zeros((len(network.hosted), length + size * names + 1, 0))
-        told = network.reduce(silent, "predictions", finish=finish, told=(), to=task.to)
+        told = network.reduce(silent, "predictions", finish=finish, result_shape=(), recipient=task.to)
     engine = ("dense",) * len(network.hosted)
     if told is None:
         return Found(None, np.zeros_like(task.everyone), engine)
@@ -207,7 +207,7 @@ def _totals(task: Task, parts: Array, finish: Finish) -> Array | None:
     """What is made of the sum of the agents' parts (A, n), (n,); None where nobody here is told."""
     network = task.network
     if task.method.decentralized:
-        return network.reduce(parts, "predictions", finish=finish, told=(), to=task.to)
+        return network.reduce(parts, "predictions", finish=finish, result_shape=(), recipient=task.to)
     sent = network.gather({"predictions": parts})["predictions"]
     return np.asarray(network.scatter(finish(np.sum(sent, axis=0), None), "predictions")[0])
 

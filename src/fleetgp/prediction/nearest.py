@@ -50,7 +50,7 @@ def predict_from_nearest(task: Task, conditioned: Conditioned) -> Answer:
     with network.phase("aggregate"):
         silent = np.zeros((len(network.hosted), len(queries), 0))
         width = 3 + numbers_for(network.agents)
-        told = network.reduce(silent, "predictions", finish=finish, told=(width,), to=task.to)
+        told = network.reduce(silent, "predictions", finish=finish, result_shape=(width,), recipient=task.to)
     rounds, engine = np.full(len(queries), network.round - before), ("dense",) * len(network.hosted)
     if told is None:
         return Answer.told(task, None, np.zeros_like(task.everyone), rounds, engine=engine)
@@ -93,7 +93,7 @@ def _enough(network: Network, distances: Array) -> Array:
     step = -(-count // STEPS)
     ends = np.minimum(step * np.arange(1, -(-count // step) + 1), count) - 1
     found = network.reduce(
-        distances[..., ends], "statistics", NEAREST, finish=lambda merged, _: merged[:, -1:], told=(1,)
+        distances[..., ends], "statistics", NEAREST, finish=lambda merged, _: merged[:, -1:], result_shape=(1,)
     )
     assert found is not None, "all agents are told"
     return np.asarray(found[:, 0])
@@ -105,7 +105,7 @@ def at_root(network: Network, shards: Sequence[Observations], rows: Sequence[Int
     packed, root = [part.packed for part in parts], network.tree.root
     width = packed[0].shape[1]
     with network.phase("pool"):
-        sent = network.collect({"inputs": packed, "observations": [part.values for part in parts]}, to=root)
+        sent = network.collect({"inputs": packed, "observations": [part.values for part in parts]}, recipient=root)
     if sent is None:
         return None
     inputs, observations = sent["inputs"], sent["observations"]

@@ -137,7 +137,7 @@ def along_tree(n: NpaeInputs, network: Network, participants: BoolArray, to: int
 
     Mean and variance (T, 2); None where no hosted agent is told. participants: (M, T), known to all.
     """
-    sent = network.collect(what_is_sent(n, participants[list(network.hosted)]), to=to)
+    sent = network.collect(what_is_sent(n, participants[list(network.hosted)]), recipient=to)
     if sent is None:
         return None, 0.0
     _check_blocks(n, sent, participants.sum(axis=1).tolist(), extra=2)

@@ -41,12 +41,12 @@ def answer(
     queries: Array,
     options: PredictionOptions,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     to: int | None = None,
     agreed: Agreed | None = None,
     calibration: Calibration | None = None,
 ) -> Prediction:
-    """Mean and variance at the queries (T, D), in the units of the data; noisy: the variance of y instead of f's.
+    """Mean and variance at the queries (T, D), in the units of the data; observed: the variance of y instead of f's.
 
     to: the only agent that needs the answer. Along the tree no other is told; the answers of others are NaN then.
     agreed: what all agents hold already. Without it, everything that the method needs from other agents is sent over
@@ -55,7 +55,7 @@ def answer(
     """
     if agreed is None:
         agreed = agree_on(conditioned, network, method, options) if len(queries) else Agreed()
-    how: dict[str, Any] = {"noisy": noisy, "to": to, "calibration": calibration}
+    how: dict[str, Any] = {"observed": observed, "to": to, "calibration": calibration}
     blocks = answer_in_blocks(conditioned, network, method, queries, options, agreed, **how)
     return joined([found for _, found in blocks])
 
@@ -81,7 +81,7 @@ def answer_in_blocks(
     options: PredictionOptions,
     agreed: Agreed,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     done: Collection[int] = (),
     to: int | None = None,
     calibration: Calibration | None = None,
@@ -98,7 +98,7 @@ def answer_in_blocks(
             task = Task(method, network, conditioned.thetas, conditioned.prior(some), agreed, some, options, to)
             with retold(units=conditioned.units):
                 found = _answer(task, conditioned)
-            yield number, _prediction(task, found, conditioned, noisy, calibration)
+            yield number, _prediction(task, found, conditioned, observed, calibration)
 
 
 def block_size(method: PredictionMethod, network: Network, n_neighbours: int = NEIGHBOURS) -> int:
@@ -158,7 +158,7 @@ def _by_moments(task: Task, conditioned: Conditioned, moments: FleetMoments) -> 
 
 
 def _prediction(
-    task: Task, found: Answer, conditioned: Conditioned, noisy: bool, calibration: Calibration | None
+    task: Task, found: Answer, conditioned: Conditioned, observed: bool, calibration: Calibration | None
 ) -> Prediction:
     queries, scaling = len(task.queries), conditioned.scaling
     outcomes = [o for o in (found.averaging, found.solving) if o is not None]
@@ -183,7 +183,7 @@ def _prediction(
         explained=kept_once(explained_share(task.method.rule, task.prior, found.participants, found.variances)),
         factors=kept_once(factors),
         noise=conditioned.noise.copy(),
-        noisy=noisy,
+        observed=observed,
         **_sampled(task, conditioned.shards),
     )
 

@@ -19,7 +19,6 @@ from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_nam
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
 from fleetgp.fleet.shards import noise_model_of, parted
-from fleetgp.given import as_path
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
@@ -50,6 +49,7 @@ from fleetgp.storage.tensors import (
 from fleetgp.training import Fit, training_method
 from fleetgp.training.constraints import Known
 from fleetgp.training.fit import Start
+from fleetgp.validation import as_path
 from fleetgp.version import __version__
 
 #: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.

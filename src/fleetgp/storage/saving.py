@@ -18,7 +18,6 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.predicting import earlier_moments
-from fleetgp.given import as_flag, as_path
 from fleetgp.graph import Topology
 from fleetgp.storage.model import Model
 from fleetgp.storage.sections import calibration_facts, compared_facts, mean_facts, save_moments
@@ -38,6 +37,7 @@ from fleetgp.storage.tensors import (
     to_json,
 )
 from fleetgp.training import Fit
+from fleetgp.validation import as_flag, as_path
 from fleetgp.version import __version__
 
 
@@ -133,7 +133,7 @@ def check_targets(folder: str | Path, targets: Sequence[str], overwrite: bool) -
 
 
 def _write(model: Model, folder: Path) -> None:
-    fleet, fit = model.fleet, model.fleet.fit
+    fleet, fit = model.fleet, model.fleet.last_fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
     by_rows = not (isinstance(fleet.data, Streamed) and fleet.moments is not None)
@@ -193,7 +193,7 @@ def _version(model: Model) -> int:
         return VERSION
     if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
         return VERSION_WITH_MEAN
-    by_moments = isinstance(fleet.data, Streamed) and fleet.fit is not None and fleet.fit.moments is not None
+    by_moments = isinstance(fleet.data, Streamed) and fleet.last_fit is not None and fleet.last_fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 
 

@@ -331,7 +331,9 @@ class TreeNewton:
             found = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
             return np.append(newton.decide(state.search, found).row, signs)[None]
 
-        told = self.network.reduce(rows[:, None], "statistics", finish=finish, told=(len(state.search.row) + 2,))
+        told = self.network.reduce(
+            rows[:, None], "statistics", finish=finish, result_shape=(len(state.search.row) + 2,)
+        )
         assert told is not None, "all agents are told"
         return np.asarray(told[0])
 

@@ -11,10 +11,10 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.coordinates import CoordinateRule
 from fleetgp.declarations import checked
 from fleetgp.errors import InputError, check_name
-from fleetgp.given import check_whole
 from fleetgp.options import ModelOptions, TrainerOptions
 from fleetgp.training.constraints import Known
 from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
+from fleetgp.validation import check_whole
 
 #: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
 DESCENT_ITERATIONS = 10
