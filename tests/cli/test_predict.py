@@ -106,7 +106,7 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
     nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
-    assert "n_neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
+    assert "--n-neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
     assert "dec-nearest has no option --engine: expected one of --n-neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")

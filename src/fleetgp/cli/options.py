@@ -11,6 +11,7 @@ import typer
 
 from fleetgp.cli.arguments import OPTIONAL, Given
 from fleetgp.data.partition import BY
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.graph import GRAPH_NAMES
@@ -209,7 +210,7 @@ def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[st
 def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The options that were typed; one clear error, with their names as typed, for those of other methods."""
     chosen = {name: value for name, value in given.items() if (name, value) != ("engine", "auto")}
-    refuse_foreign(predictor_of(None, method), chosen, prefix="--")
+    refuse_foreign(predictor_of(None, method), chosen, flag_of)
     return chosen
 
 
