@@ -19,6 +19,7 @@ from fleetgp.declarations import (
     Kind,
     checked,
     declared,
+    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -73,7 +74,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-ENGINE = one_of(*ENGINES)
+ENGINE = named_in(ENGINES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.options import RowOptions
-from fleetgp.prediction.predict import BLOCK
+from fleetgp.prediction.methods import BLOCK
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import current_calibration
@@ -87,7 +87,7 @@ def predict(
     next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
     Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
     """
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     refuse_foreign(row, {"engine": None if engine == "auto" else engine})
     nearest = row.rule == "nearest"
@@ -198,7 +198,7 @@ def conditioned_for(
     seed: int | None,
 ) -> tuple[ConditionedFleet, dict[str, Any]]:
     """The conditioned fleet that a method asks, and the options that are left for it."""
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "n_neighbours": n_neighbours})
