@@ -48,7 +48,7 @@ def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
 def test_the_answer_has_both_deviations(modelled: Path) -> None:
     told = run("predict", "m", "points.csv", "--out", "a.csv").stdout
     assert "std is the standard deviation of the field, std_observed that of an observation" in told
-    assert "(sigma_eps = 0.05 is in it)" in told
+    assert "which includes sigma_eps = 0.05" in told
     answer = pd.read_csv("a.csv")
     np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()

@@ -78,7 +78,7 @@ def test_the_command_line_says_so_too(tmp_path: Path) -> None:
     y = np.sin(6 * x[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(240)
     file = tmp_path / "sea.csv"
     np.savetxt(file, np.column_stack([x, y]), delimiter=",", header="lon,lat,sst", comments="", fmt="%.17g")
-    fit = ["fit", str(file), "--inputs", "lon,lat", "--target", "sst", "--agents", "2"]
+    fit = ["fit", str(file), "--inputs", "lon,lat", "--target", "sst", "--n-agents", "2"]
     fit += ["--training", "full-gp", "--json", "--out", str(tmp_path / "model")]
     found = CliRunner().invoke(app, fit)
     said = " ".join(found.stderr.split())

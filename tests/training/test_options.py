@@ -112,7 +112,7 @@ def test_the_command_names_the_option_as_it_was_typed() -> None:
 
     from fleetgp.cli.app import app
 
-    fit = ["fit", "nowhere.csv", "--inputs", "u", "--target", "w", "--agents", "2", "--out", "nowhere"]
+    fit = ["fit", "nowhere.csv", "--inputs", "u", "--target", "w", "--n-agents", "2", "--out", "nowhere"]
     refused = CliRunner().invoke(app, [*fit, "--training", "full-gp", "--kappa", "5000"])
     assert refused.exit_code == 2
     said = " ".join(refused.stderr.split())
