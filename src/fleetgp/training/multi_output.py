@@ -199,7 +199,7 @@ def train_together(
         settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
         found = training.fits(settled)
         if kernel.noise_model.robust:
-            engine = options.engine, options.neighbours
+            engine = options.engine, options.n_neighbours
             pairs = zip(found, (shards.moved(coordinates) for shards in outputs), strict=True)
             found = [
                 replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit.scaling, fit.thetas, *engine))
