@@ -251,7 +251,7 @@ def calibrate(
         typer.Option(help="Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)"),
     ] = None,
     max_rows: Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")] = 300,
-    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "neighbours"))],
+    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours"))],
     as_json: options.Json = False,
 ) -> None:
     """Find the factor on the standard deviations with which intervals have the coverage that they promise.
