@@ -181,7 +181,7 @@ def test_options_that_would_be_ignored_are_refused(modelled: Path) -> None:
         fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
     predict = ["predict", "m", "points.csv", "--eta", "0.2"]
     told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")
-    assert "rbcm has no option --eta: expected one of --engine, --neighbours; methods with --eta: dec-nn-poe" in told
+    assert "rbcm has no option --eta: expected one of --engine, --n-neighbours; methods with --eta: dec-nn-poe" in told
     assert not Path("a.csv").exists()
     run(*predict, "--out", "a.csv")
     np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])

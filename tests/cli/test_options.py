@@ -68,7 +68,7 @@ def test_training_leaves_its_defaults_to_one_place() -> None:
 def test_predictions_leave_their_defaults_to_one_place(place: Any) -> None:
     """None means not given; the engine is the only one that is asked for by name."""
     shared = {name: value for name, value in defaults(place).items() if name in defaults(PredictionOptions)}
-    assert {"consensus", "rounds", "tol", "eta", "neighbours"} <= set(shared)
+    assert {"consensus", "rounds", "tol", "eta", "n_neighbours"} <= set(shared)
     assert shared.pop("engine", "auto") == PredictionOptions().engine
     assert set(shared.values()) == {None}
 

@@ -205,7 +205,7 @@ def _fit_table(model: Model, fit: Fit) -> Table:
 
 def calibration_facts(calibration: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(calibration, name) for name in names},
         "knots": [asdict(knot) for knot in calibration.knots],

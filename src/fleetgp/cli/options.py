@@ -10,16 +10,17 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fleetgp.cli.arguments import OPTIONAL, Family, option
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading
 from fleetgp.options import PredictionOptions, RowOptions
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.training.constraints import Known, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
-JOINT = ("eta", "engine", "neighbours")
+JOINT = ("eta", "engine", "n_neighbours")
 
 Json = Annotated[bool, option("Print the result as one JSON document.", "--json")]
 Quiet = Annotated[bool, option("No progress bars.", "--quiet")]
@@ -179,7 +180,7 @@ def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[st
 def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The options that were typed; one clear error, with their names as typed, for those of other methods."""
     chosen = {name: value for name, value in given.items() if (name, value) != ("engine", "auto")}
-    refuse_foreign(predictor_of(None, method), chosen, prefix="--")
+    refuse_foreign(predictor_of(None, method), chosen, flag_of)
     return chosen
 
 
