@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
     Kind,

@@ -15,6 +15,7 @@ from fleetgp.agent.memory import Memory
 from fleetgp.agent.totals import CONTENTS, SHORT, Contents, Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import SPARE, agree_on_moments
+from fleetgp.data.dataset import InMemory
 from fleetgp.errors import NonsenseError
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
@@ -44,7 +45,7 @@ class Meeting:
         if found is not None:
             self._memory.hold(found)
         if found is None or not found.covers(theta):
-            moments = agree_on_moments(network, [model.view.of(shard)], theta, spare=SPARE)
+            moments = agree_on_moments(network, InMemory([model.view.of(shard)]), theta, spare=SPARE)
             found = Totals.of(moments, parts_of_members(agenda), model)
             self._memory.hold(found)
         here[WHOLE] = _state(found, agenda)

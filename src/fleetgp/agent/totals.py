@@ -29,7 +29,7 @@ from fleetgp.agent.checkpoint import read_private, write_private
 from fleetgp.agent.description import Description
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array
-from fleetgp.data.scaling import View
+from fleetgp.data.transforms import View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.expert import FleetExpert
 from fleetgp.engines.moments.fleet import FleetMoments, fits, moments_on, response_sizes

@@ -17,6 +17,7 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
+from fleetgp.data.dataset import InMemory
 from fleetgp.errors import InputError, NetworkError, NothingToLearnError
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import PURE
@@ -68,7 +69,7 @@ class TrainingTask:
         with tasks.next() as network:
             options = self._description.training_options(starts)
             try:
-                fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
+                fit = train_best(training_method(method), InMemory([shard]), network, kernels, options, report, asides)
             except NothingToLearnError as error:  # at all members alike
                 self._memory.forget_estimates()
                 why = with_names(str(error), tasks.names)
@@ -117,7 +118,7 @@ class TrainingTask:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
-                fleet = Fleetwide(fit.coordinates.apply([shard]), kernel, theta, fit.scaling)
+                fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling)
                 options, holding = (
                     self._description.prediction_options(),
                     Holding(hold, seed=self._description.seed, apart=self._description.private is not None),

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from fleetgp.agent.certificates import NAME, Credentials
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName, coordinate_rule, seen_by
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule, seen_by
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from fleetgp.agent.certificates import AUTHORITY, NAMED, is_host
 from fleetgp.agent.description.description import KNOWN, MOST_STARTS, PREDICTORS, TRAINERS, Description, FleetPart
-from fleetgp.data.coordinates import coordinate_rule
+from fleetgp.data.transforms import coordinate_rule
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.fleet.privacy import refuse_private
 from fleetgp.graph import Graph
