@@ -403,7 +403,7 @@ FRAMES: list[Bad] = [
         "box must be four numbers: west, south, east, north, got 3",
     ),
     (lambda: gp.data.partition_by_label(X, Y, None), INPUT, "labels: expected one per row, got None: name the column"),
-    (lambda: fleet().call(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
+    (lambda: fleet().set_metadata(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
     (lambda: model(note=3), INPUT, "note: expected a text, got 3"),
     (lambda: fleet().map(5), INPUT, "grid: expected two numbers of points, (200, 100), got 5"),
     (lambda: fleet().map((3, 3), at=5), INPUT, "at: expected the values of other inputs by name, {"),

@@ -145,7 +145,7 @@ def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=known[name].default,
+                default=None if known[name].otherwise else known[name].default,
                 annotation=getattr(kind, "__forward_arg__", kind),
             )
             for name, kind in keywords.__annotations__.items()

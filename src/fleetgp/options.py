@@ -323,9 +323,9 @@ class PredictionOptions:
             "The weights of agents with grBCM.",
             cli=False,
             toml=False,
-            detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the samples, "
-            "in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the others: the "
-            "answer depends on the order of the agents.",
+            detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the "
+            "samples, in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the "
+            "others: the answer depends on the order of the agents.",
         ),
     )
     seed: int = field(
@@ -371,7 +371,7 @@ class PredictionOptions:
 
 
 class EngineKeywords(TypedDict, total=False):
-    """Of `Fleet.condition`."""
+    """Of `Fleet.condition`, and of all others."""
 
     engine: str
     neighbours: int | None
@@ -398,7 +398,7 @@ class TrainKeywords(EngineKeywords, total=False):
 
 
 class SampleKeywords(EngineKeywords, total=False):
-    """Of `Fleet.sample`, whose seed draws."""
+    """Of `Fleet.sample`, whose seed is of the draws."""
 
     theta: Sequence[float] | Array | None
     eta: Eta | None
@@ -410,8 +410,8 @@ class PosteriorKeywords(SampleKeywords, total=False):
     seed: int | None
 
 
-class PredictKeywords(PosteriorKeywords, total=False):
-    """Of `Fleet.predict`."""
+class FoldKeywords(SampleKeywords, total=False):
+    """Of `Fleet.cross_validate`, whose seed deals the folds."""
 
     consensus: Consensus | None
     rounds: int | None
@@ -419,11 +419,16 @@ class PredictKeywords(PosteriorKeywords, total=False):
     beta: Beta | None
 
 
+class PredictKeywords(FoldKeywords, total=False):
+    """Of `Fleet.predict`."""
+
+    seed: int | None
+
+
 class CalibrateKeywords(EngineKeywords, total=False):
-    """Of `Fleet.calibrate`."""
+    """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
 
     eta: Eta | None
     consensus: Consensus | None
     rounds: int | None
     tol: float | None
-    seed: int | None
