@@ -445,7 +445,7 @@ JUDGING: list[Bad] = [
     (lambda: fleet().cross_validate(61), INPUT, "folds: expected at most 60, one for each row, got 61"),
     (lambda: fleet().cross_validate(split="rows"), INPUT, "unknown split 'rows': choose one of random, agent, block"),
     (lambda: fleet().cross_validate(train={"speed": 1}), INPUT, "unknown option of train 'speed': choose one of"),
-    (lambda: fleet().cross_validate(kept="folder"), INPUT, "kept: expected a Kept, as"),
+    (lambda: fleet().cross_validate(kept="folder"), INPUT, "kept: expected a ResumableCache, as"),
     (lambda: gp.verify(model()), INPUT, "verify: expected a Fleet, got Model: of a Model give model.fleet"),
     (lambda: gp.verify(fleet(), methods=Y), INPUT, "methods: expected a list of prediction methods, got array("),
     (lambda: gp.recommend(b"xy"), INPUT, "expected a Fleet, a list of (X_i, y_i), or of each agent's number of rows"),

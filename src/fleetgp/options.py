@@ -20,6 +20,7 @@ from fleetgp.declarations import (
     Kind,
     checked,
     declared,
+    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -74,7 +75,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-ENGINE = one_of(*ENGINES)
+ENGINE = named_in(ENGINES)
 #: What whoever takes it checks.
 GIVEN = Kind(Any, unchecked, "")
 

@@ -10,7 +10,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.advice.recommend import ACCURACIES
-from fleetgp.network.link import Link
+from fleetgp.network.counting import Link
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.

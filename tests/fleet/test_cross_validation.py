@@ -15,8 +15,8 @@ from scipy.stats import norm
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.files import Kept
-from fleetgp.fleet.cross_validation import Fold, Plan
+from fleetgp.files import ResumableCache
+from fleetgp.fleet.cross_validation import Hidden
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards
@@ -248,24 +248,24 @@ def test_several_kernels_are_chosen_from_in_every_fold() -> None:
 
 def test_finished_folds_are_kept_and_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, told = small(), list[Progress]()
-    kept = Kept(tmp_path / "parts", {})
+    kept = ResumableCache(tmp_path / "parts", {})
     asked: dict[str, Any] = {"method": "dec-rbcm", "train": False}
-    real = Plan.fold
+    real = Hidden.of
 
-    def two_only(plan: Plan, number: int) -> Fold:
+    def two_only(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
         if number == 2:
             raise KeyboardInterrupt
-        return real(plan, number)
+        return real(data, fold_of, number, noises)
 
-    def counted(plan: Plan, number: int) -> Fold:
+    def counted(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
         computed.append(number)
-        return real(plan, number)
+        return real(data, fold_of, number, noises)
 
     computed: list[int] = []
-    monkeypatch.setattr(Plan, "fold", two_only)
+    monkeypatch.setattr(Hidden, "of", two_only)
     with pytest.raises(KeyboardInterrupt):
         fleet.cross_validate(4, kept=kept, **asked)
-    monkeypatch.setattr(Plan, "fold", counted)
+    monkeypatch.setattr(Hidden, "of", counted)
     found = fleet.cross_validate(4, kept=kept, progress=told.append, **asked)
     assert computed == [2, 3]
     assert [(p.round, p.rounds, p.unit) for p in told] == [(n, 4, "fold") for n in range(5)]

@@ -15,7 +15,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.io import read_edges
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -368,10 +368,10 @@ def test_parts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
 
 
 def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "k", {"theta": [0.1, 0.2]})
+    kept = ResumableCache(tmp_path / "k", {"theta": [0.1, 0.2]})
     kept.put("a", [1.0, 2.5e-300])
-    assert Kept(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
-    assert Kept(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
+    assert ResumableCache(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
+    assert ResumableCache(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
     (kept.folder / "a.json").write_text("[1.0, 2.", encoding="utf-8")
     assert kept.get("a") is None
     kept.clear()

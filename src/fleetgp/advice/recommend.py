@@ -16,9 +16,8 @@ from fleetgp.fleet import Fleet
 from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
 from fleetgp.fleet.queries import AgentName, check_agent
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.network.counting import NOTHING, Bill
+from fleetgp.network.counting import NOTHING, Bill, Link, as_link
 from fleetgp.network.ledger import KINDS
-from fleetgp.network.link import Link, as_link
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.units import readable_bytes, readable_seconds

@@ -24,7 +24,7 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.reading import FILE_READING, ROWS
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
@@ -203,7 +203,7 @@ def _cross_validate(
     split = options.one_of("--split", hiding.split or "random", get_args(Split))
     how = {"folds": hiding.folds, "split": split, "train": hiding.train, **asked}
     content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
-    kept = Kept(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
+    kept = ResumableCache(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
     found = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
     kept.clear()
     capped = [n for n, fold in enumerate(found.folds) if {fold.training, fold.prediction} - {"converged", "given"}]

@@ -25,7 +25,7 @@ from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.files import Splitting
-from fleetgp.graph import GRAPH_NAMES, Graph
+from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.kernels.expression import as_kernels
@@ -232,10 +232,10 @@ def _begun(
 
 
 def _graph(graph: str, data: AgentData) -> str | Graph:
-    if graph in GRAPH_NAMES:
+    if graph == PLACES or graph in GRAPHS:
         return graph
     if not Path(graph).exists():
-        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(graph_names())}, or give a file of edges")
     return read_edges(graph, data.names)
 
 

@@ -25,7 +25,7 @@ from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.options import RowOptions
-from fleetgp.prediction.predict import BLOCK
+from fleetgp.prediction.methods import BLOCK
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
@@ -314,10 +314,10 @@ def retrain(
     check_seconds(seconds)
     deadline = time.monotonic() + seconds
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
-        wish = client.request("train", method=method, cold=cold)["wish"]
+        number = client.request("train", method=method, cold=cold)["training"]
         while True:
             state = client.request("status")
-            if state["fulfilled"] >= wish:
+            if state["fulfilled"] >= number:
                 break
             if time.monotonic() > deadline:
                 raise NetworkError(f"no new model within {seconds:g} s: {agent} is {state['phase']}")

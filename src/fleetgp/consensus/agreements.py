@@ -83,7 +83,7 @@ def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
         spread = float(np.sqrt(max(left, 0.0) / count))
         return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
 
-    (found,) = reduction.merged(rows, PRODUCTS, finish=solved, told=(3 + 2 * dimension,)).tolist()
+    (found,) = reduction.merged(rows, PRODUCTS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
     if not found[0]:
         raise InputError(
             'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
@@ -188,9 +188,11 @@ def agree_on_frame(
         sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
         return np.concatenate([total[0], sizes])[None]
 
-    told = (3 * dimension + 3,)
+    result_shape = (3 * dimension + 3,)
     with network.phase("box"):
-        found = of_fleet(network, central=central).merged(np.array(own)[:, None], FRAMES, finish=planned, told=told)
+        found = of_fleet(network, central=central).merged(
+            np.array(own)[:, None], FRAMES, finish=planned, result_shape=result_shape
+        )
     frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
     return frame, None if 0 in sizes else sizes
 
@@ -298,7 +300,7 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
         return np.array([[np.degrees(np.arctan2(north, east)), latitude / count]])
 
     sums = np.stack([_directions(one, rule) for one in known])[:, None]
-    ((longitude, latitude),) = reduction.merged(sums, SUM, finish=centre, told=(2,)).tolist()
+    ((longitude, latitude),) = reduction.merged(sums, SUM, finish=centre, result_shape=(2,)).tolist()
 
     def judged(total: Array, _: object) -> Array:
         east, _, north, south = total[0].tolist()
@@ -306,7 +308,7 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
         return np.append(total[0], distortion(latitude, -south, north, east) if possible else 0.0)[None]
 
     reach = np.stack([_reach(one, rule, longitude) for one in known])[:, None]
-    (found,) = reduction.merged(reach, MAXIMUM, finish=judged, told=(5,)).tolist()
+    (found,) = reduction.merged(reach, MAXIMUM, finish=judged, result_shape=(5,)).tolist()
     if told := _error(*found[:4]):
         raise InputError(f'coordinates="kilometres": {told}')
     origin = [0.0] * dimension

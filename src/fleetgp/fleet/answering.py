@@ -27,14 +27,11 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.gradient import answer_gradients
-from fleetgp.prediction.joint import answer_jointly
-from fleetgp.prediction.methods import prediction_method
-from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method
 from fleetgp.prediction.results import Gradient, Joint
-from fleetgp.prediction.task import Agreed, Earlier, agreement_key
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates
 
@@ -76,7 +73,8 @@ class Asked:
 
     conditioned: Conditioned
     view: View
-    given: tuple[PredictionMethod, Array, PredictionOptions, Agreed]
+    units: Array
+    given: tuple[PredictionMethod, Array, PredictionOptions, SharedState]
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class HostedAnswers:
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
         """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
         options = PredictionOptions(seed=self.source.seed)
-        made = self.agreed.get(agreement_key(prediction_method("dec-full-gp"), options))
+        made = self.agreed.get(prediction_method("dec-full-gp").agreement_key(options))
         return None if made is None or made.value.moments is None else (made.value.moments, made.rows)
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -118,21 +116,21 @@ class HostedAnswers:
         asked = self._asked(network, question)
         given: dict[str, Any] = {"observed": question.observed, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
-        found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
-        return _told(found, told_units(self.source, asked.view))
+        found = predict_in_blocks(asked.conditioned, network, *asked.given, **given)
+        return _told(found, asked.units)
 
     def joint(self, network: Network, question: Question) -> Joint:
         """At all queries together."""
         asked = self._asked(network, question)
         given: dict[str, Any] = {"observed": question.observed, "to": question.to, "calibration": question.calibration}
-        with retold(units=told_units(self.source, asked.view)):
-            return answer_jointly(asked.conditioned, network, *asked.given, **given)
+        with retold(units=asked.units):
+            return joint(asked.conditioned, network, *asked.given, **given)
 
     def gradient(self, network: Network, question: Question) -> Gradient:
         """By the inputs as they are given."""
         asked = self._asked(network, question)
-        with retold(units=told_units(self.source, asked.view)):
-            found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
+        with retold(units=asked.units):
+            found = gradient(asked.conditioned, network, *asked.given, to=question.to)
         change = asked.view.coordinates.jacobian(question.queries)
         spread, kinks = found.covariance, found.kinks
         return replace(
@@ -148,16 +146,15 @@ class HostedAnswers:
         source, kept = self.source, ("model", row.decentralized)
         view, theta = self._once(network, kept, lambda _: agree_on_model(network, source, row, self._options))
         conditioned = self._at(row.decentralized, view, theta)
-        agreed = Agreed()
+        agreed, units = SharedState(), conditioned.units * told_units(source, view)
         if len(queries):
-            key = agreement_key(row, options)
 
-            def agree_since(made: Made | None) -> Agreed:
-                return agree_on(conditioned, network, row, options, self._earlier(network, row, made))
+            def agree_since(made: Made | None) -> SharedState:
+                return row.agree(network, conditioned, options, self._earlier(network, row, made))
 
-            with retold(units=told_units(source, view), names=source.names):
-                agreed = self._once(network, key, agree_since, of_rows=True)
-        return Asked(conditioned, view, (row, view.coordinates.places(queries), options, agreed))
+            with retold(units=units, names=source.names):
+                agreed = self._once(network, row.agreement_key(options), agree_since, of_rows=True)
+        return Asked(conditioned, view, units, (row, view.coordinates.places(queries), options, agreed))
 
     def _once(
         self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False
@@ -176,15 +173,15 @@ class HostedAnswers:
         network.round += known.rounds
         return cast(Found, known.value)
 
-    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> Earlier | None:
+    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> PreviousState | None:
         """What the agents hold of what a method needs: from their last agreement, or from the training."""
         source = self.source
         exact = method.rule == "full-gp" and source.central != method.decentralized  # who has the moments?
         if made is None and source.moments is not None and exact:
-            made = Made(Agreed(moments=source.moments), 0, source.trained)
+            made = Made(SharedState(moments=source.moments), 0, source.trained)
         if made is None:
             return None
-        return Earlier(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
+        return PreviousState(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
 
     def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""

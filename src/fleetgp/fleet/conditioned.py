@@ -25,9 +25,7 @@ from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_n
 from fleetgp.fleet.source import Source
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
-from fleetgp.prediction.gradient import check_gradient
-from fleetgp.prediction.joint import check_joint
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.methods import check_joint, refuse_foreign
 from fleetgp.prediction.results import joined
 from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, column_names
 
@@ -228,7 +226,7 @@ class ConditionedFleet:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
         given = {"eta": eta, "neighbours": neighbours, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
-        check_gradient(question.method, len(self.source.shards))
+        question.method.check_gradient(len(self.source.shards))
         with retold(names=self.source.names):
             found = self._answers.gradient(question)
         found.ledger.labels = self.source.labels

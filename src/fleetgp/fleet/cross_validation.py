@@ -12,7 +12,7 @@ from fleetgp.arrays import Array, IntArray, order_by_place
 from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
 from fleetgp.errors import InputError, check_name
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.metrics import Scores, Trivial, framed, score
 from fleetgp.model.observations import Observations
 from fleetgp.options import TrainKeywords
@@ -155,7 +155,7 @@ def training_for_folds(train: object, fit: Fit | None, names: tuple[str, ...]) -
 
 
 def run_folds(
-    fold: Callable[[int], Fold], count: int, split: str, progress: bool | Listener, kept: Kept | None
+    fold: Callable[[int], Fold], count: int, split: str, progress: bool | Listener, kept: ResumableCache | None
 ) -> list[Fold]:
     """All folds, one after the other; those that are kept are not computed again."""
     found: list[Fold] = []

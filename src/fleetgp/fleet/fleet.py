@@ -20,10 +20,10 @@ from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.base import retold
-from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened, warn
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet.backends import Backend, BackendName, chosen_backend
 from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.cross_validation import (
@@ -486,10 +486,11 @@ class Fleet:
         return self._kernel
 
     @kernel.setter
-    def kernel(self, kernel: str | Kernel) -> None:
-        (self._kernel,), self.kernel_given = self._as_seen(kernel), True
-        if self._kernel not in self.kernels:
-            self.kernels = (self._kernel,)
+    def kernel(self, kernel: str | Kernel | Sequence[str | Kernel]) -> None:
+        kernels, self.kernel_given = self._as_seen(kernel), True
+        self._kernel = kernels[0] if len(kernels) == 1 else None
+        if not isinstance(kernel, str | Kernel) or not set(kernels) <= set(self.kernels):
+            self.kernels = kernels
 
     @property
     def first_kernel(self) -> Kernel:
@@ -792,7 +793,7 @@ class Fleet:
         """
         row, rest = predictor_of(self.private, method), dict(options)
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
-        check_engine_name(engine)
+        ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
         neighbours = None if row.rule == "nearest" else rest.pop("neighbours", None)
         source = self.snapshot(theta)
@@ -1032,7 +1033,7 @@ class Fleet:
         """
         row, given = predictor_of(self.private, method), given_in(options, CalibrateKeywords, "calibrate")
         engine = given.pop("engine", "auto")
-        check_engine_name(engine)
+        ENGINES.check(engine)
         refuse_foreign(row, given if engine == "auto" else {"engine": engine, **given})
         refuse_private(row, self.private, self.kernel, engine, min(self.data.counts) // FOLDS)
         if self.private is not None and self.coordinates.name == "sphere":
@@ -1155,7 +1156,7 @@ class Fleet:
         level: float = LEVEL,
         seed: int | None = None,
         progress: bool | Listener = False,
-        kept: Kept | None = None,
+        kept: ResumableCache | None = None,
         **options: Unpack[FoldKeywords],
     ) -> CrossValidation:
         """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
@@ -1195,8 +1196,10 @@ class Fleet:
         chosen = self.seed if seed is None else seed
         check_whole("seed", chosen, least=0)
         given = given_in(options, FoldKeywords, "cross_validate")
-        if kept is not None and not isinstance(kept, Kept):
-            raise InputError(f"kept: expected a Kept, as fleetgp.files.Kept(folder, {{}}), got {shortened(kept)}")
+        if kept is not None and not isinstance(kept, ResumableCache):
+            raise InputError(
+                f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
+            )
         self._backend.check_here("cross_validate")
         training = training_for_folds(train, self.last_fit, self.names)
         if training is None and self.theta is None:

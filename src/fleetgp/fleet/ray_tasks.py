@@ -23,7 +23,7 @@ from fleetgp.network.ray.crew import LOSSES, START
 from fleetgp.network.ray.session import Session
 
 
-def errands(
+def ray_map(
     function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], workers: int, what: str
 ) -> Generator[tuple[int, Any]]:
     """(number, function(*arguments[number])) for all, begun in their order, so many at once; each as soon as it is

@@ -21,7 +21,7 @@ from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, Scaling, View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, moments_on
 from fleetgp.errors import InputError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.io.survey import FirstPass, Pass, Scan, Survey, rows_of, size_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
 from fleetgp.model.observations import Observations, Summary
@@ -51,13 +51,13 @@ class FileReader:
         for first in range(0, len(pairs), wave):
             yield from side_by_side(lambda pair: work(*pair), pairs[first : first + wave])
 
-    def kept(self, file: Path, **settings: Any) -> Kept | None:
+    def kept(self, file: Path, **settings: Any) -> ResumableCache | None:
         """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
         if self.cache is None:
             return None
         facts = {"version": __version__, "pieces": 2, "file": str(file.resolve())}  # pieces: of what is kept
         facts |= {"size": size_of(file), "scan": asdict(self.scan)}
-        return Kept(self.cache, {**facts, **settings})
+        return ResumableCache(self.cache, {**facts, **settings})
 
     @property
     def apart(self) -> bool:

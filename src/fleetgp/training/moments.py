@@ -392,7 +392,7 @@ class WholeTraining:
                 "hyperparameters",
                 MAXIMUM,
                 finish=lambda worst, _: np.concatenate([worst[0], own.row[len(wish.row) :]])[None],
-                told=(len(own.row),),
+                result_shape=(len(own.row),),
             )
         assert reduced is not None, "all agents are told"
         return Verdict.read(reduced[0], dimension)

@@ -119,7 +119,7 @@ def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas:
         told = np.concatenate([found[:, 0], np.sqrt(np.diagonal(found[:, 1:]))]) if known else np.zeros(2 * count)
         return np.concatenate([[float(known)], told])[None]
 
-    (told,) = reduction.merged(rows[:, None], SUM, finish=solved, told=(1 + 2 * count,))
+    (told,) = reduction.merged(rows[:, None], SUM, finish=solved, result_shape=(1 + 2 * count,))
     known = bool(told[0])
     return Correction(told[1 : 1 + count], told[1 + count :] if known else np.full(count, np.nan), known)
 
