@@ -272,7 +272,7 @@ TRAINING: list[Bad] = [
     (
         lambda: gp.Fleet(SHARDS, kernel="se", normalize=False).trainer("dec-apx-gp", speed=2),
         INPUT,
-        "unknown option 'speed': choose one of",
+        "trainer has no option 'speed': expected one of",
     ),
     (lambda: gp.TrainingOptions(rounds=1.5), INPUT, "rounds must be a whole number of at least 1, got 1.5"),
     (lambda: gp.TrainingOptions(normalize=None), INPUT, "normalize: expected True or False, got None"),
@@ -431,7 +431,7 @@ ANSWERS: list[Bad] = [
 ]
 JUDGING: list[Bad] = [
     (lambda: fleet().score(X), INPUT, "score: expected X and y, or a list with (X_i, y_i) for each of 2 agents"),
-    (lambda: fleet().score(X, Y, observed=True), INPUT, "score does not accept observed"),
+    (lambda: fleet().score(X, Y, observed=True), INPUT, "score has no option 'observed': expected one of"),
     (lambda: gp.score(3, Y), INPUT, "expected a Prediction or a pair (mean, variance), got int"),
     (lambda: gp.score((Y, Y), Y, observed=None), INPUT, "observed: expected True or False, got None"),
     (lambda: gp.score((Y, -np.ones(30)), Y), INPUT, "variance: expected positive numbers, got -1 (first: row 0)"),

@@ -88,7 +88,7 @@ def test_frames_are_taken_by_name() -> None:
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nan": (lambda f: f.score(np.zeros((2, 2)), [0.0, np.nan]), r"^y has NaN or infinite values in 1 of 2 rows"),
     "shapes": (lambda f: f.score(np.zeros((2, 2)), np.zeros(3)), r"^X must be \(N, D\) and y \(N,\)"),
-    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score does not accept observed"),
+    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score has no option 'observed'"),
     "shards": (lambda f: f.score([(np.zeros((2, 2)), np.zeros(2))]), r"\(X_i, y_i\) for each of 3 agents"),
     "deviations": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), s=[-1.0, 0.0]), "^s: expected standard deviations"),
     "by": (lambda f: f.cross_validate(split="rows"), "unknown split 'rows': choose one of random, agent, block"),
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "few cells": (lambda f: f.cross_validate(split="block", cells=5), "cells must be a whole number of at least 10"),
     "method": (lambda f: f.cross_validate(method="kriging"), "unknown prediction method 'kriging'"),
     "level": (lambda f: f.cross_validate(level=2.0), "level must lie between 0 and 1, got 2.0"),
-    "agent": (lambda f: f.cross_validate(agent=1), "accepts neither observed nor agent"),
+    "agent": (lambda f: f.cross_validate(agent=1), "cross_validate has no option 'agent'"),
     "train": (lambda f: f.cross_validate(train="yes"), "train: expected True or False, got 'yes'"),
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (

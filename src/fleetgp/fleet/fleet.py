@@ -159,7 +159,7 @@ class Fleet:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, first in (("ada", 0), ("bo", 5)):
     ...         rows = [f"{x / 10},{(x % 3) / 10},{x % 4}" for x in range(first, first + 9)]
-    ...         written = Path(folder, f"{name}.csv").write_text("\n".join(["lon,lat,sst", *rows]))
+    ...         written = Path(folder, f"{name}.csv").write_text("\\n".join(["lon,lat,sst", *rows]))
     ...     fleet = Fleet.from_files(f"{folder}/*.csv", inputs=["lon", "lat"], target="sst")
     >>> fleet.data.names, fleet.dimension
     (('ada', 'bo'), 2)

@@ -53,6 +53,7 @@ class Outputs:
     (True, ('l_1', 'l_2', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps'))
     >>> sea.predict([[0.5, 0.5]])["s"].mean.round(1).tolist()
     [35.0]
+    >>> sea.close()  # which ends the workers of a cluster
     """
 
     def __init__(
