@@ -216,7 +216,7 @@ class TrainerOptions:
             "exact, vecchia.",
         ),
     )
-    neighbours: int = field(
+    n_neighbours: int = field(
         default=NEIGHBOURS,
         metadata=declared(
             whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
@@ -348,7 +348,7 @@ class PredictionOptions:
             "inputs would be shorter.",
         ),
     )
-    neighbours: int = field(
+    n_neighbours: int = field(
         default=NEIGHBOURS,
         metadata=declared(
             whole(least=1),
@@ -375,7 +375,7 @@ class EngineKeywords(TypedDict, total=False):
     """Of `Fleet.condition`, and of all others."""
 
     engine: str
-    neighbours: int | None
+    n_neighbours: int | None
 
 
 class TrainKeywords(EngineKeywords, total=False):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from typer.main import get_command
 
 import fleetgp as fg
+import fleetgp.options
 from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
 from fleetgp.declarations import options_in
@@ -48,7 +49,8 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
     ],
 )
 def test_a_command_has_every_option_that_can_be_typed(command: str, family: type) -> None:
-    (parameters,) = (one.params for name, one in get_command(app).commands.items() if name == command)  # type: ignore[attr-defined]
+    group: Any = get_command(app)
+    parameters = group.get_command(group.make_context("fleetgp", [], resilient_parsing=True), command).params
     typed = {option: one for one in parameters for option in one.opts}
     for one in options_in(family).values():
         assert (one.flag in typed) == one.cli

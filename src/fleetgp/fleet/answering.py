@@ -190,7 +190,7 @@ class HostedAnswers:
             thetas = np.tile(theta, (len(source.shards), 1))
             shards = source.shards.moved(view.coordinates)
             self._conditioned[decentralized] = self._conditioner.condition(
-                shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
+                shards, source.kernel, thetas, view.scaling, options.engine, options.n_neighbours
             )
         return self._conditioned[decentralized]
 
@@ -239,7 +239,7 @@ def _generalized(
     shards, dimension = source.shards, source.shards.dimension
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
     pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
-    experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
+    experts = [Expert(own, source.kernel, i, options.engine, options.n_neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
     if source.kernel.noise_model.robust:
         experts = reweighed_experts(experts, np.log(thetas))

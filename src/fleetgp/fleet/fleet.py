@@ -766,12 +766,12 @@ class Fleet:
     # ---- prediction -------------------------------------------------------------------------------------------------
 
     def condition(
-        self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None
+        self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", n_neighbours: int | None = None
     ) -> ConditionedFleet:
         """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
 
         It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine
-        and neighbours.
+        and n_neighbours.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -783,7 +783,7 @@ class Fleet:
         """
         calibration = self.calibration if theta is None else None
         return ConditionedFleet(
-            self.snapshot(theta), engine, neighbours, backend=self._backend, calibration=calibration
+            self.snapshot(theta), engine, n_neighbours, backend=self._backend, calibration=calibration
         )
 
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
@@ -795,11 +795,11 @@ class Fleet:
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
-        neighbours = None if row.rule == "nearest" else rest.pop("neighbours", None)
+        n_neighbours = None if row.rule == "nearest" else rest.pop("n_neighbours", None)
         source = self.snapshot(theta)
-        if self._conditioned is None or not self._conditioned.same(source, engine, neighbours):
+        if self._conditioned is None or not self._conditioned.same(source, engine, n_neighbours):
             self._conditioned = ConditionedFleet(
-                source, engine, neighbours, self._conditioner, self._backend, before=self._conditioned
+                source, engine, n_neighbours, self._conditioner, self._backend, before=self._conditioned
             )
         self._conditioned.calibration = self.calibration if theta is None else None
         return self._conditioned, rest
@@ -999,7 +999,7 @@ class Fleet:
 
         Agents hide rows of theirs, five times another fifth; the fleet predicts them from the rest, with the present
         theta; each agent sees how far off the predictions of its own rows are, and the fleet adds up. The result stays
-        on the fleet as `calibration`, and `predict` by this method with the same eta and neighbours has its factor in
+        on the fleet as `calibration`, and `predict` by this method with the same eta and n_neighbours has its factor in
         the
         deviations: of an observation, for which it was found, and of f alike (`factor` of the prediction says so).
             Predictions by other methods are as they were, and warn. After a training, new observations or with another

@@ -76,11 +76,11 @@ class Committee(PredictionMethod):
         """The options that have a meaning for this method.
 
         >>> METHODS["dec-nn-poe"].options
-        ('engine', 'neighbours', 'consensus', 'rounds', 'tol', 'eta')
+        ('engine', 'n_neighbours', 'consensus', 'rounds', 'tol', 'eta')
         """
         agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
         selects = ("eta",) if self.nearest else ()
-        return ("engine", "neighbours", *agrees, *selects, *self.aggregation.options)
+        return ("engine", "n_neighbours", *agrees, *selects, *self.aggregation.options)
 
     @property
     def notes(self) -> tuple[str, str]:

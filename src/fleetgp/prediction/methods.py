@@ -7,7 +7,7 @@ A method is an object: `agree` gets from the other agents what does not depend o
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -339,29 +339,29 @@ def prediction_method(name: str) -> PredictionMethod:
     return METHODS[name]
 
 
-def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix: str = "") -> None:
+def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], spelled: Callable[[str], str] = str) -> None:
     """One clear error for an option that was given (is not None) and that the method does not have.
 
-    prefix: what options are typed with, "--" on the command line.
+    spelled: how the caller writes an option's name.
 
     >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
     Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, n_neighbours; methods with eta: dec-nn-...
     """
     for name, value in given.items():
         if value is not None and name not in method.options:
             having = ", ".join(row.name for row in METHODS.values() if name in row.options)
-            own = ", ".join(prefix + option for option in method.options)
+            own = ", ".join(map(spelled, method.options))
             raise InputError(
-                f"{method.name} has no option {prefix}{name}: expected one of {own}; "
-                f"methods with {prefix}{name}: {having}"
+                f"{method.name} has no option {spelled(name)}: expected one of {own}; "
+                f"methods with {spelled(name)}: {having}"
             )
         consensus = given.get("consensus")
         recursive = isinstance(consensus, str) and consensus == "average"
         if value is not None and name in RECURSIVE and not recursive:
             raise InputError(
-                f"{prefix}{name} is of the paper's recursions, and sums along the tree are exact: "
-                f"leave it out, or give {prefix}consensus average as well"
+                f"{spelled(name)} is of the paper's recursions, and sums along the tree are exact: "
+                f"leave it out, or give {spelled('consensus')} average as well"
             )
 
 
