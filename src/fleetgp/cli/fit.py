@@ -229,14 +229,13 @@ def fit(
     if noise.noise is None:  # else the names of hyperparameters depend on those of the agents
         how = how | hyperparameters(targets.names)
     split.check(inputs)
-    columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column}
+    columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column, "deviation": deviation}
     reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
     noise.check([*inputs, *target, *([split.agent_column] if split.agent_column else [])], several=len(target) > 1)
     if targets.allowed(streaming.chunked(files, split.n_agents)):
-        noise.refuse_chunks()
         data = streaming.read(files, reader | where.backend | {"progress": not output.quiet}, seed, training, out)
     else:
-        data = split.read(files[0], reader | {"deviation": noise.deviation}, seed)
+        data = split.read(files[0], reader, seed)
     fleet, models = targets.fleet(data, _graph(graph, data), **about_model, **noise.of_fleet(data.names))
     if noise.noise is not None:
         how = how | hyperparameters(fleet.names)
@@ -440,27 +439,13 @@ class NoiseOptions:
     noise: str | None
     robust: bool
 
-    @property
-    def given(self) -> bool:
-        return self.deviation is not None or self.noise is not None or self.robust
-
     def check(self, columns: Sequence[str], *, several: bool) -> None:
         """One clear error before anything is read. columns: all others.  several: targets."""
-        if several and self.given:
-            raise InputError("--deviation, --noise and --robust are for one target, got several: fit them one by one")
+        if several and self.deviation is not None:
+            raise InputError("--deviation is for one target, got several: fit them one by one")
         if self.deviation in columns:
             raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
 
-    def refuse_chunks(self) -> None:
-        """One clear error for files that are read in chunks."""
-        if self.given:
-            raise InputError(
-                "--deviation, --noise and --robust are for one file that is read as a whole, got files that are read "
-                "in chunks: join them, or leave these out"
-            )
-
     def of_fleet(self, names: Sequence[str]) -> dict[str, Any]:
         """The options as `Fleet` takes them. names: of the agents."""
-        if not self.given:
-            return {}
         return {"noise": None if self.noise is None else list(names), "robust": self.robust}

@@ -15,7 +15,7 @@ from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading
 from fleetgp.options import PredictionOptions, RowOptions
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.training.constraints import Known, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)

@@ -19,6 +19,7 @@ from fleetgp.errors import InputError, listed
 from fleetgp.io.tables import read_observations
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.registry import load_plugins
 from fleetgp.training import training_method
 from fleetgp.training.methods import TrainingMethod
 
@@ -154,6 +155,7 @@ def methods(as_json: Json = False) -> None:
     [cyan]fleetgp methods --json[/cyan]
     """
     training = [_method_row(training_method(name), TRAINING_NOTES[name]) for name in fg.TRAINING_METHODS]
+    load_plugins()
     predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
     prediction = [_method_row(row, row.notes) for row in predictors]
     tables = []

@@ -163,6 +163,7 @@ def read_files(
     memory: float,
     cache: str | Path | None,
     seed: int,
+    deviation: str | None = None,
     rows: int = ROWS,
     backend: BackendName = "in-process",
     workers: int | None = None,
@@ -174,7 +175,7 @@ def read_files(
     if cache is not None:
         check_folder(as_path(cache, "cache"))
     paths = found_files(files)
-    scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
+    scan = Scan(_columns(inputs, target, agent, deviation, fill, reading), rows, missing == "drop", sample or 0, seed)
     owners = owners_of(paths) if agent is None else ("",) * len(paths)
     source = FileReader(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
     if backend == "ray":
@@ -225,18 +226,24 @@ def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int
 
 
 def _columns(
-    inputs: Sequence[str], target: str, agent: str | None, fill: Sequence[float] | None, reading: Reading | None
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None,
+    deviation: str | None,
+    fill: Sequence[float] | None,
+    reading: Reading | None,
 ) -> Columns:
     names = as_names(inputs, "inputs")
-    others = [target] if agent is None else [target, agent]
+    others = [target, *(name for name in (agent, deviation) if name is not None)]
+    what = "inputs, target and agent" if deviation is None else "inputs, target, agent and deviation"
     if not all(isinstance(name, str) for name in others) or len({*names, *others}) < len(names) + len(others):
-        raise InputError(f"expected different columns as inputs, target and agent, got {[*names, *others]}")
+        raise InputError(f"expected different columns as {what}, got {[*names, *others]}")
     if not all((*names, *others)):
-        raise InputError(f"expected the names of columns as inputs, target and agent, got {[*names, *others]}")
+        raise InputError(f"expected the names of columns as {what}, got {[*names, *others]}")
     if not names:
         raise InputError("inputs: expected the names of one column or more, got none")
     values = () if fill is None else tuple(as_fills(fill))
-    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading))
+    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading), deviation)
 
 
 def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:

@@ -55,10 +55,8 @@ from fleetgp.fleet.shards import (
     check_shards,
     check_theta_of,
     noise_model_of,
-    observed,
     observed_more,
     own_groups,
-    parted,
     places_of,
     warn_of_offset,
     warn_of_shards,
@@ -90,7 +88,7 @@ from fleetgp.options import (
     default_kernel,
 )
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Holding, Joint, Prediction, Suggestion
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
@@ -189,12 +187,10 @@ class Fleet:
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
-        pairs, known = parted(shards)
-        seen, self.inputs = check_shards(pairs, inputs)
+        seen, self.inputs = check_shards(shards, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
-        self.noise_model = noise_model_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
-        groups = own_groups(noise, len(seen), self.noise_model)
-        self.data = observed(seen, self.noise_model, groups, known)
+        self.noise_model = noise_model_of(noise, len(seen), known=seen.known_noise, robust=self.robust)
+        self.data = seen.observed(self.noise_model, own_groups(noise, len(seen), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.kernel_given = kernel is not None  # else the default one
@@ -232,6 +228,7 @@ class Fleet:
         inputs: Sequence[str],
         target: str,
         agent: str | None = None,
+        deviation: str | None = None,
         missing: Missing = "refuse",
         fill: Sequence[float] | None = None,
         reading: Reading | None = None,
@@ -254,6 +251,7 @@ class Fleet:
             Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are
             also what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
             `reading` has celsius=True. `fleet.data.notes` has what was done.
+        deviation: the column of the known standard deviations of the target.
         missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF
             and Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold
             nothing are no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
@@ -264,17 +262,24 @@ class Fleet:
             each agent's moments, besides libraries and the training itself, whatever the size of the files.
         cache: a folder for what was found out of each file. A second call reads only files that are new or have
             changed: also where the first one ended with an error, or was interrupted.
-        graph, model: as of a `Fleet`. With backend="ray" its workers read the files: each is an agent's, under the same
-            path on all machines, for dec-full-gp and full-gp.
+        graph, model: as of a `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for
+            all. With "ray" its workers read the files: each is an agent's, under the same path on all machines, for
+            dec-full-gp and full-gp.
         progress: as of `Fleet.train`, for the first pass over the files.
         """
         given = given_in(model, ModelKeywords, "from_files")
+        if given.get("backend") == "ray" and (deviation is not None or "noise" in given or given.get("robust", False)):
+            raise InputError(
+                "deviation, noise and robust need rows, and a cluster knows files by sums over them: leave them out, "
+                "or compute in this process"
+            )
         where = {name: given[name] for name in ("backend", "workers", "address") if name in given}
         data = read_files(
             files,
             inputs=inputs,
             target=target,
             agent=agent,
+            deviation=deviation,
             missing=missing,
             fill=fill,
             reading=reading,
@@ -286,6 +291,8 @@ class Fleet:
             progress=progress,
             **where,
         )
+        if isinstance(given.get("noise"), str) and given["noise"] == AGENTS:
+            given["noise"] = data.names
         fleet = cls(data, graph, seed=seed, inputs=inputs, **given)
         return fleet.set_metadata(data.names, target, data.units, data.dropped, data.notes)
 

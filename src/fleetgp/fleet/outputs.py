@@ -19,7 +19,7 @@ from fleetgp.fleet.backends import BackendName, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.queries import AgentName
-from fleetgp.fleet.shards import check_shards, parted, places_of
+from fleetgp.fleet.shards import NoiseName, check_shards, parted, places_of
 from fleetgp.fleet.training import training_options
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import Kernel
@@ -66,6 +66,8 @@ class Outputs:
         mean: MeanName = ModelOptions.mean,
         coordinates: CoordinatesName = ModelOptions.coordinates,
         kernel: str | Kernel = KERNEL,
+        noise: NoiseName = None,
+        robust: bool = False,
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
@@ -82,6 +84,7 @@ class Outputs:
         self._backend = chosen_backend(backend, every, self.graph, workers, address)
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
         model |= {"seed": seed, "inputs": names, "private": private, "backend": self._backend}
+        model |= {"noise": noise, "robust": robust}
         self.fleets = {
             target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
         }
